@@ -21,7 +21,7 @@ PyObject* in_python(const char* module, const char* function, GroupObject& group
 PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* kwnames) {
   if (!clear_python_error()) return nullptr;
-  return in_python("pycollective.staged", function, group, args, nargs, kwnames);
+  return in_python("pycollective.calls.staged", function, group, args, nargs, kwnames);
 }
 
 }  // namespace pc

@@ -9,7 +9,7 @@ namespace pc {
 PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
                     Py_ssize_t nargs, PyObject* kwnames);
 
-// The same call in pycollective/staged.py, after a view has failed and is stageable().
+// The same call in pycollective/calls/staged.py, after a view has failed and is stageable().
 PyObject* staged(const char* function, GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* kwnames);
 

@@ -22,7 +22,8 @@ from typing import Any
 from on_gpu_training import layers_of, trained
 
 import pycollective as pc
-from pycollective import object_codec, testing
+from pycollective import testing
+from pycollective.objects import object_codec
 
 COUNT = 1 << 20
 DELAY_CYCLES = 200_000_000  # about a tenth of a second

@@ -26,8 +26,9 @@ from waiting import eventually
 
 import pycollective as pc
 from pycollective import _core
-from pycollective.torch import ddp_comm_hook, process_group
-from pycollective.torch.joining import Joined
+from pycollective.torch import ddp_comm_hook
+from pycollective.torch.backend import process_group
+from pycollective.torch.backend.joining import Joined
 
 SOON = timedelta(milliseconds=50)
 LATE = timedelta(seconds=20)

@@ -49,7 +49,7 @@ class Part:
 def bench(
     places: Places, part: str, name: str, deadline_s: float, judge: Judge, words: str, **env: str
 ) -> Part:
-    command = [places.python, "-m", "pycollective.launching.bench_binary", "--device", "cuda", "--json"]
+    command = [places.python, "-m", "pycollective.tools.bench_binary", "--device", "cuda", "--json"]
     read = functools.partial(readers.read_bench, "benchmark", name, judge)
     return Part(part, [*command, *words.split()], deadline_s, read, env)
 

@@ -12,8 +12,8 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import foreign_words
-from pycollective.advice import elsewhere
+from pycollective.base import foreign_words
+from pycollective.base.advice import elsewhere
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")

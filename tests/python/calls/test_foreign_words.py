@@ -15,7 +15,9 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import foreign_words, testing
+from pycollective import testing
+from pycollective.base import foreign_words
+from pycollective.base.advice import advised
 from pycollective.cli import main, make_parser
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -372,14 +374,14 @@ def test_a_call_on_objects_takes_its_group_as_a_method(world_of_one: pc.Group) -
 
 
 def test_an_error_from_inside_is_left_alone() -> None:
-    @foreign_words.advised
+    @advised
     def call(x: int, *, root: int = 0) -> int:
         return call(x, src=root)  # type: ignore[call-arg]
 
     with pytest.raises(TypeError, match=r"call\(\) got an unexpected keyword argument 'src': write root="):
         call(1)
 
-    @foreign_words.advised
+    @advised
     def raises(*, fine: int = 0) -> None:
         raise TypeError("f() got an unexpected keyword argument 'src'")
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pytest
 
 import pycollective as pc
-from pycollective import _core, heap, lifetime, testing
+from pycollective import _core, testing
+from pycollective.runtime import heap, lifetime
 
 
 def used() -> int:

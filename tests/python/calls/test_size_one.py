@@ -13,7 +13,7 @@ import pytest
 from arrays import DTYPES, LIBRARIES, Dlpack, OldDlpack
 
 import pycollective as pc
-from pycollective import lifetime
+from pycollective.runtime import lifetime
 
 each_library = pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
 
@@ -169,7 +169,7 @@ def test_a_forked_child_is_told_not_to_use_its_parents_world() -> None:
 import os, sys
 import numpy as np
 import pycollective as pc
-from pycollective import lifetime
+from pycollective.runtime import lifetime
 pc.init()
 child = os.fork()
 if child == 0:

@@ -18,7 +18,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import _core
-from pycollective.doctor import gpu
+from pycollective.tools.doctor import gpu
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to make the fakes with")

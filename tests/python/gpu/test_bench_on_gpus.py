@@ -18,7 +18,7 @@ from fake_gpus import FAKES, build, build_nccl
 pytestmark = pytest.mark.timeout(120)
 
 DEADLINE_S = 60.0
-BENCH = (sys.executable, "-m", "pycollective.launching.bench_binary")
+BENCH = (sys.executable, "-m", "pycollective.tools.bench_binary")
 RUN = (sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", "2")
 SMALL = ("--sizes", "8,4K", "--iters", "5", "-w", "1")
 

@@ -24,7 +24,7 @@ if torch is None:
 from torch._jit_internal import _extract_tensors
 from torch.futures import Future
 
-from pycollective.torch.futures import _Failure, settle
+from pycollective.torch.backend.futures import _Failure, settle
 
 CHECKS = fake_gpus.CHECKS / "torch_gpu_checks.py"
 NAMES = re.findall(r"^@check\ndef (\w+)", CHECKS.read_text(), re.MULTILINE)

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 import pytest
 
+from pycollective.bootstrap import addresses
+from pycollective.bootstrap.addresses import candidates, chosen_by_user, join, split
+from pycollective.bootstrap.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.launching import addresses
-from pycollective.launching.addresses import candidates, chosen_by_user, join, split
-from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP, default_route, interfaces
 
 UP_AND_RUNNING = UP | RUNNING
 HOST = [

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from pycollective.bootstrap.addresses import is_usable, split
+from pycollective.bootstrap.detect import DETECTORS, Placement, detect
+from pycollective.bootstrap.detect.derived_ports import ports
+from pycollective.bootstrap.detect.paddle import variables_of
+from pycollective.bootstrap.interfaces import interfaces
+from pycollective.bootstrap.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.launching.addresses import is_usable, split
-from pycollective.launching.detect import DETECTORS, Placement, detect
-from pycollective.launching.detect.derived_ports import ports
-from pycollective.launching.detect.paddle import variables_of
-from pycollective.launching.interfaces import interfaces
-from pycollective.launching.key import job_id, job_of_run, key_file, key_id, new_key, read_key
 
 TORCH = {
     "RANK": "1",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fake_launcher import S, together
 
+from pycollective.bootstrap.boards.file import FileBoard
 from pycollective.errors import CollectiveTimeout, InvalidArgument
-from pycollective.launching.boards.file import FileBoard
 
 pytestmark = pytest.mark.timeout(60)
 SHORT = 0.05  # for what shall time out

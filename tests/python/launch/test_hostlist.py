@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pycollective.bootstrap.hostlist import expand, tasks_per_node
 from pycollective.errors import InvalidArgument
-from pycollective.launching.hostlist import expand, tasks_per_node
 
 LISTS = {
     "n0": ["n0"],

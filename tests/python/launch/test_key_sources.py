@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pycollective.bootstrap.key import key_id
+from pycollective.bootstrap.key_sources import must_agree, named_key, security, users_key
 from pycollective.errors import InvalidArgument
-from pycollective.launching.key import key_id
-from pycollective.launching.key_sources import must_agree, named_key, security, users_key
 
 KEY = bytes(range(32))
 
@@ -107,7 +107,7 @@ def test_a_home_that_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) 
 
 def test_ranks_that_race_to_make_it_agree(tmp_path: Path) -> None:
     program = (
-        "import sys; from pycollective.launching.key_sources import users_key; sys.stdin.read(1);"
+        "import sys; from pycollective.bootstrap.key_sources import users_key; sys.stdin.read(1);"
         "print(users_key({'XDG_CONFIG_HOME': sys.argv[1]})[0].hex())"
     )
     for attempt in range(3):

@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from pycollective import cli
+from pycollective.bootstrap.detect import detect
+from pycollective.bootstrap.key import key_file
 from pycollective.launching import child
-from pycollective.launching.detect import detect
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.failures.culprit import Failure, culprit, is_consequence
 from pycollective.launching.failures.last_error import HEADER
-from pycollective.launching.key import key_file
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 

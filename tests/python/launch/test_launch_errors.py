@@ -20,8 +20,8 @@ from test_launch import AWAIT_USR1, BLOCK_USR1, DEADLINE_S, WAIT, command, run
 
 import pycollective as pc
 from pycollective.launching import child
+from pycollective.launching.absent_ranks import groups_with_others
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.absent_ranks import groups_with_others
 from pycollective.launching.failures.culprit import is_consequence
 from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import Screen, tracebacks

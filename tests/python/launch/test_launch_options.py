@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from test_launch import program, run
 
-from pycollective import cli, devices
+from pycollective import cli
 from pycollective.launching import gpus, machines, report
 from pycollective.launching.environment import usable_cores
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
+from pycollective.runtime import devices
 
 pytestmark = pytest.mark.timeout(90)
 __all__ = ["program"]  # a fixture

@@ -17,8 +17,8 @@ import pytest
 from launchers import LAUNCHERS, Command, Launcher, free_port, torch, two_agents
 from slurm_nodes import two_nodes
 
-from pycollective.launching.addresses import is_usable
-from pycollective.launching.interfaces import interfaces
+from pycollective.bootstrap.addresses import is_usable
+from pycollective.bootstrap.interfaces import interfaces
 
 ANYWHERE = str(Path(__file__).resolve().parents[3] / "examples/anywhere.py")
 LINE = re.compile(r"rank (\d+) of (\d+), local (\d+) of (\d+), init \d+ ms")

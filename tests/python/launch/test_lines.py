@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from pycollective.launching import line_cutter, rows
-from pycollective.launching.line_cutter import LineCutter
-from pycollective.launching.lines import visible
-from pycollective.launching.rows import Rows
+from pycollective.launching.streams import line_cutter, rows
+from pycollective.launching.streams.line_cutter import LineCutter
+from pycollective.launching.streams.lines import visible
+from pycollective.launching.streams.rows import Rows
 
 
 def cut(text: bytes, *, raw: bool, seed: int) -> bytes:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 from fake_launcher import FakeLauncher, S, together
 
+from pycollective.bootstrap.boards.opened import opened
+from pycollective.bootstrap.boards.pmi1 import Pmi1
+from pycollective.bootstrap.boards.pmi2 import Pmi2
 from pycollective.errors import CollectiveTimeout, ForkedProcess, PeerFailure
-from pycollective.launching.boards.opened import opened
-from pycollective.launching.boards.pmi1 import Pmi1
-from pycollective.launching.boards.pmi2 import Pmi2
 
 pytestmark = pytest.mark.timeout(60)
 SHORT = 0.5  # for what shall time out; the answers before it come in milliseconds
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_the_wait(boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher:
 
 FINALIZE = """
 import os, sys
-from pycollective.launching.boards.pmi1 import Pmi1
+from pycollective.bootstrap.boards.pmi1 import Pmi1
 board = Pmi1(int(sys.argv[1]), "a fake")
 os.set_inheritable(board.channel.fd, True)
 board.publish("key", "text", timeout_s=20)

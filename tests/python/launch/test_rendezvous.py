@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from fake_launcher import S, together
 
+from pycollective.bootstrap import addresses, invitation
+from pycollective.bootstrap.card import LONGEST, Card, parse
+from pycollective.bootstrap.detect import Placement
+from pycollective.bootstrap.interfaces import RUNNING, UP
+from pycollective.bootstrap.key import KEY_BYTES, key_id
+from pycollective.bootstrap.rendezvous import Meeting, meet
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
-from pycollective.launching import addresses, invitation
-from pycollective.launching.card import LONGEST, Card, parse
-from pycollective.launching.detect import Placement
-from pycollective.launching.interfaces import RUNNING, UP
-from pycollective.launching.key import KEY_BYTES, key_id
-from pycollective.launching.rendezvous import Meeting, meet
 
 pytestmark = pytest.mark.timeout(60)
 

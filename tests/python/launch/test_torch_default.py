@@ -10,9 +10,9 @@ import pytest
 from launchers import Command, torch, variables
 from test_launchers import run
 
+from pycollective.bootstrap.boards.torch_default import initialised_store
+from pycollective.bootstrap.detect import detect
 from pycollective.errors import CollectiveTimeout, PeerFailure
-from pycollective.launching.boards.torch_default import initialised_store
-from pycollective.launching.detect import detect
 
 ENVIRONMENT = {
     "RANK": "1",

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from fake_launcher import FakeAgent, S, together
 
+from pycollective.bootstrap.boards.torch_store import TorchStore
 from pycollective.errors import CollectiveTimeout, PeerFailure
-from pycollective.launching.boards.torch_store import TorchStore
 
 pytestmark = pytest.mark.timeout(60)
 SHORT = 0.05  # for what shall time out

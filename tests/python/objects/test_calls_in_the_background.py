@@ -12,7 +12,7 @@ import pytest
 import waiting
 
 import pycollective as pc
-from pycollective import remote_calls
+from pycollective.training import remote_calls
 
 CHECKS = named_checks.Checks()
 

@@ -16,7 +16,7 @@ from waiting import LATE_S, eventually
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.messages import _dtype_called
+from pycollective.calls.messages import _dtype_called
 
 RECORD = np.dtype([("id", "<i4"), ("at", "<M8[s]"), ("xyz", "<f4", (3,))])
 SPREAD = np.dtype({"names": ["a", "b"], "formats": ["u1", "f8"], "offsets": [0, 16], "itemsize": 32})

@@ -17,9 +17,9 @@ from arrays import torch
 from raw_objects import mark, raw
 from same_values import same
 
-from pycollective import object_codec
 from pycollective.errors import InvalidArgument
-from pycollective.object_codec import Malformed
+from pycollective.objects import object_codec
+from pycollective.objects.object_codec import Malformed
 
 MOST = 1 << 30
 UTC = datetime.timezone.utc

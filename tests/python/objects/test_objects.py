@@ -12,7 +12,8 @@ import pytest
 from same_values import same
 
 import pycollective as pc
-from pycollective import object_parcel, objects, testing
+from pycollective import testing
+from pycollective.objects import object_parcel, objects
 
 SIZES = (1, 2, 3, 5)
 INLINE = object_parcel.INLINE_NBYTES - 8 - 2  # a bytes object of that size just fits into a header
@@ -145,7 +146,7 @@ NEXT_LENGTHS = (
 
 def interrupted_before_the_body(call: Any) -> None:
     """Where Ctrl-C may come: the header is there, the body is not, and will not be received by this call."""
-    between = mock.patch("pycollective.object_call.Call.body", side_effect=KeyboardInterrupt)
+    between = mock.patch("pycollective.objects.object_call.Call.body", side_effect=KeyboardInterrupt)
     with between, pytest.raises(KeyboardInterrupt):
         call()
 

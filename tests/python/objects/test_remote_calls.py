@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import object_call, objects, remote_calls, testing
-from pycollective.remote_calls import post
+from pycollective import testing
+from pycollective.objects import object_call, objects
+from pycollective.training import remote_calls
+from pycollective.training.remote_calls import post
 
 CHECKS = named_checks.Checks()
 

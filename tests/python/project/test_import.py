@@ -14,7 +14,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import _core
-from pycollective.advice import Elsewhere
+from pycollective.base.advice import Elsewhere
 
 pytestmark = pytest.mark.fresh_ranks
 

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     for name, arguments in (
         ("python", ""),
         ("pycollective", "-c 'import sys; from pycollective.cli import main; sys.exit(main())'"),
-        ("pycollective-bench", "-m pycollective.launching.bench_binary"),
+        ("pycollective-bench", "-m pycollective.tools.bench_binary"),
     ):
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')

@@ -16,13 +16,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pycollective.launching.bench_binary import BINARY, patience
 from pycollective.launching.environment import free_port
+from pycollective.tools.bench_binary import BINARY, patience
 
 pytestmark = pytest.mark.timeout(90)
 
 DEADLINE_S = 40.0
-BENCH = (sys.executable, "-m", "pycollective.launching.bench_binary")
+BENCH = (sys.executable, "-m", "pycollective.tools.bench_binary")
 RUN = (sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", "2")
 SCAN = ("-b", "8", "-e", "512", "-f", "8", "-w", "2", "--iters", "5", "--ops", "allreduce,broadcast,barrier")
 FOREVER = ("--sizes", "8", "--iters", "10000000", "--timeout_s", "30")

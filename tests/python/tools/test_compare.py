@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from pycollective import cli
-from pycollective.compare import cells, command, figures, launching, peers, table
-from pycollective.compare.arguments import add_arguments
-from pycollective.compare.collectives import COLLECTIVES
-from pycollective.compare.figures import Figures, merge, percentile, ratio, row
-from pycollective.compare.launching import Launch, Task, launch
-from pycollective.compare.peer import Peer
-from pycollective.compare.peers import OURS, Contestant, Missing, find
+from pycollective.tools.compare import cells, command, figures, launching, peers, table
+from pycollective.tools.compare.arguments import add_arguments
+from pycollective.tools.compare.collectives import COLLECTIVES
+from pycollective.tools.compare.figures import Figures, merge, percentile, ratio, row
+from pycollective.tools.compare.launching import Launch, Task, launch
+from pycollective.tools.compare.peer import Peer
+from pycollective.tools.compare.peers import OURS, Contestant, Missing, find
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pycollective import cli
-from pycollective.compare.ceilings import Ceiling
-from pycollective.compare.figures import Figures, Row, row
-from pycollective.compare.plot import curves_of, draw, spread
+from pycollective.tools.compare.ceilings import Ceiling
+from pycollective.tools.compare.figures import Figures, Row, row
+from pycollective.tools.compare.plot import curves_of, draw, spread
 
 pytestmark = pytest.mark.timeout(60)
 

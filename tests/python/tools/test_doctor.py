@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from pycollective import _core, testing
-from pycollective.doctor import Facts, Line, check, commands, keys, names, round_trips, world
-from pycollective.doctor.sockets import own_addresses
-from pycollective.environment_names import known
-from pycollective.launching.detect import Placement, detect
-from pycollective.launching.interfaces import LOOPBACK, RUNNING, UP
-from pycollective.launching.key import key_id
+from pycollective.bootstrap.detect import Placement, detect
+from pycollective.bootstrap.interfaces import LOOPBACK, RUNNING, UP
+from pycollective.bootstrap.key import key_id
+from pycollective.runtime.environment_names import known
+from pycollective.tools.doctor import Facts, Line, check, commands, keys, names, round_trips, world
+from pycollective.tools.doctor.sockets import own_addresses
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -389,7 +389,7 @@ def test_without_world_nothing_is_joined() -> None:
 SHORT = """
 import sys
 from pycollective import cli
-from pycollective.doctor import world
+from pycollective.tools.doctor import world
 world.INIT_S = 0.5
 sys.exit(cli.main(["doctor", "--json"]))
 """

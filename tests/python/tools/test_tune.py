@@ -14,11 +14,11 @@ import pytest
 
 import pycollective as pc
 from pycollective import _core, testing
-from pycollective.tune import command, ranks
-from pycollective.tune.command import Found, settings_of, write
-from pycollective.tune.decide import Finding, Passes, best_cut, best_value
-from pycollective.tune.experiments import Cell, Cut, Experiment, Values, World, experiments
-from pycollective.tune.ranks import Measured, passes_for
+from pycollective.tools.tune import command, ranks
+from pycollective.tools.tune.command import Found, settings_of, write
+from pycollective.tools.tune.decide import Finding, Passes, best_cut, best_value
+from pycollective.tools.tune.experiments import Cell, Cut, Experiment, Values, World, experiments
+from pycollective.tools.tune.ranks import Measured, passes_for
 
 NBYTES = 40 << 10
 SHARED = "combined_at_once=1k"

@@ -27,7 +27,8 @@ from torch_backend_checking import CHECKS
 from torch_backend_checks import some_checks
 from waiting import eventually
 
-from pycollective.torch import entry, store_servers
+from pycollective.torch import entry
+from pycollective.torch.backend import store_servers
 
 SOON_S = 20  # far below the default timeout, far above what a loaded machine needs
 
@@ -299,7 +300,7 @@ def test_torch_is_imported_even_if_it_has_no_such_registry(
 def test_loopback_is_enough_where_the_launcher_says_that_all_ranks_are_here(
     monkeypatch: pytest.MonkeyPatch, world: str, local: str, size: int, one_host: bool
 ) -> None:
-    from pycollective.torch import joining
+    from pycollective.torch.backend import joining
 
     monkeypatch.setenv("WORLD_SIZE", world)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", local)

@@ -14,7 +14,8 @@ from arrays import torch
 from waiting import eventually
 
 import pycollective as pc
-from pycollective import lifetime, testing
+from pycollective import testing
+from pycollective.runtime import lifetime
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -124,7 +125,7 @@ def test_default_groups_of_other_members_follow_each_other(tmp_path: object) -> 
 
 def one_name_in_one_store() -> tuple[list[float], str]:
     """What torchrun's store sees of programs that destroy and start again: the same names, other members."""
-    from pycollective.torch.joining import join
+    from pycollective.torch.backend.joining import join
 
     here = int(os.environ["RANK"])
     store = shared_store()

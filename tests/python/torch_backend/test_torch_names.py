@@ -13,8 +13,9 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import lifetime, testing
+from pycollective import testing
 from pycollective.launching.environment import free_port
+from pycollective.runtime import lifetime
 
 if torch is None:
     pytest.skip("torch is not installed", allow_module_level=True)
@@ -22,7 +23,7 @@ if torch is None:
 import torch.distributed as dist
 
 from pycollective.torch import replacing
-from pycollective.torch.reduce_ops import divide
+from pycollective.torch.backend.reduce_ops import divide
 
 DEADLINE_S = 60.0
 SAID = "torch.distributed's backend gloo is pycollective here"

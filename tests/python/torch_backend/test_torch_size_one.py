@@ -15,7 +15,7 @@ if torch is None:
 
 import torch.distributed as dist
 
-from pycollective.torch import call_arguments, process_group
+from pycollective.torch.backend import call_arguments, process_group
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch
 import torch.distributed as dist
 
-from pycollective.torch.launched import WorldStore
+from pycollective.torch.backend.launched import WorldStore
 
 
 def begins_as_under_mpirun(backend: str) -> None:

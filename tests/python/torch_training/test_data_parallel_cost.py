@@ -18,9 +18,9 @@ if torch is None:
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pycollective.gradients.reducer import GradientReducer
+from pycollective.torch.backend.streams import Followed
 from pycollective.torch.data_parallel import DataParallel
-from pycollective.torch.streams import Followed
+from pycollective.training.gradients.reducer import GradientReducer
 
 LAYERS = 200  # each with two parameters
 

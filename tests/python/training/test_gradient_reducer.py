@@ -11,8 +11,8 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.gradients.layout import Slot, cut
-from pycollective.gradients.reducer import GradientReducer
+from pycollective.training.gradients.layout import Slot, cut
+from pycollective.training.gradients.reducer import GradientReducer
 
 SHAPES = {"a": (3, 2), "b": (), "none": (0, 4), "c": (7,), "d": (2, 2, 2), "e": (50,)}
 DTYPES = {"a": "f4", "b": "f8", "none": "f4", "c": "f8", "d": "f4", "e": "f4"}
@@ -140,7 +140,7 @@ def test_float64_that_f16_cannot_hold_is_an_error_on_every_rank() -> None:
 
 
 def test_what_became_infinite_on_a_gpu_is_seen_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pycollective.gradients import compression
+    from pycollective.training.gradients import compression
 
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(compression, "is_on_gpu", lambda _: True)

@@ -11,7 +11,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.reproducible import Node, nodes_of
+from pycollective.calls.reproducible import Node, nodes_of
 
 DTYPES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
 

@@ -17,7 +17,7 @@ import pytest
 from arrays import torch
 
 import pycollective as pc
-from pycollective import devices
+from pycollective.runtime import devices
 
 CHECKS = named_checks.Checks()
 DRAWN = 20

@@ -18,8 +18,9 @@ from arrays import torch
 from raw_objects import mark, raw
 
 import pycollective as pc
-from pycollective import object_codec, testing
-from pycollective.arrays import by_name
+from pycollective import testing
+from pycollective.arrays.libraries import by_name
+from pycollective.objects import object_codec
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Paddle's own import warnings are not ours

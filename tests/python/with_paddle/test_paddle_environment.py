@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pycollective as pc
-from pycollective import lifetime, paddle_environment
+from pycollective.runtime import lifetime, paddle_environment
 
 NAMES = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE")
 
@@ -31,7 +31,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def variables_after(rank: int, size: int, local_rank: int) -> list[str | None]:
     world: Any = SimpleNamespace(rank=rank, size=size, local_rank=local_rank)
-    paddle_environment.set_variables(world)
+    paddle_environment.set_variables(world, lifetime.at_end)
     return [os.environ.get(name) for name in NAMES]
 
 

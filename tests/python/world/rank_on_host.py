@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import pycollective as pc
-from pycollective.doctor.sockets import LISTENING, own_addresses
+from pycollective.tools.doctor.sockets import LISTENING, own_addresses
 
 LARGE = 100_003  # 800 kB: above every threshold, and no multiple of anything
 INIT_S = float(os.environ["INIT_S"])

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import pycollective as pc
-from pycollective import by_hand, testing
-from pycollective.by_hand import place
-from pycollective.launching import rendezvous
-from pycollective.launching.addresses import LOOPBACKS, is_usable, join, split
-from pycollective.launching.detect.torch_variables import detect
+from pycollective import testing
+from pycollective.bootstrap import by_hand, rendezvous
+from pycollective.bootstrap.addresses import LOOPBACKS, is_usable, join, split
+from pycollective.bootstrap.by_hand import place
+from pycollective.bootstrap.detect.torch_variables import detect
+from pycollective.bootstrap.interfaces import interfaces
 from pycollective.launching.environment import free_port
-from pycollective.launching.interfaces import interfaces
 
 
 def test_tcp_is_another_spelling_of_host_and_port() -> None:

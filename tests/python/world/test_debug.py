@@ -92,8 +92,8 @@ def test_a_call_is_its_program_s_and_our_own_programs_are_some() -> None:
     with open(__file__) as source:
         line = next(n for n, text in enumerate(source, 1) if text.endswith("# there\n"))
     mine = f"world/test_debug.py:{line} in called_by"
-    assert testing.run(called_by, 2, "coalesce.py") == [mine] * 2
-    assert testing.run(called_by, 2, "compare/x.py") == ["compare/x.py:1 in call"] * 2
+    assert testing.run(called_by, 2, "calls/coalesce.py") == [mine] * 2
+    assert testing.run(called_by, 2, "tools/compare/x.py") == ["compare/x.py:1 in call"] * 2
 
 
 class BarrierAtEnd:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import pycollective as pc
-from pycollective import _core, environment_names, testing
+from pycollective import _core, testing
+from pycollective.runtime import environment_names
 
 
 @pytest.fixture(autouse=True)

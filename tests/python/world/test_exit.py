@@ -14,7 +14,8 @@ PROGRAM = """
 import json, os, signal, sys, threading
 import numpy as np
 import pycollective as pc
-from pycollective import _core, lifetime
+from pycollective import _core
+from pycollective.runtime import lifetime
 
 def under_way():
     return any(call["state"] == "running" for call in json.loads(_core._flight_record()))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import group_agreement, testing
+from pycollective import testing
+from pycollective.runtime import group_agreement
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

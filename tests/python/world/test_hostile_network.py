@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 import pycollective as pc
-from pycollective import launching, testing
+from pycollective import bootstrap, testing
 from pycollective.launching.environment import free_port
 
 pytestmark = pytest.mark.timeout(60)
@@ -259,7 +259,7 @@ def test_two_ranks_with_one_number_are_told_to_both_and_to_rank_0_at_once() -> N
 
 def out_of_descriptors(spare: int) -> Outcome:
     if os.environ["PYCOLLECTIVE_RANK"] == "1":
-        for module in pkgutil.walk_packages(launching.__path__, "pycollective.launching."):
+        for module in pkgutil.walk_packages(bootstrap.__path__, "pycollective.bootstrap."):
             importlib.import_module(module.name)  # which takes descriptors too
         use_up_descriptors(spare)
     return joining(timeout=WAIT_S)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import pycollective as pc
-from pycollective import rank_conditions, testing
+from pycollective import testing
+from pycollective.calls import rank_conditions
 
 CHECKS = named_checks.Checks()
 ONES = np.ones(3)

@@ -11,7 +11,7 @@ import named_checks
 import pytest
 
 import pycollective as pc
-from pycollective import speaking
+from pycollective.training import speaking
 
 CHECKS = named_checks.Checks()
 

@@ -14,8 +14,9 @@ import pytest
 from same_values import same
 
 import pycollective as pc
-from pycollective import store_codec, testing
+from pycollective import testing
 from pycollective.errors import CollectiveTimeout, InvalidArgument, NotInitialized, PeerFailure
+from pycollective.runtime import store_codec
 
 VALUES: list[Any] = [
     None, True, False, 0, -1, 2**200, 0.1, float("inf"), "", "text \u00e9 \ud83d\ude00", b"", b"\0\xff", [], (),

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.testing._internal import common_distributed
 
-import pycollective.torch.process_group  # noqa: F401  so that the ranks have it: they are forks
+import pycollective.torch.backend.process_group  # noqa: F401  so that the ranks have it: they are forks
 
 for feature in ("gpu", "cuda", "ddp", "subgroup", "plugin"):  # where torch lists the names of backends
     common_distributed.DistTestCases.backend_feature[feature].add(os.environ["BACKEND"])
