@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 import pycollective as pc
-from pycollective import object_codec, testing
+from pycollective import testing
+from pycollective.objects import object_codec
 
 SMALL = {"step": 3, "lr": 0.1, "name": "run"}
 MOST_NBYTES = 1 << 30

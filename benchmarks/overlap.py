@@ -20,8 +20,8 @@ import torch
 from ddp_step import WIDTH, perceptron
 
 import pycollective as pc
-from pycollective.gradients.bucket import Bucket
 from pycollective.torch import DataParallel
+from pycollective.training.gradients.bucket import Bucket
 
 
 class Span(NamedTuple):

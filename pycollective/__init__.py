@@ -21,7 +21,6 @@ if importlib.util.find_spec("pycollective._core") is None:  # this is the source
     __path__[:] = [installed_folder(__path__[0])]  # all modules below come from there
     __file__ = f"{__path__[0]}/__init__.py"
 
-from pycollective import debug as debug
 from pycollective._core import (
     ANY_SOURCE,
     Group,
@@ -67,8 +66,8 @@ from pycollective._core import (
     world,
 )
 from pycollective._version import __version__
-from pycollective.advice import answers_for_attributes as _answers_for_attributes
-from pycollective.coalesce import coalesce
+from pycollective.base.advice import answers_for_attributes as _answers_for_attributes
+from pycollective.calls.coalesce import coalesce
 from pycollective.errors import (
     Aborted,
     CollectiveError,
@@ -85,29 +84,39 @@ from pycollective.errors import (
     RemoteError,
     Unsupported,
 )
-from pycollective.groups import Mesh as Mesh
-from pycollective.lifetime import in_world, init, is_initialized, local_rank, local_size, rank, shutdown, size
-from pycollective.plan import explain
-from pycollective.store import Store, store
+from pycollective.runtime.groups import Mesh as Mesh
+from pycollective.runtime.lifetime import (
+    in_world,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+)
 
 if typing.TYPE_CHECKING:
     from pycollective import checkpoint as checkpoint
     from pycollective import data as data
+    from pycollective import debug as debug
     from pycollective import jax as jax
     from pycollective import metrics as metrics
     from pycollective import paddle as paddle
     from pycollective import torch as torch
-    from pycollective.availability import Availability, available
-    from pycollective.devices import device
-    from pycollective.facts import Info, info
-    from pycollective.gradients.reducer import GradientReducer
-    from pycollective.heap import empty, empty_like, heap_arrays, zeros
+    from pycollective.calls.plan import explain
     from pycollective.launching.from_python import launch, run
-    from pycollective.one_rank import main_first, single_process
-    from pycollective.remote_calls import call, call_async, serving
-    from pycollective.seeding import seed
-    from pycollective.speaking import print as print
-    from pycollective.speaking import progress
+    from pycollective.runtime.availability import Availability, available
+    from pycollective.runtime.devices import device
+    from pycollective.runtime.facts import Info, info
+    from pycollective.runtime.heap import empty, empty_like, heap_arrays, zeros
+    from pycollective.runtime.store import Store, store
+    from pycollective.training.gradients.reducer import GradientReducer
+    from pycollective.training.one_rank import main_first, single_process
+    from pycollective.training.remote_calls import call, call_async, serving
+    from pycollective.training.seeding import seed
+    from pycollective.training.speaking import print as print
+    from pycollective.training.speaking import progress
 
 __all__ = [
     "ANY_SOURCE",
@@ -206,28 +215,31 @@ _answers_for_attributes(Work)
 
 # Imported when they are first used: names from these modules, and whole modules.
 _LATER = {
-    "Availability": "availability",
-    "GradientReducer": "gradients.reducer",
-    "Info": "facts",
-    "available": "availability",
-    "call": "remote_calls",
-    "call_async": "remote_calls",
-    "device": "devices",
-    "empty": "heap",
-    "empty_like": "heap",
-    "heap_arrays": "heap",
-    "info": "facts",
+    "Availability": "runtime.availability",
+    "GradientReducer": "training.gradients.reducer",
+    "Info": "runtime.facts",
+    "Store": "runtime.store",
+    "available": "runtime.availability",
+    "call": "training.remote_calls",
+    "call_async": "training.remote_calls",
+    "device": "runtime.devices",
+    "empty": "runtime.heap",
+    "empty_like": "runtime.heap",
+    "explain": "calls.plan",
+    "heap_arrays": "runtime.heap",
+    "info": "runtime.facts",
     "launch": "launching.from_python",
-    "main_first": "one_rank",
-    "print": "speaking",
-    "progress": "speaking",
+    "main_first": "training.one_rank",
+    "print": "training.speaking",
+    "progress": "training.speaking",
     "run": "launching.from_python",
-    "seed": "seeding",
-    "serving": "remote_calls",
-    "single_process": "one_rank",
-    "zeros": "heap",
+    "seed": "training.seeding",
+    "serving": "training.remote_calls",
+    "single_process": "training.one_rank",
+    "store": "runtime.store",
+    "zeros": "runtime.heap",
 }
-_MODULES_LATER = ("checkpoint", "data", "jax", "metrics", "paddle", "torch")
+_MODULES_LATER = ("checkpoint", "data", "debug", "jax", "metrics", "paddle", "torch")
 _FRAMEWORKS = ("jax", "paddle", "torch")  # whose modules are of use only where the framework is installed
 
 
@@ -246,7 +258,7 @@ if not typing.TYPE_CHECKING:  # to which every name would seem to be there
         if name in _MODULES_LATER:
             return import_module(f"pycollective.{name}")
         if name not in _LATER:
-            from pycollective.foreign_words import missing
+            from pycollective.base.foreign_words import missing
 
             raise missing("pycollective", name, __all__)
         return getattr(import_module(f"pycollective.{_LATER[name]}"), name)

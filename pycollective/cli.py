@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pycollective import bench, plan_commands
+from pycollective import bench
 from pycollective._version import __version__
-from pycollective.compare import arguments as compare
-from pycollective.compare.collectives import COLLECTIVES
-from pycollective.foreign_words import of_option
+from pycollective.base.foreign_words import of_option
 from pycollective.launching import run_command
 from pycollective.launching.run_command import positive
+from pycollective.tools import plan_commands
+from pycollective.tools.compare import arguments as compare
+from pycollective.tools.compare.collectives import COLLECTIVES
 
 
 def several_ranks(text: str) -> list[int]:
@@ -130,7 +131,7 @@ def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
     if compare.asked_for(options):
         if options.dtype != "float32":
             parser.error(f"bench: the comparison is of float32, not {options.dtype}")
-        from pycollective.compare import command
+        from pycollective.tools.compare import command
 
         return command.run(options)
     only_compared = [name for name in options.ops if name not in bench.OPERATION_NAMES]
@@ -166,12 +167,12 @@ def _run_command(argv: Sequence[str] | None) -> int:
     if options.command_name == "plan":
         return plan_commands.run(options)
     if options.command_name == "doctor":
-        from pycollective.doctor import doctor
+        from pycollective.tools.doctor import doctor
 
         return doctor(as_json=options.json, world=options.world, gpus=options.gpu)
 
     if options.command_name == "tune":
-        from pycollective.tune import command as tuning
+        from pycollective.tools.tune import command as tuning
 
         return tuning.run(
             seconds=options.time, output=options.output, dry_run=options.dry_run, ranks=options.ranks

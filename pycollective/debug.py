@@ -96,7 +96,8 @@ def breakpoint(rank: int = 0) -> None:
         >>> import pycollective as pc
         >>> pc.debug.breakpoint(rank=0)  # doctest: +SKIP
     """
-    from pycollective import debugger, lifetime
+    from pycollective import debugger
+    from pycollective.runtime import lifetime
 
     frame = sys._getframe(1)
     if not lifetime.is_initialized() or _core.world().size == 1:

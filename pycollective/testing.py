@@ -22,16 +22,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pycollective.advice import advised
+from pycollective.base.advice import advised
+from pycollective.base.whole_numbers import whole_number
+from pycollective.bootstrap.key import new_key
+from pycollective.bootstrap.local_store import open_store_of_run
 from pycollective.errors import InvalidArgument
 from pycollective.launching.environment import World, free_port
 from pycollective.launching.failures.culprit import signal_name
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, started
-from pycollective.launching.key import new_key
-from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.screen.tracebacks import identity, named
-from pycollective.whole_numbers import whole_number
 
 __all__ = ["RankError", "WorldFailed", "run"]
 

@@ -24,7 +24,7 @@ int find(const State& state, const Signature& signature, PyObject* keyword) {
 // What to write for a keyword that is called otherwise here, from Python's part, which has the table. Null with an error
 // set if that cannot be had.
 Ref advice_on(const State& state, const Signature& signature, PyObject* keyword) {
-  const Ref module(PyImport_ImportModule("pycollective.foreign_words"));
+  const Ref module(PyImport_ImportModule("pycollective.base.foreign_words"));
   if (!module) return Ref(nullptr);
   const Ref own(PyTuple_New(signature.count));
   if (!own) return Ref(nullptr);

@@ -46,7 +46,7 @@ inline bool is_given(PyObject* value) { return value != nullptr && value != Py_N
 // Values. False: a Python error is set. Left out (null; for the timeout None too), `*out` stays as it is.
 bool to_op(const State& state, const char* function, PyObject* value, Reduction* out);
 bool to_timeout(const State& state, const char* function, PyObject* value, double* out);
-// "shape": *fixed becomes true. "world": *world becomes true, and pycollective/reproducible.py makes the call. None: neither.
+// "shape": *fixed becomes true. "world": *world becomes true, and pycollective/calls/reproducible.py makes the call. None: neither.
 bool to_reproducible(const State& state, const char* function, PyObject* value, bool* fixed, bool* world);
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
                 int64_t* out);

@@ -69,7 +69,7 @@ const View* view_on_gpu(const PreparedCall& call) {
 
 // Where NVIDIA's wheels have NCCL. False: a Python error is set.
 bool find_wheel_folders(std::vector<std::string>* folders) {
-  const Ref module(PyImport_ImportModule("pycollective.availability"));
+  const Ref module(PyImport_ImportModule("pycollective.runtime.availability"));
   const Ref found(module ? PyObject_CallMethod(module.get(), "wheel_folders", nullptr) : nullptr);
   const Ref list(found ? PySequence_Fast(found.get(), "wheel_folders() must return a list") : nullptr);
   if (!list) return false;

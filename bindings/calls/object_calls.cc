@@ -4,7 +4,7 @@
 
 namespace pc {
 namespace {
-constexpr const char* kModule = "pycollective.objects";
+constexpr const char* kModule = "pycollective.objects.objects";
 }
 
 PyObject* broadcast_object(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {

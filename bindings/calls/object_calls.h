@@ -1,4 +1,4 @@
-// The calls on objects: written in Python, in pycollective/objects.py, which is imported by the first of them.
+// The calls on objects: written in Python, in pycollective/objects/objects.py, which is imported by the first of them.
 #pragma once
 
 #include "bindings/state/group_object.h"

@@ -80,10 +80,10 @@ PyObject* quit_group(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*
 }
 
 PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_python("pycollective.groups", "subgroup", group, args, nargs, kwnames);
+  return in_python("pycollective.runtime.groups", "subgroup", group, args, nargs, kwnames);
 }
 PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return in_python("pycollective.groups", "split", group, args, nargs, kwnames);
+  return in_python("pycollective.runtime.groups", "split", group, args, nargs, kwnames);
 }
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// Making groups of some ranks. Who is in them and under which number is settled in pycollective/groups.py.
+// Making groups of some ranks. Who is in them and under which number is settled in pycollective/runtime/groups.py.
 #pragma once
 
 #include "bindings/state/group_object.h"

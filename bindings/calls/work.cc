@@ -285,7 +285,7 @@ PyObject* work_repr(PyObject* self) {
 }
 
 PyObject* work_await(PyObject* self) {
-  const Ref module(PyImport_ImportModule("pycollective.work"));
+  const Ref module(PyImport_ImportModule("pycollective.calls.work"));
   return module ? PyObject_CallMethod(module.get(), "wait_in_loop", "O", self) : nullptr;
 }
 

@@ -248,7 +248,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-// Not public: what pycollective/groups.py and staged.py use.
+// Not public: what pycollective/runtime/groups.py and staged.py use.
 inline constexpr const char* kJoinGpus =
     "_join_gpus(device, /)\n--\n\nJoins the ranks on their GPUs, as their first call of arrays there would.";
 inline constexpr const char* kCanSplitGpus = "_can_split_gpus()\n--\n\nSee DeviceGroups::can_split().";

@@ -1,4 +1,4 @@
-// The kernels on arrays of this process, for pycollective/reproducible.py.
+// The kernels on arrays of this process, for pycollective/calls/reproducible.py.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

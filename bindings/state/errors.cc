@@ -24,7 +24,7 @@ PyObject* optional(const std::string& value) { return value.empty() ? none() : t
 std::string advice(const Status& status, const std::string& message) {
   const bool apart = status.code() == Code::kTimeout || status.code() == Code::kMismatch;
   if (!apart || status.sequence() == 0) return {};
-  const Ref module(PyImport_ImportModule("pycollective.rank_conditions"));
+  const Ref module(PyImport_ImportModule("pycollective.calls.rank_conditions"));
   const Ref known(text(message));
   const Ref more(module && known ? PyObject_CallMethod(module.get(), "advice", "O", known.get()) : nullptr);
   const char* utf8 = more ? PyUnicode_AsUTF8(more.get()) : nullptr;

@@ -39,7 +39,7 @@ class CallSites {
   using Places = std::unordered_map<CodePlace, const char*, Hash>;
 
   // Parts of the package that are programs: what they do is not told as their caller's.
-  static constexpr std::array kPrograms = {"bench.py", "compare/", "tune/"};
+  static constexpr std::array kPrograms = {"bench.py", "tools/compare/", "tools/tune/"};
 
   enum class Passed : uint8_t { kOurs, kOursAndTorch };  // frames that are passed over
 

@@ -16,7 +16,7 @@
 namespace pc::bench {
 namespace {
 
-// From pycollective/launching/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
+// From pycollective/tools/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
 constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
 
 nccl::Surroundings surroundings() {

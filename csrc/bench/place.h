@@ -17,7 +17,7 @@ struct Place {
   Credentials credentials = {};
 };
 
-// As pycollective/launching/bench_binary.py leaves it in the environment; nothing if that did not start this process.
+// As pycollective/tools/bench_binary.py leaves it in the environment; nothing if that did not start this process.
 Result<std::optional<Place>> place_from_environment();
 
 }  // namespace pc::bench

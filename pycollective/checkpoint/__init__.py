@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pycollective.base.foreign_words import missing
 from pycollective.checkpoint.calls import load, save
-from pycollective.foreign_words import missing
 
 __all__ = ["load", "save"]
 

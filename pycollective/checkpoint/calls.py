@@ -6,17 +6,18 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from pycollective import object_parcel, objects, one_rank
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
 from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
 from pycollective.checkpoint.whole_file import replacing
-from pycollective.clock import Clock
-from pycollective.lifetime import check_timeout
-from pycollective.object_call import Call
-from pycollective.object_codec import Bytes
-from pycollective.object_parcel import Kind
+from pycollective.objects import object_parcel, objects
+from pycollective.objects.object_call import Call
+from pycollective.objects.object_codec import Bytes
+from pycollective.objects.object_parcel import Kind
+from pycollective.runtime.lifetime import check_timeout
+from pycollective.training import one_rank
 
 __all__ = ["load", "save"]
 

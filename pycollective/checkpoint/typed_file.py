@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pycollective import object_codec
-from pycollective.arrays import by_name
+from pycollective.arrays.libraries import by_name
 from pycollective.errors import InvalidArgument
-from pycollective.object_codec import MOST_NESTED, Bytes, Malformed
+from pycollective.objects import object_codec
+from pycollective.objects.object_codec import MOST_NESTED, Bytes, Malformed
 
 __all__ = ["NO_LIMIT", "decoded", "encoded", "read", "write"]
 

@@ -11,13 +11,13 @@ all (`agreement`), so nobody waits for it.
 
 from typing import TYPE_CHECKING
 
+from pycollective.base.foreign_words import missing
 from pycollective.data.collected import gather
 from pycollective.data.from_root import scatter
 from pycollective.data.loader import DataLoader
 from pycollective.data.one_copy import shared
 from pycollective.data.samplers import BatchSampler, Sampler
 from pycollective.data.stream import shard
-from pycollective.foreign_words import missing
 
 __all__ = ["BatchSampler", "DataLoader", "Sampler", "gather", "scatter", "shard", "shared"]
 

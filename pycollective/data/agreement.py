@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pycollective import objects
 from pycollective._core import Group
 from pycollective.errors import CollectiveError, CollectiveMismatch
-from pycollective.remote_error import raised_again, told
+from pycollective.objects import objects
+from pycollective.objects.remote_error import raised_again, told
 
 __all__ = ["check_alike", "on_all"]
 

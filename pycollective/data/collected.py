@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from pycollective import objects
 from pycollective._core import Group
-from pycollective.advice import advised
-from pycollective.blocks import check_block, library_for
-from pycollective.clock import Clock
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
+from pycollective.calls.blocks import check_block, library_for
 from pycollective.data.agreement import check_alike, on_all
 from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices
 from pycollective.data.place import Place
 from pycollective.errors import InvalidArgument
-from pycollective.lifetime import check_timeout
+from pycollective.objects import objects
+from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["gather"]
 

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pycollective import objects
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.data.cut import slice_of
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.object_codec.words import PLAIN
-from pycollective.one_rank import alone, members_of
-from pycollective.remote_error import raised_again, told
+from pycollective.objects import objects
+from pycollective.objects.object_codec.words import PLAIN
+from pycollective.objects.remote_error import raised_again, told
+from pycollective.training.one_rank import alone, members_of
 
 __all__ = ["scatter"]
 

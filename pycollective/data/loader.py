@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.data.agreement import on_all
 from pycollective.data.cut import Uneven
 from pycollective.data.samplers import BatchSampler
 from pycollective.errors import InvalidArgument, NotInitialized
-from pycollective.one_rank import members_of
+from pycollective.training.one_rank import members_of
 
 __all__ = ["DataLoader"]
 

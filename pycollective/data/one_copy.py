@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.format import descr_to_dtype, dtype_to_descr
 
-from pycollective import objects
 from pycollective._core import Group
-from pycollective.advice import advised
-from pycollective.clock import Clock
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
 from pycollective.data.agreement import check_alike, on_all
 from pycollective.errors import InvalidArgument
-from pycollective.lifetime import check_timeout
-from pycollective.one_rank import alone, members_of
+from pycollective.objects import objects
+from pycollective.runtime.lifetime import check_timeout
+from pycollective.training.one_rank import alone, members_of
 
 __all__ = ["shared"]
 

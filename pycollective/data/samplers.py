@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.data.cut import Cut, Uneven, check_uneven, slice_of
 from pycollective.data.epochs import Epochs
 from pycollective.data.order import Indices, Order

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.data.cut import Uneven, check_uneven
 from pycollective.data.place import Place
 

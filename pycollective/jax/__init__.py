@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pycollective.foreign_words import missing
+from pycollective.base.foreign_words import missing
 from pycollective.jax.functional import (
     allgather,
     allreduce,

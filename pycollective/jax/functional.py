@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pycollective import _core
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.jax import calls
 from pycollective.jax.calls import GRADIENT_TAG, made

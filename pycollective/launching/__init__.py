@@ -1,1 +1,1 @@
-"""Starting ranks (`pycollective run`) and finding out which rank this process is (`detect`)."""
+"""Starting ranks, by `pycollective run` or by pc.run(), and watching them until the last one has ended."""

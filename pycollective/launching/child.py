@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from pycollective.bootstrap.key import key_file
 from pycollective.launching import guard
-from pycollective.launching.key import key_file
 
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pycollective.launching.detect import paddle
+from pycollective.bootstrap.detect import paddle
 
 PREFIX = "PYCOLLECTIVE_"
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

@@ -13,12 +13,14 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, overload
 
-from pycollective import lifetime
 from pycollective._core import StoreServer
+from pycollective.base.advice import advised
+from pycollective.base.whole_numbers import whole_number
+from pycollective.bootstrap.addresses import split
+from pycollective.bootstrap.key import new_key
+from pycollective.bootstrap.local_store import open_store_of_run
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure, RemoteError
-from pycollective.foreign_words import advised
 from pycollective.launching import worker
-from pycollective.launching.addresses import split
 from pycollective.launching.environment import World, free_port, with_terminal
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import (
@@ -33,12 +35,10 @@ from pycollective.launching.failures.memory_cgroup import Counts
 from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
-from pycollective.launching.key import new_key
-from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT
-from pycollective.launching.own_streams import OwnStreams
-from pycollective.launching.terminal import settings_kept
-from pycollective.whole_numbers import whole_number
+from pycollective.launching.screen.own_streams import OwnStreams
+from pycollective.launching.streams.terminal import settings_kept
+from pycollective.runtime import lifetime
 
 __all__ = ["launch", "run"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pycollective import devices
 from pycollective.launching.environment import usable_cores
+from pycollective.runtime import devices
 
 __all__ = ["missing", "of_ranks", "ranks_by_default"]
 

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
-from pycollective import lifetime
 from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
+from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.child import Child, guarded, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
-from pycollective.launching.failures.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.job import Job
-from pycollective.launching.line_cutter import LineCutter
-from pycollective.launching.lines import visible
+from pycollective.launching.streams.line_cutter import LineCutter
+from pycollective.launching.streams.lines import visible
 from pycollective.launching.worker import Outcome
+from pycollective.runtime import lifetime
 
 DUMP_S = 1.0  # how long after their deadline ranks have to print where they are
 # sys.path comes first, so that the rank finds pycollective and the function where we found them.

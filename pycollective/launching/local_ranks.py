@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from pycollective.launching import child
+from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.failures.culprit import SETTLE_S, Failure, ended_by_itself, judged
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import socket
 
+from pycollective.bootstrap.addresses import NotResolved, is_usable, store_hosts
+from pycollective.bootstrap.interfaces import interfaces
 from pycollective.errors import CollectiveError, InvalidArgument
-from pycollective.launching.addresses import NotResolved, is_usable, store_hosts
 from pycollective.launching.environment import World
-from pycollective.launching.interfaces import interfaces
 from pycollective.launching.options import Machines
 
 

@@ -12,18 +12,18 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pycollective._version import __version__
+from pycollective.bootstrap.addresses import join
 from pycollective.launching import gpus
-from pycollective.launching.addresses import join
 from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.culprit import Failure, culprit
 from pycollective.launching.failures.last_error import begins, error_lines, plain
-from pycollective.launching.lines import visible
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
-from pycollective.launching.output import write_all
 from pycollective.launching.screen.tracebacks import Ending, named
+from pycollective.launching.streams.lines import visible
+from pycollective.launching.streams.output import write_all
 
 WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 

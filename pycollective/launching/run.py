@@ -9,16 +9,16 @@ import signal
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from pycollective import devices
+from pycollective.bootstrap.key import new_key
+from pycollective.bootstrap.local_store import open_store_of_run
 from pycollective.errors import CollectiveError
 from pycollective.launching import child, gpus, machines, report
 from pycollective.launching.environment import World, free_port
-from pycollective.launching.key import new_key
 from pycollective.launching.local_ranks import LocalRanks, Logs
-from pycollective.launching.local_store import open_store_of_run
 from pycollective.launching.options import Options
-from pycollective.launching.output import fill_standard_streams, open_logs
-from pycollective.launching.terminal import in_background, settings_kept
+from pycollective.launching.streams.output import fill_standard_streams, open_logs
+from pycollective.launching.streams.terminal import in_background, settings_kept
+from pycollective.runtime import devices
 
 __all__ = ["Options", "run"]
 

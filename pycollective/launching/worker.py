@@ -12,7 +12,7 @@ import traceback
 from dataclasses import dataclass
 from typing import IO
 
-from pycollective.advice import is_of_the_call
+from pycollective.base.advice import is_of_the_call
 from pycollective.launching.job import Job
 
 LACKS = re.compile(r"\S+\(\) missing \d+ required positional arguments?: ")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pycollective.foreign_words import missing
+from pycollective.base.foreign_words import missing
 from pycollective.metrics.joined import cat
 from pycollective.metrics.meter import Meter, compute, mean
 from pycollective.metrics.sums import sum

@@ -9,11 +9,11 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.advice import advised
-from pycollective.blocks import check_block, library_for
-from pycollective.clock import Clock
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
+from pycollective.calls.blocks import check_block, library_for
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument
-from pycollective.lifetime import check_timeout
+from pycollective.runtime.lifetime import check_timeout
 
 if TYPE_CHECKING:
     from pycollective._core import Array, Bundle

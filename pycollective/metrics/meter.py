@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from pycollective._core import Group
-from pycollective.advice import advised, answers_for_attributes
+from pycollective.base.advice import advised, answers_for_attributes
 from pycollective.errors import InvalidArgument
 from pycollective.metrics.sums import SINGLE, added, named, number
 

@@ -17,11 +17,11 @@ import numpy as np
 
 from pycollective import _core
 from pycollective._core import Group
-from pycollective.advice import advised
-from pycollective.clock import Clock
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.lifetime import check_timeout
-from pycollective.object_parcel import printable
+from pycollective.objects.object_parcel import printable
+from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["SINGLE", "Named", "added", "named", "number", "sum"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.metrics.meter import Meter
 

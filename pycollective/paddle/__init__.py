@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import typing
 
-from pycollective.foreign_words import missing
+from pycollective.base.foreign_words import missing
 
 if typing.TYPE_CHECKING:
     from pycollective.paddle.data_parallel import DataParallel

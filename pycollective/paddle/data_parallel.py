@@ -16,11 +16,11 @@ import paddle
 from paddle import nn
 
 from pycollective import _core
-from pycollective.advice import advised, elsewhere
-from pycollective.arrays import by_name
+from pycollective.arrays.libraries import by_name
+from pycollective.base.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
-from pycollective.gradients.reducer import GradientReducer
 from pycollective.paddle.places import refuse_gpus
+from pycollective.training.gradients.reducer import GradientReducer
 
 if TYPE_CHECKING:
     from pycollective._core import Group

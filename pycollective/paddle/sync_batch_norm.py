@@ -15,7 +15,7 @@ from paddle.autograd import PyLayer
 from paddle.nn.layer.norm import _BatchNormBase
 
 from pycollective import _core
-from pycollective.advice import advised, elsewhere
+from pycollective.base.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
 from pycollective.paddle.places import refuse_gpus
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pycollective import _core
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:

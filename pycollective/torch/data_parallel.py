@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from pycollective._core import Group
-from pycollective.advice import advised, elsewhere
 from pycollective.arrays.overlaps import Layout, overlap_in
-from pycollective.blocks import writable_for
+from pycollective.base.advice import advised, elsewhere
+from pycollective.calls.blocks import writable_for
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.buffers import Buffers
 from pycollective.torch.foreign_models import check_of_torch

@@ -5,8 +5,8 @@ import torch
 import torch.distributed as dist
 
 from pycollective._core import Group
-from pycollective.torch.devices import device_of
-from pycollective.torch.futures import future_of
+from pycollective.torch.backend.devices import device_of
+from pycollective.torch.backend.futures import future_of
 from pycollective.torch.groups import group_of
 
 __all__ = ["ddp_comm_hook"]

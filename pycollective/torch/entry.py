@@ -42,7 +42,7 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torch's, and a ProcessGroup
-    from pycollective.torch.process_group import ProcessGroupPycollective
+    from pycollective.torch.backend.process_group import ProcessGroupPycollective
 
     return ProcessGroupPycollective(options, backend_options)
 
@@ -55,12 +55,12 @@ def _watchful(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     def watching(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
-        servers = sys.modules.get("pycollective.torch.store_servers")
+        servers = sys.modules.get("pycollective.torch.backend.store_servers")
         meetings = handler(*args, **kwargs) if servers is None else servers.meet(handler, args, kwargs)
         for meeting in meetings:
             if meeting[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
                 with contextlib.suppress(ImportError):  # it may be broken, and not needed
-                    from pycollective.environment_names import warn_of_unknown
+                    from pycollective.runtime.environment_names import warn_of_unknown
 
                     warn_of_unknown(stacklevel=CALLERS)
             yield meeting
@@ -74,7 +74,7 @@ def _or_launched(torchs: Handler) -> Handler:
     @functools.wraps(torchs)
     def handler(url: str, timeout: timedelta = timedelta(minutes=30), **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
         if not os.environ.get("RANK") and "rank=" not in url:
-            from pycollective.torch.launched import rendezvous
+            from pycollective.torch.backend.launched import rendezvous
 
             launched = rendezvous(timeout)
             if launched is not None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from pycollective.gradients.reducer import GradientReducer
+from pycollective.training.gradients.reducer import GradientReducer
 
 __all__ = ["Arrival", "Gathered", "arrivals_of"]
 

@@ -23,9 +23,9 @@ from torch.nn import Parameter
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
-from pycollective.gradients.reducer import GradientReducer
+from pycollective.torch.backend.streams import Followed
 from pycollective.torch.gathered import Arrival, arrivals_of
-from pycollective.torch.streams import Followed
+from pycollective.training.gradients.reducer import GradientReducer
 
 if TYPE_CHECKING:
     from pycollective._core import Op

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.weak import WeakIdKeyDictionary
 
 from pycollective._core import Group
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.gradient_hooks import GradientHooks
@@ -77,7 +77,7 @@ class _Distributed(Optimizer):
             if (of_its_own := getattr(super(), "__getattr__", None)) is not None:
                 return of_its_own(name)
             if name == "backward":  # of Jittor's optimizers
-                from pycollective.foreign_words import missing_in
+                from pycollective.base.foreign_words import missing_in
 
                 raise missing_in(type(self), "DistributedOptimizer", name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)

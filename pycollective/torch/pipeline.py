@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pycollective import objects
-from pycollective.advice import advised
+from pycollective.base.advice import advised
+from pycollective.base.whole_numbers import whole_number
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.remote_error import raised_again, told
+from pycollective.objects import objects
+from pycollective.objects.remote_error import raised_again, told
 from pycollective.torch.groups import group_of
-from pycollective.whole_numbers import whole_number
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import torch.distributed as dist
 
-from pycollective import lifetime
+from pycollective.base.advice import advised
+from pycollective.base.whole_numbers import whole_number
 from pycollective.errors import InvalidArgument
-from pycollective.foreign_words import advised
-from pycollective.torch.process_group import ProcessGroupPycollective
-from pycollective.whole_numbers import whole_number
+from pycollective.runtime import lifetime
+from pycollective.torch.backend.process_group import ProcessGroupPycollective
 
 __all__ = ["make_process_group"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pycollective.advice import advised, elsewhere
+from pycollective.base.advice import advised, elsewhere
 from pycollective.errors import InvalidArgument
 from pycollective.torch.foreign_models import check_of_torch
 from pycollective.torch.groups import group_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pycollective.launching.lines import visible
+from pycollective.launching.streams.lines import visible
 
 HEADER = b"Traceback (most recent call last):"
 # rich and typer draw a box with this in its upper edge. The error stands below the box.

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
 from pycollective.launching.failures.culprit import is_consequence
-from pycollective.launching.line_cutter import LineCutter
-from pycollective.launching.lines import visible
-from pycollective.launching.output import Writer, writers
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 from pycollective.launching.screen.paddle_signal import without_block
 from pycollective.launching.screen.tail import Tail
 from pycollective.launching.screen.tracebacks import Ending, Tracebacks
+from pycollective.launching.streams.line_cutter import LineCutter
+from pycollective.launching.streams.lines import visible
+from pycollective.launching.streams.output import Writer, writers
 
 __all__ = ["Screen"]
 

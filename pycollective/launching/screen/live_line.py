@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from pycollective.launching.lines import visible
 from pycollective.launching.screen.cells import fitted
-from pycollective.launching.terminal import is_taken
+from pycollective.launching.streams.lines import visible
+from pycollective.launching.streams.terminal import is_taken
 
 INTERVAL_S = 0.1  # between two states of it
 ERASE = b"\r\x1b[K"

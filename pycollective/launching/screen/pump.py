@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import IO
 
-from pycollective.launching.line_cutter import LineCutter
-from pycollective.launching.output import write_log
 from pycollective.launching.screen import Screen
+from pycollective.launching.streams.line_cutter import LineCutter
+from pycollective.launching.streams.output import write_log
 
 READ_BYTES = 1 << 16
 

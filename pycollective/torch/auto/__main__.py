@@ -3,7 +3,7 @@
 import os
 import sys
 
-from pycollective.lifetime import KEY_FD
+from pycollective.runtime.lifetime import KEY_FD
 
 if sys.flags.hash_randomization and not os.environ.get("PYTHONHASHSEED"):
     # Every process orders sets of strings in its own way, and a script may number its words or files so. That is

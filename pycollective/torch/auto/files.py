@@ -12,8 +12,8 @@ import torch
 
 from pycollective._core import Group
 from pycollective.errors import CollectiveTimeout
-from pycollective.remote_error import raised_again, told
-from pycollective.store import store
+from pycollective.objects.remote_error import raised_again, told
+from pycollective.runtime.store import store
 from pycollective.torch.auto.batches import WHO
 from pycollective.torch.auto.replaced import replace
 

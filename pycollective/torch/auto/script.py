@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import pycollective
-from pycollective import _core, lifetime
+from pycollective import _core
+from pycollective.runtime import lifetime
 from pycollective.torch.auto import REDUCTIONS, applied
 from pycollective.torch.auto.replaced import replace
 

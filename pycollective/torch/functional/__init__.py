@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pycollective.foreign_words import missing
+from pycollective.base.foreign_words import missing
 from pycollective.torch.functional.messages import recv, send
 from pycollective.torch.functional.parts import allgather, alltoall, gather, reduce_scatter, scatter
 from pycollective.torch.functional.reductions import allreduce, broadcast, reduce

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pycollective._core import ANY_SOURCE
-from pycollective.advice import advised
-from pycollective.clock import Clock
+from pycollective.base.advice import advised
+from pycollective.base.clock import Clock
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.functional.live_groups import group_at, number_of
 from pycollective.torch.functional.operation import Operation

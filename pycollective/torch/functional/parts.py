@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pycollective.advice import advised
+from pycollective.base.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.torch.functional.live_groups import group_at, number_of, size_at
 from pycollective.torch.functional.operation import Operation

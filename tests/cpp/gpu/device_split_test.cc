@@ -46,7 +46,7 @@ class SplitWorld : public DeviceWorld {
 
   bool strict_ = false;  // who makes a call keeps others waiting until all ranks have made it
 
-  // What pycollective/groups.py does. The group of these ranks, or null where this one is not among them.
+  // What pycollective/runtime/groups.py does. The group of these ranks, or null where this one is not among them.
   static Result<Communicator*> agree_on(const Here& here, const std::vector<Rank>& ranks) {
     std::vector<int32_t> says(static_cast<std::size_t>(here.world.size()));
     const int32_t can = here.gpus.can_split(here.world) ? 1 : 0;

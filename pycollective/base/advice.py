@@ -1,0 +1,95 @@
+"""Errors for arguments and attributes that are not there say what to write.
+
+The tables of foreign_words are read when there is such an error.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["advised", "answers_for_attributes", "elsewhere", "is_of_the_call"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def advised(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a function: its error for an argument that it does not take says what to write."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if is_of_the_call(error.__traceback__):
+                from pycollective.base.foreign_words import advise
+
+                advise(error, function, kwargs)
+            raise
+
+    return call
+
+
+class Elsewhere:
+    """An attribute that a class has elsewhere and not here: asking for it says what to write, the class too."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self._kind = kind
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        from pycollective.base.foreign_words import missing_in
+
+        raise missing_in(owner, self._kind, self._name)
+
+
+def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
+    """Decorates a class of a framework that has these attributes elsewhere and not here.
+
+    dir() of its objects is without them, that of the class has them.
+    """
+
+    def decorate(owner: type[T]) -> type[T]:
+        for name in names:
+            setattr(owner, name, Elsewhere(owner.__name__, name))
+        all_of = owner.__dir__
+
+        def __dir__(self: T) -> list[str]:
+            from inspect import getattr_static
+
+            return [
+                each for each in all_of(self) if not isinstance(getattr_static(self, each, None), Elsewhere)
+            ]
+
+        owner.__dir__ = __dir__  # type: ignore[assignment]
+        return owner
+
+    return decorate
+
+
+def answers_for_attributes(owner: type[T]) -> type[T]:
+    """Decorates a class: the error for an attribute that its objects have not says what to write.
+
+    Python asks for it only where an attribute is missing.
+    """
+    kind = owner.__name__
+
+    def __getattr__(self: T, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name)
+        from pycollective.base.foreign_words import missing_in
+
+        raise missing_in(owner, kind, name)
+
+    owner.__getattr__ = __getattr__  # type: ignore[attr-defined]
+    return owner
+
+
+def is_of_the_call(traceback: TracebackType | None) -> bool:
+    """Whether nothing of the function has run."""
+    return traceback is not None and traceback.tb_next is None

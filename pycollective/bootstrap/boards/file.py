@@ -1,0 +1,140 @@
+"""A board in a folder that all ranks see: init("file:///shared/path", rank=, size=).
+
+What tells two runs on one path apart: a card counts only while something listens where it points. So rank 0 takes the
+card away when all have joined; it replaces what a run that died before that left behind; it refuses a path on which
+another run is meeting right now; and a rank that finds a card with nobody behind it waits for the next (as with
+every lasting board, bootstrap.rendezvous sees to that).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pycollective.errors import CollectiveError, CollectiveTimeout, InvalidArgument
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
+LONGEST_TEXT = 4096
+
+
+class FileBoard:
+    """One file per key, mode 0600: who can read it may join. `in_use` tells whether a text's run is still meeting."""
+
+    lasting = True
+
+    def __init__(self, path: str, in_use: Callable[[str], bool]) -> None:
+        self.name = f"the file board {path}"
+        self.path = Path(path)
+        self.in_use = in_use
+
+    def publish(self, key: str, text: str, *, timeout_s: float) -> None:
+        path = self.file(key)
+        try:
+            fresh = self.write_beside(path, text)
+            try:
+                self.clear_away(path, fresh)
+                os.link(fresh, path)
+            finally:
+                os.unlink(fresh)
+        except FileExistsError:
+            raise self.taken(path) from None
+        except CollectiveError:  # some are OSErrors as well
+            raise
+        except OSError as error:
+            raise InvalidArgument(f"{self.name}: rank 0 cannot write {path}: {error.strerror}") from None
+
+    def read(self, key: str, *, timeout_s: float) -> str:
+        deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
+        path = self.file(key)
+        while (text := self.content(path)) is None:
+            if time.monotonic() > deadline:
+                raise CollectiveTimeout(
+                    f"rank 0 has not written {path} in {timeout_s:.3g} s. Is it the same path on the same file system "
+                    f"for every rank, and does rank 0 run?"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+        return text
+
+    def withdraw(self, key: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self.file(key))
+
+    def file(self, key: str) -> Path:
+        name = key.replace("/", ".")
+        return self.path / name if self.path.is_dir() else Path(f"{self.path}.{name}")
+
+    def write_beside(self, path: Path, text: str) -> Path:
+        fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode() + b"\n")  # the line's end says that it is whole
+            file.flush()
+            os.fsync(fd)
+        return fresh
+
+    def clear_away(self, path: Path, fresh: Path) -> None:
+        """Removes what an earlier run has left. Of all who see it, one at a time has the right to take it away."""
+        old = self.content(path)
+        if old is None:
+            return
+        if self.in_use(old):
+            raise self.taken(path)
+        right = path.with_name(f".{path.name}.{hashlib.sha256(old.encode()).hexdigest()[:16]}")
+        try:
+            os.link(fresh, right)
+        except FileExistsError:
+            raise self.taken(path, f". If there is none, remove {right}") from None
+        try:
+            now = self.content(path)
+            if now not in (None, old):  # another rank 0 was quicker, and this is its card
+                raise self.taken(path)
+            if now == old:
+                os.unlink(path)
+        finally:
+            os.unlink(right)
+
+    def content(self, path: Path) -> str | None:
+        """What stands there, or None if nothing does yet. Refuses what somebody else may have written."""
+        with contextlib.suppress(OSError):  # opening the folder has NFS look again whether the file is there
+            os.close(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidArgument(
+                f"{self.name}: cannot read {path}: {error.strerror}. Remove it, or choose another path"
+            ) from None
+        try:
+            check(path, os.fstat(fd))
+            text = os.read(fd, LONGEST_TEXT).decode(errors="replace")
+        finally:
+            os.close(fd)
+        return text[:-1] if text.endswith("\n") else None
+
+    def taken(self, path: Path, remedy: str = "") -> InvalidArgument:
+        return InvalidArgument(
+            f"{self.name}: another run is meeting at {path} right now. Give each run a path of its own{remedy}"
+        )
+
+
+def check(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidArgument(f"{path} is not a regular file: remove it, or choose another path")
+    if found.st_uid != os.geteuid():
+        raise InvalidArgument(
+            f"{path} belongs to user {found.st_uid} and not to us ({os.geteuid()}): it may tell anything. Choose a "
+            f"path in a folder of your own"
+        )
+    if found.st_mode & 0o077:
+        raise InvalidArgument(
+            f"{path} can be read or written by others (mode {stat.S_IMODE(found.st_mode):04o}), and it holds the "
+            f"job's key: remove it and start again"
+        )

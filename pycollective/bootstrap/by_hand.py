@@ -1,0 +1,75 @@
+"""`init("host:port", rank=, size=)` and `init("file:///path", ...)`: a place without a launcher. Imported when used.
+
+`tcp://host:port` is how PyTorch's users write the first.
+"""
+
+from __future__ import annotations
+
+import functools
+from urllib.parse import unquote
+
+from pycollective.bootstrap.addresses import join, opened_besides, other_spellings, store_hosts
+from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.placement import Placement
+from pycollective.bootstrap.single import alone
+from pycollective.errors import InvalidArgument
+
+FILE, TCP = "file://", "tcp://"
+
+
+def place(address: str | None, rank: int, size: int) -> Placement:
+    """The place of `rank`. Rank 0 opens the store: at `address`, or anywhere if that is a path where it can say so."""
+    if size == 1:
+        return alone("by hand")
+    text = address or ""
+    board = functools.partial(_file_board, _path_of(text)) if text.startswith(FILE) else None
+    host, port = ("", 0) if board else _split(text)
+    hosts = [] if board else _store_hosts(text, host)
+    others = [] if board else (other_spellings if rank > 0 else opened_besides)(host, hosts)
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=0,
+        local_size=0,  # the host map knows
+        launcher="by hand",
+        store_addresses=tuple(join(each, port) for each in hosts),
+        also_at=tuple(join(each, port) for each in others),
+        hosts_store=rank == 0 and board is None,
+        board=board,
+        job=f"{text}/{size}" if board else f"{port}/{size}",  # ranks may know one host by several names
+    )
+
+
+def _store_hosts(address: str, host: str) -> list[str]:
+    if "://" in host:
+        raise InvalidArgument(f'init(address={address!r}): write "host:port" without a scheme')
+    return store_hosts(host, one_host=None, what=f"init(address={address!r}): the host ")
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix(TCP).rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidArgument(
+            f'init(address={address!r}): write "host:port" with a port from 1 to 65535, such as "10.0.0.1:29400", or '
+            f'"file:///path" with a path that all ranks share'
+        )
+    return host, int(port)
+
+
+def _path_of(address: str) -> str:
+    path = unquote(address.removeprefix(FILE))
+    if not path.startswith("/") or path == "/" or "\0" in path:
+        raise InvalidArgument(
+            f'init(address={address!r}): write "file://" and an absolute path, such as "file:///shared/run-1"'
+        )
+    return path.rstrip("/")
+
+
+def _file_board(path: str) -> Board:
+    from pycollective.bootstrap.boards.file import FileBoard
+    from pycollective.bootstrap.card import parse
+    from pycollective.bootstrap.invitation import somebody_listens
+
+    return FileBoard(path, in_use=lambda text: somebody_listens(parse(text, path)))

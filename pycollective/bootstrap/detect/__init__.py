@@ -1,0 +1,71 @@
+"""Which rank is this process? One file per launcher, asked in the order of the table below.
+
+A detector returns None if its launcher did not start this process, and raises if it did but the place is unclear.
+PYCOLLECTIVE_LAUNCHER names the one to ask instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from pycollective.bootstrap import single
+from pycollective.bootstrap.detect import (
+    foreign,
+    hydra,
+    open_mpi,
+    paddle,
+    pycollective_run,
+    slurm,
+    slurm_pmi2,
+    torch_variables,
+    torchrun,
+)
+from pycollective.bootstrap.placement import Placement
+from pycollective.errors import InvalidArgument
+
+__all__ = ["DETECTORS", "Placement", "detect"]
+
+VARIABLE = "PYCOLLECTIVE_LAUNCHER"
+Detector = Callable[[Mapping[str, str]], Placement | None]
+
+# Where one launcher runs inside another, the inner one comes first: mpirun and srun start torchrun's agents, and both
+# MPIs start their own helpers with srun.
+DETECTORS: dict[str, Detector] = {
+    "pycollective": pycollective_run.detect,
+    "torchrun": torchrun.detect,
+    "variables": torch_variables.detect,
+    "paddle": paddle.detect,
+    "openmpi": open_mpi.detect,
+    "slurm-pmi2": slurm_pmi2.detect,
+    "hydra": hydra.detect,
+    "slurm": slurm.detect,
+}
+# When none of them has started this process: what looks like a world, but is none.
+REFUSALS: tuple[Detector, ...] = (torch_variables.detect_part, foreign.detect, slurm.detect_shell)
+
+
+def detect(env: Mapping[str, str] | None = None) -> Placement:
+    """This process's place in the world. Raises InvalidArgument or Unsupported rather than guess a world of one."""
+    environment = os.environ if env is None else env
+    if environment.get(VARIABLE):
+        return chosen(environment, environment[VARIABLE])
+    for detector in (*DETECTORS.values(), *REFUSALS):
+        placement = detector(environment)
+        if placement is not None:
+            return placement
+    return single.alone("single")
+
+
+def chosen(env: Mapping[str, str], name: str) -> Placement:
+    if name == "single":
+        return single.alone("single", VARIABLE)
+    if name not in DETECTORS:
+        raise InvalidArgument(f"{VARIABLE}={name!r} is not one of {', '.join((*DETECTORS, 'single'))}")
+    placement = DETECTORS[name](env)
+    if placement is None:
+        raise InvalidArgument(
+            f"{VARIABLE}={name}, but the environment has nothing of it: it did not start this process. Unset the "
+            f"variable to have the launcher found out"
+        )
+    return placement

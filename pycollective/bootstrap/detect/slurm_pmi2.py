@@ -1,0 +1,44 @@
+"""Ranks started by `srun --mpi=pmi2`: like those of plain srun, but with a board."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.detect import slurm
+from pycollective.bootstrap.detect.hydra import FD, LOCAL_RANK, RANK, SIZE, open_descriptor
+from pycollective.bootstrap.detect.variables import rank_of, require
+from pycollective.bootstrap.placement import Placement
+from pycollective.bootstrap.single import alone
+
+NAMES = (FD, RANK, SIZE, "PMI_JOBID", slurm.LOCAL_RANK, slurm.NODE, slurm.TASKS)
+
+
+def detect(env: Mapping[str, str]) -> Placement | None:
+    # hydra started inside a Slurm job has Slurm's variables as well, those of the step that holds hydra's own process.
+    if not env.get(FD) or not env.get("PMI_JOBID") or env.get(LOCAL_RANK) or not env.get(slurm.RANK):
+        return None
+    require(env, NAMES, "srun --mpi=pmi2")
+    rank, size = rank_of(env, RANK, SIZE)
+    if size == 1:
+        return alone("Slurm (PMI-2)", RANK, SIZE)
+    local_rank, local_size = slurm.local_place(env)
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=local_rank,
+        local_size=local_size,
+        launcher="Slurm (PMI-2)",
+        one_host=local_size == size,
+        board=functools.partial(board, open_descriptor(env, size), env["PMI_JOBID"], rank),
+        job=env["PMI_JOBID"],
+        variables=NAMES,
+    )
+
+
+def board(fd: int, job: str, rank: int) -> Board:
+    from pycollective.bootstrap.boards.opened import opened
+    from pycollective.bootstrap.boards.pmi2 import Pmi2
+
+    return opened(f"PMI-2 of Slurm (PMI_FD={fd})", lambda: Pmi2(fd, "PMI-2 of Slurm", job=job, rank=rank))

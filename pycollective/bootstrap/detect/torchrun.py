@@ -1,0 +1,35 @@
+"""Ranks started by torchrun, by one agent or by several."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.detect.torch_variables import WHO, default_store, place
+from pycollective.bootstrap.detect.variables import integer, require
+from pycollective.bootstrap.placement import Placement
+
+
+def detect(env: Mapping[str, str]) -> Placement | None:
+    run_id = env.get("TORCHELASTIC_RUN_ID")
+    if not run_id:
+        return None
+    require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), WHO)
+    # Not by TORCHELASTIC_RESTART_COUNT: each agent counts its own restarts, so ranks of one world may differ in it.
+    return place(env, "torchrun", board_of(env, run_id), run_id)
+
+
+def board_of(env: Mapping[str, str], run_id: str) -> Callable[[], Board] | None:
+    """The agent's store, which all ranks find alike; else that of torch.distributed; else None."""
+    if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return functools.partial(
+            agent_store, env["MASTER_ADDR"], integer(env, "MASTER_PORT"), f"{run_id}/{env['WORLD_SIZE']}"
+        )
+    return default_store(env, run_id)
+
+
+def agent_store(host: str, port: int, space: str) -> Board:
+    from pycollective.bootstrap.boards.torch_store import TorchStore
+
+    return TorchStore(host, port, space)

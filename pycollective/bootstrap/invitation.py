@@ -1,0 +1,129 @@
+"""Through a board: rank 0 opens its store and publishes a card that says where; the others read it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pycollective.bootstrap import addresses, key_sources
+from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.card import Card, parse
+from pycollective.bootstrap.key import key_id, new_key
+from pycollective.bootstrap.local_store import open_store
+from pycollective.bootstrap.placement import Placement
+from pycollective.errors import CollectiveTimeout, InvalidArgument
+
+if TYPE_CHECKING:
+    from pycollective import _core
+
+JOB_BYTES = 16
+PROBE_S = 1.0  # for one address of a card that may be old
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
+
+
+@dataclass(frozen=True)
+class Invitation:
+    card: Card
+    key: bytes = field(repr=False)
+    key_source: str
+    server: _core.StoreServer | None = None
+
+
+# What rank 0 has published on boards that keep their first word. An init() that failed may be called again, and must
+# then offer the same.
+_published: dict[tuple[str, str], Invitation] = {}
+
+
+def send(board: Board, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+    """Rank 0. The server is open when this returns."""
+    earlier = None if board.lasting else _published.get((board.name, name))
+    made = again(earlier) if earlier is not None else first(board, placement)
+    _published[board.name, name] = made
+    try:
+        board.publish(name, made.card.text(), timeout_s=timeout_s)
+    except BaseException:
+        assert made.server is not None
+        made.server.close()
+        raise
+    return made
+
+
+def first(board: Board, placement: Placement) -> Invitation:
+    env = os.environ
+    known = key_sources.named_key(env)
+    if known is None and "strict" in key_sources.security(env):
+        known = key_sources.users_key(env)
+    key, source = known or (new_key(), f"made by rank 0 and published on {board.name}: as secret as that")
+    job = secrets.token_bytes(JOB_BYTES)
+    one_host = None if placement.local_size == 0 and not placement.one_host else placement.one_host
+    hosts = addresses.candidates(one_host=one_host)
+    addresses.check_loopback(hosts)
+    anywhere = [addresses.join(ip, 0) for ip in hosts]
+    server = open_store(anywhere, key=key, job=job, key_source=source)
+    published = None if known else key
+    card = Card(placement.size, job, socket.gethostname(), key_id(key), published, tuple(server.addresses))
+    return Invitation(card, key, source, server)
+
+
+def again(earlier: Invitation) -> Invitation:
+    card, key = earlier.card, earlier.key
+    server = open_store(card.addresses, key=key, job=card.job, key_source=earlier.key_source)
+    return Invitation(card, key, earlier.key_source, server)
+
+
+def receive(board: Board, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+    """Every other rank."""
+    card = read(board, name, timeout_s)
+    if card.size != placement.size:
+        raise InvalidArgument(
+            f"rank 0 on {card.host} opened a world of {card.size} ranks, and this is rank {placement.rank} of "
+            f"{placement.size}. All ranks must be given the same size"
+        )
+    env = os.environ
+    named = key_sources.named_key(env)
+    if card.key is None:
+        key, source = named or key_sources.users_key(env)
+        key_sources.must_agree(key, source, their_id=card.key_id, their_host=card.host)
+        return Invitation(card, key, source)
+    if named is not None or "strict" in key_sources.security(env):
+        variable = key_sources.FILE if named is not None else f"{key_sources.SECURITY}=strict"
+        raise InvalidArgument(
+            f"{variable} is set on {socket.gethostname()}, but rank 0 on {card.host} published a key of its own: set "
+            f"it on every rank, or on none"
+        )
+    return Invitation(card, card.key, f"made by rank 0 and read on {board.name}: as secret as that")
+
+
+def read(board: Board, name: str, timeout_s: float) -> Card:
+    """What rank 0 has published now, not what an earlier start of the job has left: somebody listens there."""
+    deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
+    while True:
+        left = max(0.0, deadline - time.monotonic())
+        card = parse(board.read(name, timeout_s=left), board.name)
+        if not board.lasting or somebody_listens(card):
+            return card
+        if time.monotonic() > deadline:
+            raise CollectiveTimeout(
+                f"{board.name} says that rank 0 on {card.host} has its store at {' or '.join(card.addresses)}, but "
+                f"nobody answered there in {timeout_s:.3g} s. Either rank 0 of this run never came to init() and an "
+                f"earlier run has left that, or the way there is blocked (PYCOLLECTIVE_INTERFACE chooses another)"
+            )
+        time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(2 * pause, LONGEST_PAUSE_S)
+
+
+def somebody_listens(card: Card) -> bool:
+    return any(answers(*addresses.split(address)) for address in card.addresses)
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=PROBE_S) as probe:
+            # A free port of our own host may be given to the probe itself, which then meets itself.
+            return bool(probe.getsockname() != probe.getpeername())
+    except OSError:
+        return False

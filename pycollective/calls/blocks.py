@@ -1,0 +1,74 @@
+"""Arrays of any library as blocks: what the core can take as it lies, or a copy of that kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective import _core
+from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.arrays.libraries import library_of, on_the_host
+from pycollective.arrays.library import Library, Shape
+from pycollective.calls.staging import Room
+from pycollective.errors import CollectiveError, InvalidArgument
+
+__all__ = ["block_of", "check_block", "check_pairs", "copy_of", "library_for", "unfilled", "writable_for"]
+
+
+def library_for(function: str, argument: str, x: Any, out: Any = None) -> Library:
+    """The library of `x`, in a call that gives an array of its own, or writes to `out`."""
+    try:
+        library = library_of(x)
+        library.shape(x)  # it can be read
+        return library if out is None or is_on_gpu(out) else on_the_host(library)
+    except CollectiveError as error:
+        error.args = (f"{function}: {argument}: {error}",)
+        raise
+
+
+def writable_for(function: str, argument: str, x: Any) -> Library:
+    library = library_for(function, argument, x)
+    if why := library.why_not_written(x):
+        raise InvalidArgument(f"{function}: {argument} {why}")
+    return library
+
+
+def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
+    """The core sees elements only: whether neighbours are a pair (value, location) shows in the shape."""
+    if op in ("minloc", "maxloc") and shape[-1:] != (2,):
+        raise InvalidArgument(
+            f'{function}: {argument} of shape {shape} has no pairs for "{op}": its last axis must have length 2, '
+            "for value and location"
+        )
+
+
+def check_block(
+    function: str, argument: str, library: Library, x: Any, op: Any = None, *, is_block: bool | None = None
+) -> None:
+    """Refuses what the core would: elements that nothing can move or combine so, a mask, memory of another device.
+
+    is_block: what the library says of `x`, where it has been asked.
+    """
+    if is_block is None:
+        is_block = library.is_block(x)
+    block = x if is_block else library.empty(x, (2,))
+    _core._check(function, argument, block, op)
+
+
+def block_of(library: Library, x: Any, room: Room) -> Any:
+    """`x` itself if the core can take it, else a copy."""
+    return x if library.is_block(x) else copy_of(library, x, room)
+
+
+def copy_of(library: Library, x: Any, room: Room) -> Any:
+    block = unfilled(library, x, library.shape(x), room)
+    library.assign(block, x)
+    return block
+
+
+def unfilled(library: Library, like: Any, shape: Shape, room: Room) -> Any:
+    nbytes = library.nbytes(like)  # of as many elements as `like` has
+    have = int(np.prod(library.shape(like), dtype=np.int64))
+    itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))
+    return library.on(room.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

@@ -1,0 +1,52 @@
+"""What reductions of Python's ints do around the call: they check out=, write there, and explain a mismatch."""
+
+# ruff: noqa: ANN401  arrays of any library
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pycollective.arrays.exact_ints import WORDS, array_of
+from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.arrays.library import Library, Shape
+from pycollective.calls.blocks import writable_for
+from pycollective.calls.staging import Room
+from pycollective.errors import CollectiveMismatch, InvalidArgument
+
+__all__ = ["int_target", "mismatches_explained", "write_ints"]
+
+DTYPES = ("int64", "uint64")
+
+
+def int_target(function: str, out: Any, shape: Shape) -> Library:
+    """The library of `out`, which is to hold ints: refused by its dtype and shape, and never by the ints."""
+    target = writable_for(function, "out", out)
+    if target.dtype(out) not in DTYPES or target.shape(out) != shape or is_on_gpu(out):
+        raise InvalidArgument(
+            f"{function}: out is {target.dtype(out)} of shape {target.shape(out)}, but x is of ints: out must be int64 "
+            f"or uint64 of shape {shape}, on the host"
+        )
+    return target
+
+
+def write_ints(function: str, values: int | Sequence[int], op: str, target: Library, out: Any) -> None:
+    """InvalidArgument: they do not fit there; `out` is as it was."""
+    numbers = array_of(function, values, op, target.dtype(out))
+    with Room() as room:
+        memory = room.take(numbers.nbytes)
+        memory.view(numbers.dtype).reshape(numbers.shape)[...] = numbers
+        target.assign(out, target.on(memory, out, numbers.shape))
+
+
+@contextlib.contextmanager
+def mismatches_explained() -> Iterator[None]:
+    """Says in a mismatch what this rank's ints are: the core sees words only."""
+    try:
+        yield
+    except CollectiveMismatch as error:
+        error.args = (
+            f"{error}\nThis rank has Python's ints, or an int64 of NumPy, which travel as {WORDS} int64 each: pass "
+            "such on all ranks, or arrays on all, as numpy.array(x)",
+        )
+        raise

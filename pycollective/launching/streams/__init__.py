@@ -1,0 +1,1 @@
+"""What ranks write, as bytes, lines and rows, before anything is shown."""

@@ -1,0 +1,107 @@
+"""The last lines of a stream, in which a program may move the cursor: nested progress bars, tables that change.
+
+A line above the cursor may be drawn anew only if the program draws: if it has used a carriage return there, if the
+cursor has been back, or if it is hidden. Such a line is kept for a moment; tqdm comes back at once. A program that has
+hidden the cursor, as rich does, comes back when it likes: the lines over which it draws are kept until it shows the
+cursor again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from pycollective.launching.streams.lines import SHOWN_NBYTES, Line
+
+HOLD_S = 0.3  # how long a line that is drawn waits for the cursor to come back
+MOST_ROWS = 50  # above the cursor, and below it
+
+
+@dataclass
+class Rows:
+    """Those that are final leave at the top."""
+
+    clock: Callable[[], float] = time.monotonic
+    line: Line = field(default_factory=Line)  # where the cursor is
+    above: list[Line] = field(default_factory=list)
+    below: list[Line] = field(default_factory=list)
+    hidden: bool = False  # whether the program has hidden the cursor
+    reach: int = 0  # how many lines the last moves up led over
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a line that ends now is final."""
+        drawn = self.line.drawn or self.line.text.endswith(b"\r")
+        return not (drawn or self.above or self.below or self.hidden)
+
+    def end_line(self) -> bytes:
+        """The cursor goes on to the next line. Returns what is final now."""
+        self._leave()
+        left = self.above[-1]
+        if len(left.text) > SHOWN_NBYTES or not (left.drawn or self.hidden):
+            return self.take(len(self.above))
+        return self.take(len(self.above) - MOST_ROWS)
+
+    def up(self, count: int) -> None:
+        if count > MOST_ROWS:  # to the top, however far that is
+            count = len(self.above)
+        for _ in range(min(count, MOST_ROWS - len(self.below))):
+            self.below.insert(0, self.line)
+            self.line = self.above.pop() if self.above else Line(made=True)
+            self.line.come_back()
+        self.reach = len(self.below)
+
+    def down(self, count: int) -> None:
+        for _ in range(min(count, len(self.below))):
+            self._leave()
+            self.above[-1].drawn = True
+
+    def show_cursor(self) -> bytes:
+        """The program has drawn all. Returns what is final now."""
+        self.hidden, self.reach = False, 0
+        return self.take(len(self.above))
+
+    def due_s(self) -> float | None:
+        """Seconds until let_go() is wanted; None: as far as one knows, never."""
+        if not self.above or self._is_kept(0):
+            return None
+        return max(self.above[0].left_at + HOLD_S - self.clock(), 0.0)
+
+    def let_go(self) -> bytes:
+        """What is final, for the cursor has not come back."""
+        count = 0
+        while count < len(self.above) and not self._is_kept(count):
+            if self.above[count].left_at + HOLD_S > self.clock():
+                break
+            count += 1
+        return self.take(count)
+
+    def take(self, count: int) -> bytes:
+        """So many lines from the top, with their ends."""
+        count = max(count, 0)
+        taken = b"".join(bytes(line.text) + b"\n" for line in _lines(self.above[:count]))
+        del self.above[:count]
+        return taken
+
+    def __iter__(self) -> Iterator[Line]:
+        """From the top. What has been erased at the bottom is no line."""
+        rows = [*self.above, self.line, *self.below]
+        while rows and rows[-1].drawn and rows[-1].is_blank:
+            rows.pop()
+        return _lines(rows)
+
+    def _leave(self) -> None:
+        self.line.left_at = self.clock()
+        self.above.append(self.line)
+        self.line = Line()
+        if self.below:
+            self.line = self.below.pop(0)
+            self.line.come_back()
+
+    def _is_kept(self, number: int) -> bool:
+        return self.hidden and self.above[number].drawn and len(self.above) - number <= self.reach
+
+
+def _lines(rows: list[Line]) -> Iterator[Line]:
+    return (line for line in rows if not (line.made and line.is_blank))

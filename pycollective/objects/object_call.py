@@ -1,0 +1,168 @@
+"""One call on objects, on its way: its limits, its clock, and what it makes of the headers and bodies that come.
+
+A body that is not wanted is let pass before anything is raised, so the group stays in step.
+"""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pycollective._core import Group
+from pycollective.base.clock import Clock
+from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
+from pycollective.objects import object_codec, object_parcel
+from pycollective.objects.object_codec import Bytes, Malformed
+from pycollective.objects.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel, Piece
+from pycollective.runtime.lifetime import check_timeout
+
+__all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
+
+MAX_NBYTES = 1 << 30  # what a call takes unless max_nbytes says otherwise
+
+Move: TypeAlias = Callable[[Bytes | Piece], object]  # an array call that sends these bytes, or fills them
+
+
+class Call:
+    """The arguments that all calls on objects have, checked."""
+
+    def __init__(
+        self, name: str, group: Group, allow_pickle: bool, max_nbytes: int | None, timeout: float | None
+    ) -> None:
+        if type(allow_pickle) is not bool:  # what is merely true must not open the door
+            raise TypeError(
+                f"{name}(): allow_pickle must be True or False, not {type(allow_pickle).__name__}"
+            )
+        self.name = name
+        self.group = group
+        self.allow_pickle = allow_pickle
+        self.most_nbytes = MAX_NBYTES if max_nbytes is None else operator.index(max_nbytes)
+        if self.most_nbytes < 0:
+            raise InvalidArgument(f"{name}: max_nbytes must not be negative, not {max_nbytes}")
+        self.room = self.most_nbytes  # of all that comes in this call
+        check_timeout(timeout)
+        self.clock = Clock(timeout)
+
+    def rank_named(self, what: str, value: int) -> int:
+        """`value` as a rank of the group; `what` is the argument's name."""
+        rank, last = operator.index(value), self.group.size - 1
+        if not 0 <= rank <= last:
+            raise InvalidArgument(f"{self.name}: {what} must be between 0 and {last}, not {rank}")
+        return rank
+
+    def error(self, kind: type[CollectiveError], what: str, peer: int) -> CollectiveError:
+        """One that says in which call and on which rank."""
+        return kind(
+            f"{self.name} on rank {self.group.rank}: {what}",
+            rank=self.group.rank,
+            peer=peer,
+            operation=self.name,
+            elapsed_s=self.clock.elapsed_s(),
+        )
+
+    def pack(self, obj: object, whose: str = "") -> Parcel:
+        """The object, ready to go, or why it is not. `whose` is said behind the call's name."""
+        return object_parcel.pack(
+            obj, name=self.name + whose, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
+        )
+
+    def send(self, parcel: Parcel, move: Move) -> None:
+        """The header, and the body behind it. Tells the others first if there is none, and raises then."""
+        move(parcel.header())
+        if parcel.error is not None:
+            raise parcel.error
+        for piece in parcel.pieces():
+            move(piece)
+
+    def receive(self, sender: int, move: Move) -> Arrived:
+        """The counterpart of send()."""
+        header = np.empty(HEADER_NBYTES, np.uint8)
+        move(header)
+        return self.body(sender, self.label(sender, header), move)
+
+    def label(self, sender: int, header: Bytes) -> Label:
+        """What the header says.
+
+        Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it speaks another language.
+        """
+        try:
+            label = object_parcel.label(header)
+        except Malformed as error:
+            raise self.error(CollectiveMismatch, f"rank {sender} sent {error}", sender) from None
+        if label.kind == Kind.REFUSED:
+            reason = object_parcel.printable(header[object_parcel.HEADER.size :][: label.nbytes].tobytes())
+            what = f"rank {sender} had nothing to send: {reason}. The group goes on"
+            raise self.error(Aborted, what, sender)
+        return label
+
+    def body(self, sender: int, label: Label, move: Move) -> Arrived:
+        """Takes the body, or lets it pass. Raises only what `move` raises."""
+        body: Bytes | None = None
+        if label.nbytes <= self.room:
+            self.room -= label.nbytes
+            body = room_for(label.nbytes) if label.inline is None else label.inline
+        if label.inline is None:
+            for piece in thrown_away(label) if body is None else object_parcel.pieces(body, label.mark):
+                move(piece)
+        return Arrived(self, sender, label.kind, label.nbytes, body)
+
+
+def room_for(nbytes: int) -> Bytes | None:
+    """None: this rank has no memory for it. What is there is taken page by page, as the bytes come."""
+    try:
+        return np.empty(nbytes, np.uint8)
+    except MemoryError:
+        return None
+
+
+def thrown_away(label: Label) -> Iterator[Piece]:
+    """Where the pieces of a body go that nobody keeps: all into the same memory."""
+    nbytes = label.nbytes
+    scratch = np.empty(min(nbytes, PIECE_NBYTES), object_parcel.dtype_of(label.mark))
+    return (scratch[: min(PIECE_NBYTES, nbytes - begin)] for begin in range(0, nbytes, PIECE_NBYTES))
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The bytes of an object that has come. `body` is None if there was no room for them."""
+
+    call: Call
+    sender: int
+    kind: Kind
+    nbytes: int
+    body: Bytes | None
+
+    def open(self) -> Any:  # noqa: ANN401
+        """The object. Raises CollectiveMismatch if this rank does not take it, Unsupported if it lacks a library."""
+        if self.body is None:
+            limit = f"what is left of max_nbytes={self.call.most_nbytes}, or of the memory"
+            raise self._refusal(f"an object of {self.nbytes} bytes, which is more than {limit}")
+        try:
+            if self.kind == Kind.PICKLE:
+                return self._unpickled(*object_parcel.pickled_because(self.body))
+            return object_codec.decode(self.body)
+        except Malformed as error:
+            raise self._refusal(f"{self.nbytes} bytes that are no object: {error}") from None
+        except Unsupported as error:
+            raise self.call.error(Unsupported, f"from rank {self.sender} {error}", self.sender) from error
+
+    def _refusal(self, what: str) -> CollectiveError:
+        what = f"rank {self.sender} sent {what}. The group goes on"
+        return self.call.error(CollectiveMismatch, what, self.sender)
+
+    def _unpickled(self, reason: str, data: Bytes) -> Any:  # noqa: ANN401
+        if not self.call.allow_pickle:
+            raise self._refusal(
+                f"a pickle ({reason}), and this call does not say allow_pickle=True. Whoever may send pickles may run "
+                "code here"
+            )
+        try:
+            return pickle.loads(data.data)
+        except Exception as error:  # whatever the object's own code raises
+            what = f"a pickle ({reason}) that cannot be read here: {type(error).__name__}: {error}"
+            raise self._refusal(what) from error

@@ -1,0 +1,128 @@
+"""Objects as bytes and back, for broadcast_object() and its like: a closed set of types, nothing that could run code.
+
+    bytes 0-7       length of the skeleton, little-endian
+    skeleton        msgpack: None, bool, int, float, str, bytes, list and dict as they are, other leaves as extensions;
+                    what msgpack has no word for is an array that begins with a mark: [TUPLE, ...], [DICT, key, value,
+                    ...]; ARRAY, TENSOR, GPU_TENSOR, PADDLE and BYTEARRAY are followed by dtype and shape, or size, and
+                    have a block
+    blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each from a multiple of 16
+
+Arrays come back as views of the bytes received, so they are not copied, nor limited to msgpack's 4 GiB. Nothing is
+allocated for what is merely claimed: msgpack first skips through the skeleton, which takes no memory and fails unless
+every element that a length speaks of is there; the sizes of arrays are compared with the bytes that are left.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+
+from pycollective.errors import InvalidArgument
+from pycollective.objects.object_codec.arrays import Bytes
+from pycollective.objects.object_codec.lifting import Lifting
+from pycollective.objects.object_codec.lowering import Lowering, NotSendable
+from pycollective.objects.object_codec.words import MOST_NESTED, large_int, word
+
+__all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode", "pieces"]
+
+LENGTH = struct.Struct("<Q")
+Placed: TypeAlias = list[tuple[int, Bytes]]  # where each begins
+
+
+class Malformed(ValueError):
+    """The bytes are no object."""
+
+
+def encode(value: object, *, most_nbytes: int) -> Bytes:
+    """The bytes of `value`. InvalidArgument says what in it cannot be sent and where, or that it is too large."""
+    placed, end = _placed(value, most_nbytes)
+    if len(placed) == 1:
+        return placed[0][1]
+    data = np.zeros(end, np.uint8)
+    for place, block in placed:
+        data[place : place + len(block)] = block
+    return data
+
+
+def pieces(value: object, *, most_nbytes: int) -> Iterator[Bytes]:
+    """The bytes of encode(), piece by piece: arrays that lie in one block are not copied. Raises at once."""
+    placed, _ = _placed(value, most_nbytes)
+    return _with_gaps(placed)
+
+
+def _with_gaps(placed: Placed) -> Iterator[Bytes]:
+    end = 0
+    for place, block in placed:
+        yield np.zeros(place - end, np.uint8)
+        yield block
+        end = place + len(block)
+
+
+def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
+    """The skeleton behind its length, and the blocks; and where the last one ends."""
+    from msgpack import Packer
+
+    lowering = Lowering(most_nbytes)
+    packer = Packer(strict_types=True, default=large_int, unicode_errors="surrogatepass", buf_size=4096)
+    try:
+        skeleton = packer.pack(lowering.lower(value, 0))
+    except NotSendable as refused:
+        raise InvalidArgument(str(refused)) from None
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+    ) as error:  # 4 GiB of bytes, or another thread changes the object
+        raise InvalidArgument(f"the object cannot be sent: {error}") from error
+    head = np.frombuffer(LENGTH.pack(len(skeleton)) + skeleton, np.uint8)
+    placed, end = [(0, head)], len(head)
+    for block in lowering.blocks:
+        place = lowering.aligned(end)
+        placed.append((place, block))
+        end = place + len(block)
+    if end > most_nbytes:
+        raise InvalidArgument(f"the object takes {end} bytes, more than max_nbytes={most_nbytes}")
+    return placed, end
+
+
+def decode(data: Bytes) -> object:
+    """Undoes encode(). Arrays are views of `data`, which must be writable and begin at a multiple of 16.
+
+    Malformed: that is no object; Unsupported: it has an array of a library that is not here.
+    """
+    from msgpack import UnpackException, unpackb
+
+    try:
+        (nbytes,) = LENGTH.unpack(data[: LENGTH.size].tobytes())
+        end = LENGTH.size + nbytes
+        if end > len(data):
+            raise ValueError(f"{end} bytes at least, of which {len(data)} are there")
+        skeleton = data[LENGTH.size : end].data
+        _check_whole(skeleton)
+        words = unpackb(
+            skeleton,
+            ext_hook=word,
+            strict_map_key=False,
+            unicode_errors="surrogatepass",
+            timestamp=1,  # msgpack's own extension, which we never send: a float, which is harmless
+        )
+        lifting = Lifting(data, end)
+        value = lifting.lift(words, 0)
+        lifting.check_end()
+    except (ValueError, TypeError, OverflowError, RecursionError, struct.error, UnpackException) as error:
+        raise Malformed(str(error) or type(error).__name__) from None
+    return value
+
+
+def _check_whole(skeleton: memoryview) -> None:
+    """Without it [[[... of claimed lengths would be allocated level by level, each as long as all the bytes."""
+    from msgpack import Unpacker
+
+    unpacker = Unpacker(max_buffer_size=len(skeleton))
+    unpacker.feed(skeleton)
+    unpacker.skip()
+    if unpacker.tell() != len(skeleton):
+        raise ValueError("bytes behind the skeleton's end")

@@ -1,0 +1,168 @@
+"""From objects to what msgpack can write: marks for what it has no word for, the bytes of arrays set aside.
+
+What is plain all through is not touched, so an ordinary object costs one look at each of its containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from pycollective.objects.object_codec import arrays, words
+from pycollective.objects.object_codec.arrays import Bytes
+from pycollective.objects.object_codec.paddle_tensors import is_paddle, paddle_bytes, paddle_name
+from pycollective.objects.object_codec.words import MOST_NESTED, PLAIN, leaf_word, mark
+
+__all__ = ["ALIGNMENT", "Lowering", "NotSendable"]
+
+ALIGNMENT = 16  # of blocks: every dtype's elements lie at a multiple of their size
+LONGEST_STEP = 40
+MOST_STEPS = 12
+
+
+class NotSendable(Exception):
+    """A part of the object cannot be sent. The text begins with the way to it: obj['model'][3]."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.steps: list[str] = []  # the last one first
+
+    def __str__(self) -> str:
+        way = "".join(reversed(self.steps[-MOST_STEPS:])) + ("..." if len(self.steps) > MOST_STEPS else "")
+        return f"obj{way} {self.reason}"
+
+
+class Lowering:
+    """One object on its way out. `blocks` are the bytes of its arrays, in order."""
+
+    def __init__(self, most_nbytes: int) -> None:
+        self.blocks: list[Bytes] = []
+        self._nbytes = 0
+        self._most_nbytes = most_nbytes
+
+    @staticmethod
+    def aligned(offset: int) -> int:
+        """The next multiple of ALIGNMENT."""
+        return -(-offset // ALIGNMENT) * ALIGNMENT
+
+    def lower(self, value: Any, depth: int) -> object:  # noqa: ANN401
+        """What msgpack writes for `value`, which stands inside `depth` containers. Raises NotSendable."""
+        kind = type(value)
+        if kind in PLAIN:
+            return value
+        container = CONTAINERS.get(kind)
+        if container is None:
+            return self._leaf(value)
+        if depth == MOST_NESTED:
+            raise NotSendable(f"is nested more than {MOST_NESTED} deep, or holds itself")
+        return container(self, value, depth + 1)
+
+    def _list(self, value: list[Any], depth: int) -> object:
+        return self._members(value, depth, "[{}]".format)
+
+    def _tuple(self, value: tuple[Any, ...], depth: int) -> object:
+        return [mark(words.TUPLE), *self._members(value, depth, "[{}]".format)]
+
+    def _set(self, value: set[Any] | frozenset[Any], depth: int) -> object:
+        kind = words.SET if type(value) is set else words.FROZENSET
+        return [mark(kind), *self._members(value, depth, lambda _: "{...}")]
+
+    def _dict(self, value: dict[Any, Any], depth: int) -> object:
+        names = list(value)
+        keys = self._members(names, depth, ".keys()[{}]".format)  # first: below they are shown
+        members = self._members(value.values(), depth, lambda index: f"[{short(names[index])}]")
+        if keys is names:
+            return dict(zip(names, members, strict=True))
+        flat = [each for pair in zip(keys, members, strict=True) for each in pair]
+        return [mark(words.DICT), *flat]
+
+    def _members(self, values: Collection[Any], depth: int, step: Callable[[int], str]) -> Collection[object]:
+        if PLAIN.issuperset(map(type, values)):
+            return values
+        lowered = []
+        for index, each in enumerate(values):
+            try:
+                lowered.append(self.lower(each, depth))
+            except NotSendable as refused:
+                refused.steps.append(step(index))
+                raise
+        return lowered
+
+    def _leaf(self, value: object) -> object:
+        try:
+            found = leaf_word(value)
+            if found is None:
+                found = self._buffer(value)
+        except ValueError as why:
+            raise NotSendable(f"is {why}") from None
+        if found is None:
+            raise NotSendable(
+                f"is a {type(value).__module__}.{type(value).__qualname__}, which cannot be sent "
+                "(docs/objects.md): send what it holds, or pass allow_pickle=True on the sender and all receivers"
+            )
+        return found
+
+    def _buffer(self, value: object) -> object | None:
+        if isinstance(value, bytearray) and type(value) is bytearray:
+            self._set_aside(len(value), lambda: np.frombuffer(value, np.uint8))
+            return [mark(words.BYTEARRAY), len(value)]
+        if isinstance(value, np.ndarray) and type(value) is np.ndarray:
+            name = sendable(value.dtype)
+            self._set_aside(value.nbytes, lambda: arrays.array_bytes(value))
+            return [mark(words.ARRAY), name, *value.shape]
+        if isinstance(value, np.generic):
+            return scalar(value) if type(value) is value.dtype.type else None
+        if arrays.is_tensor(value):
+            return self._tensor(value)
+        if is_paddle(value):
+            return self._paddle(value)
+        return None
+
+    def _tensor(self, value: Any) -> object:  # noqa: ANN401  a torch.Tensor
+        name = arrays.tensor_name(value)
+        kind = words.GPU_TENSOR if arrays.is_on_gpu(value) else words.TENSOR
+        self._set_aside(value.numel() * value.element_size(), lambda: arrays.tensor_bytes(value))
+        return [mark(kind), name, *value.shape]
+
+    def _paddle(self, value: Any) -> object:  # noqa: ANN401  a paddle.Tensor
+        name = paddle_name(value)
+        self._set_aside(value.size * value.element_size(), lambda: paddle_bytes(value))
+        return [mark(words.PADDLE), name, *value.shape]
+
+    def _set_aside(self, nbytes: int, block: Callable[[], Bytes]) -> None:
+        """Counts before it copies: what is expanded may be larger than it looks."""
+        self._nbytes += nbytes
+        if self._nbytes > self._most_nbytes:
+            raise NotSendable(f"and what stands before it take more than max_nbytes={self._most_nbytes}")
+        self.blocks.append(block())
+
+
+CONTAINERS: dict[type, Callable[[Lowering, Any, int], object]] = {
+    list: Lowering._list,
+    tuple: Lowering._tuple,
+    set: Lowering._set,
+    frozenset: Lowering._set,
+    dict: Lowering._dict,
+}
+
+
+def short(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= LONGEST_STEP else text[: LONGEST_STEP - 3] + "..."
+
+
+def sendable(dtype: np.dtype[Any]) -> str:
+    name = arrays.dtype_name(dtype)
+    if name is None:
+        raise ValueError(f"an array of {dtype}: numbers, dates and text of a fixed size can be sent")
+    return name
+
+
+def scalar(value: np.generic) -> Iterable[object]:
+    x = np.asarray(value)
+    if isinstance(value, (str, bytes)) and len(x[()]) != len(value):
+        raise ValueError("a NumPy text that ends in zeros, which NumPy cuts off: send it as str or bytes")
+    return [mark(words.SCALAR), sendable(x.dtype), x.tobytes()]

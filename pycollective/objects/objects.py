@@ -1,0 +1,204 @@
+"""Calls on objects, made of calls on arrays. Their docstrings, for users, are in bindings/docs/object_docs.h.
+
+Every rank makes the same array calls whatever it thinks of an object: who cannot encode its own sends a header that
+says so. Headers come first and hold a small object whole (object_parcel); larger bodies follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pycollective._core import Group
+from pycollective.base.advice import advised
+from pycollective.errors import InvalidArgument
+from pycollective.objects.object_call import MAX_NBYTES, Arrived, Call
+from pycollective.objects.object_codec import Bytes
+from pycollective.objects.object_messages import move_from
+from pycollective.objects.object_parcel import HEADER_NBYTES, Label, Parcel, Piece, refused
+
+__all__ = [
+    "MAX_NBYTES",
+    "allgather_object",
+    "broadcast_object",
+    "gather_object",
+    "recv_object",
+    "scatter_object",
+    "send_object",
+]
+
+BODY_TAG = 0xFFFF_0B1E  # of the large bodies of gather_object and scatter_object
+
+
+@advised
+def broadcast_object(
+    group: Group,
+    obj: object,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any:  # noqa: ANN401
+    """The root's object on every rank."""
+    call = Call("broadcast_object", group, allow_pickle, max_nbytes, timeout)
+    root = call.rank_named("root", root)
+
+    def move(piece: Bytes | Piece) -> object:
+        return group.broadcast(piece, root, timeout=call.clock.left_s())
+
+    if group.rank != root:
+        return call.receive(root, move).open()
+    call.send(call.pack(obj), move)
+    return obj
+
+
+@advised
+def send_object(
+    group: Group,
+    obj: object,
+    peer: int,
+    *,
+    tag: int = 0,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> None:
+    """Unlike a collective it sends nothing if it cannot encode."""
+    call = Call("send_object", group, allow_pickle, max_nbytes, timeout)
+    peer = call.rank_named("peer", peer)
+    parcel = call.pack(obj)
+    if parcel.error is not None:
+        raise parcel.error
+    call.send(parcel, lambda piece: group.send(piece, peer, tag=tag, timeout=call.clock.left_s()))
+
+
+@advised
+def recv_object(
+    group: Group,
+    peer: int,
+    *,
+    tag: int = 0,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any:  # noqa: ANN401
+    """What send_object() of `peer` sends."""
+    call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
+    peer = call.rank_named("peer", peer)
+    return call.receive(peer, move_from(call, peer, tag)).open()
+
+
+@advised
+def allgather_object(
+    group: Group,
+    obj: object,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> list[Any]:
+    """The objects of all ranks, on every rank."""
+    call = Call("allgather_object", group, allow_pickle, max_nbytes, timeout)
+    parcel = call.pack(obj)
+    arrived = _bodies_of_all(call, parcel, _labels_of_all(call, parcel))
+    return [obj if rank == group.rank else arrived[rank].open() for rank in range(group.size)]
+
+
+@advised
+def gather_object(
+    group: Group,
+    obj: object,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> list[Any] | None:
+    """The objects of all ranks, on the root. Every rank sees all headers, so every rank raises if one cannot encode."""
+    call = Call("gather_object", group, allow_pickle, max_nbytes, timeout)
+    root = call.rank_named("root", root)
+    parcel = call.pack(obj)
+    labels = _labels_of_all(call, parcel)
+    if group.rank != root:
+        for piece in parcel.pieces():
+            group.send(piece, root, tag=BODY_TAG, timeout=call.clock.left_s())
+        return None
+    arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
+    return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
+
+
+@advised
+def scatter_object(
+    group: Group,
+    objs: list[Any] | tuple[Any, ...] | None,
+    root: int = 0,
+    *,
+    allow_pickle: bool = False,
+    max_nbytes: int | None = None,
+    timeout: float | None = None,
+) -> Any:  # noqa: ANN401
+    """The root's objects, one for each rank."""
+    call = Call("scatter_object", group, allow_pickle, max_nbytes, timeout)
+    root = call.rank_named("root", root)
+    mine = np.empty(HEADER_NBYTES, np.uint8)
+    if group.rank != root:
+        group.scatter(None, root, out=mine, timeout=call.clock.left_s())
+        return _body_from(call, root, call.label(root, mine)).open()
+    parcels = _parcels(call, objs)
+    headers = np.concatenate([parcel.header() for parcel in parcels])
+    group.scatter(headers, root, out=mine, timeout=call.clock.left_s())
+    if parcels[0].error is not None:
+        raise parcels[0].error
+    for rank, parcel in enumerate(parcels):
+        for piece in parcel.pieces() if rank != root else ():
+            group.send(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
+    assert objs is not None
+    return objs[root]
+
+
+def _parcels(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[Parcel]:
+    """One for each rank; if one of the objects cannot go, none does."""
+    size = call.group.size
+    if not isinstance(objs, (list, tuple)) or len(objs) != size:
+        found = f"{len(objs)} objects" if isinstance(objs, (list, tuple)) else f"a {type(objs).__name__}"
+        reason = f"the root needs a list of {size} objects, one a rank, not {found}"
+        return [refused(InvalidArgument(f"{call.name}: {reason}"), reason)] * size
+    parcels = []
+    for rank, obj in enumerate(objs):
+        parcels.append(call.pack(obj, f" for rank {rank}"))
+        if parcels[-1].error is not None:
+            return [parcels[-1]] * size
+    return parcels
+
+
+def _labels_of_all(call: Call, parcel: Parcel) -> list[Label]:
+    """What the headers of all ranks say, on every rank. Raises on all of them if one has nothing to send."""
+    headers = call.group.allgather(parcel.header()[np.newaxis], timeout=call.clock.left_s())
+    if parcel.error is not None:
+        raise parcel.error
+    return [call.label(rank, header) for rank, header in enumerate(headers)]
+
+
+def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int, Arrived]:
+    """Of all other ranks, on every rank: one broadcast after the other.
+
+    An allgather would need room for all bodies on every rank; here each lets pass what it has no room for.
+    """
+    arrived: dict[int, Arrived] = {}
+    for rank, label in enumerate(labels):
+
+        def move(piece: Bytes | Piece, root: int = rank) -> object:
+            return call.group.broadcast(piece, root, timeout=call.clock.left_s())
+
+        if rank != call.group.rank:
+            arrived[rank] = call.body(rank, label, move)
+        else:
+            for piece in parcel.pieces():
+                move(piece)
+    return arrived
+
+
+def _body_from(call: Call, rank: int, label: Label) -> Arrived:
+    return call.body(rank, label, move_from(call, rank, BODY_TAG))

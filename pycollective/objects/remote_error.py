@@ -1,0 +1,53 @@
+"""An exception of one rank, told to others and raised there: as what it is where that is safe, else as RemoteError."""
+
+from __future__ import annotations
+
+import builtins
+import traceback
+from typing import TypeAlias
+
+from pycollective import errors
+from pycollective.errors import CollectiveError, RemoteError
+from pycollective.objects import object_codec
+
+__all__ = ["Told", "raised_again", "told"]
+
+MOST_NBYTES = 1 << 20  # of the arguments of an exception
+Told: TypeAlias = tuple[
+    str, tuple[object, ...], str
+]  # type, arguments, traceback: what the object codec takes
+
+
+def told(error: BaseException) -> Told:
+    """What other ranks shall hear of it."""
+    args: tuple[object, ...] = error.args  # and not its text: that of KeyError("x") has quotes around it
+    if isinstance(error, OSError) and error.filename is not None:
+        args = (error.errno, error.strerror, str(error.filename))
+    try:
+        object_codec.encode(args, most_nbytes=MOST_NBYTES)
+    except Exception:  # an argument may be anything
+        args = (str(error),)
+    kind = type(error)
+    name = (
+        kind.__name__
+        if kind.__module__ in ("builtins", errors.__name__)
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    return name, args, "".join(traceback.format_exception(error))
+
+
+def raised_again(words: Told, rank: int) -> Exception:
+    """The exception to raise here for what failed on `rank`."""
+    name, args, there = words
+    kind = getattr(builtins, name, None) or getattr(errors, name, None)
+    cause = RemoteError(f"on rank {rank}: {there.rstrip()}", peer=rank)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        return cause
+    try:
+        error: Exception = kind(*args)
+    except Exception:  # UnicodeDecodeError takes five arguments
+        return cause
+    if isinstance(error, CollectiveError):
+        error.peer = rank
+    error.__cause__ = cause
+    return error

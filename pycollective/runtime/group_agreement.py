@@ -1,0 +1,154 @@
+"""How the members of a new group agree on its number: by messages through the lowest of them.
+
+1. The lowest invites the others, with the mark of its call.
+2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list.
+3. When all have replied the lowest answers each: that one's mark, and a number that it has reserved, or which member
+   has another list.
+
+Threads may make groups at the same time. Calls that would exchange messages with the same rank follow each other, so
+that no thread takes the messages of another.
+
+A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
+counts only for the call that invited, an answer only for the call that replied. So nobody takes the number of an
+earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequence numbers", 1975).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from pycollective._core import Group
+from pycollective.base.clock import Clock
+from pycollective.errors import CollectiveMismatch, CollectiveTimeout
+
+__all__ = ["agree"]
+
+AGREEMENT_TAG = 0xFFFF_0B00
+NONE = -1
+
+
+class Says(enum.IntEnum):
+    """What a message is: the first of its four integers."""
+
+    INVITATION = 1  # mark of the lowest member's call, 0, 0
+    REPLY = 2  # that mark, mark of this member's call, checksum of its list
+    ANSWER = 3  # that mark, a member that has another list or NONE, the number
+
+
+class Talk:
+    """One call of group(), on one member: its mark and its messages."""
+
+    def __init__(self, group: Group, members: list[int], timeout: float | None) -> None:
+        from zlib import crc32  # here: importing pycollective takes no longer for it
+
+        self.group = group
+        self.lowest, *self.others = sorted(
+            members
+        )  # and not the first: lists that differ in order find each other
+        self.checksum = crc32(repr(members).encode())
+        self.mark = int.from_bytes(os.urandom(8), "little") >> 1
+        self._clock = Clock(timeout)
+
+    def left_s(self) -> float | None:
+        return self._clock.left_s()
+
+    def say(self, peer: int, what: Says, mark: int, *content: int) -> None:
+        message = np.array([what, mark, *content, *[0] * (2 - len(content))], np.int64)
+        self.group.send(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
+
+    def hear(self, peer: int) -> tuple[int, ...]:
+        message: Any = np.empty(4, np.int64)
+        self.group.recv(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
+        return tuple(message.tolist())
+
+    def lead(self) -> tuple[int, int]:
+        """Of the lowest member: one that has another list, and the number."""
+        for other in self.others:
+            self.say(other, Says.INVITATION, self.mark)
+        number, odd, marks = self.group._reserve_group_ids(1), NONE, []
+        for other in self.others:
+            mark, checksum = self._reply_of(other)
+            marks.append(mark)
+            odd = odd if checksum == self.checksum else other
+        for other, mark in zip(self.others, marks, strict=True):
+            self.say(other, Says.ANSWER, mark, odd, number)
+        return odd, number
+
+    def _reply_of(self, other: int) -> tuple[int, ...]:
+        while True:
+            what, mark, *content = self.hear(other)
+            if (what, mark) == (Says.REPLY, self.mark):
+                return tuple(content)
+
+    def follow(self) -> tuple[int, int]:
+        """Of any other member. It replies to every invitation: which one is old it cannot know, but the lowest does."""
+        while True:
+            what, mark, odd, number = self.hear(self.lowest)
+            if what == Says.INVITATION:
+                self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum)
+            elif (what, mark) == (Says.ANSWER, self.mark):
+                return odd, number
+
+
+class Exchanges:
+    """With which ranks calls of this process exchange messages at the moment: one call with each at a time."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Condition()
+        self._peers: set[tuple[int, int]] = (
+            set()
+        )  # id() of the group whose messages they are, and the rank in it
+
+    @contextlib.contextmanager
+    def one_with(self, peers: Iterable[int], talk: Talk) -> Iterator[None]:
+        wanted = {(id(talk.group), peer) for peer in peers}
+        with self._ended:
+            if not self._ended.wait_for(lambda: self._peers.isdisjoint(wanted), talk.left_s()):
+                raise CollectiveTimeout("other threads of this rank were making groups with the same ranks")
+            self._peers |= wanted
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._peers -= wanted
+                self._ended.notify_all()
+
+
+EXCHANGES = Exchanges()
+
+
+def _in_forked_child() -> None:
+    """Another thread of the parent may have held the lock, and been in the middle of an exchange."""
+    global EXCHANGES
+    EXCHANGES = Exchanges()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
+def agree(group: Group, members: list[int], timeout: float | None) -> int:
+    """The number of the group of these members, on each of them."""
+    if len(members) == 1:
+        return group._reserve_group_ids(1)
+    talk = Talk(group, members, timeout)
+    leads = group.rank == talk.lowest
+    try:
+        with EXCHANGES.one_with(talk.others if leads else [talk.lowest], talk):
+            odd, number = talk.lead() if leads else talk.follow()
+    except CollectiveTimeout as error:
+        error.args = (f"group: not all of {members} have called group() with this list: {error}",)
+        raise
+    if odd == NONE:
+        return number
+    raise CollectiveMismatch(
+        f"group: rank {odd} makes a group of other ranks, or in another order, than rank {talk.lowest}; here they are "
+        f"{members}. All members must call group() with one list, and make groups that share ranks in one order",
+        peer=odd if leads else talk.lowest,
+    )

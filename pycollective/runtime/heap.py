@@ -1,0 +1,168 @@
+"""Arrays in memory that the ranks of a host share: collectives read them where they lie instead of copying them.
+
+    g = pc.empty(1 << 20, "float32")       # NumPy
+    t = pc.zeros((1024, 1024), torch.float32)
+    with pc.heap_arrays():
+        x = np.load("x.npy")               # whatever makes NumPy arrays
+
+They are ordinary arrays. Where no rank shares memory with this one (a world of one, TCP), their memory is ordinary
+too; so it is in a forked child. What a forked child writes to an array that it has from its parent stays with the
+child; until it writes to a page, it sees what the parent writes there. What is freed is used again; what was
+reserved once stays until the world and its arrays are gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycollective import _core
+from pycollective.base.advice import advised
+from pycollective.errors import InvalidArgument
+
+__all__ = ["HeapUsage", "empty", "empty_like", "heap_arrays", "usage", "zeros"]
+
+
+class HeapUsage(NamedTuple):
+    """Bytes of this rank's heap: taken from the system, and in arrays."""
+
+    reserved_nbytes: int
+    used_nbytes: int
+
+
+def usage() -> HeapUsage:
+    """How much memory the heap of the current world has; zeros where there is none.
+
+    Example:
+        >>> from pycollective.runtime import heap
+        >>> heap.usage().used_nbytes
+        0
+    """
+    found = _core._heap_usage()
+    return HeapUsage(0, 0) if found is None else HeapUsage(*found)
+
+
+def _sizes(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if any(size < 0 for size in sizes):
+        raise InvalidArgument(f"pc.empty: a shape has no negative size: {sizes}")
+    return tuple(int(size) for size in sizes)
+
+
+def _is_torch(dtype: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(dtype, torch.dtype)
+
+
+def _torch_empty(sizes: tuple[int, ...], dtype: Any) -> Any:  # noqa: ANN401  torch is imported only where it is used
+    import torch
+
+    count = math.prod(sizes)
+    block = _core._heap_block(count * dtype.itemsize) if count else None
+    if block is None:
+        return torch.empty(sizes, dtype=dtype)
+    return torch.frombuffer(block, dtype=dtype, count=count).view(sizes)
+
+
+@advised
+def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401  an array of the dtype's library
+    """An array in memory that the ranks of this host share; its contents are unspecified.
+
+    Parameters:
+        shape: its sizes, or one size.
+        dtype: anything NumPy takes for a dtype without objects, or a torch dtype.
+
+    Returns:
+        a NumPy array, or a torch tensor for a torch dtype, contiguous, aligned to 128 bytes (2 MiB if it is as
+        large). Its memory lives as long as any array on it, also beyond shutdown().
+
+    Raises:
+        InvalidArgument: a negative size, or a dtype that holds Python objects.
+        CollectiveError: the host has no memory for it; it says how much was wanted and how much there is.
+
+    Example:
+        >>> import pycollective as pc
+        >>> x = pc.empty((2, 3), "float32")
+        >>> x.shape, str(x.dtype)
+        ((2, 3), 'float32')
+    """
+    sizes = _sizes(shape)
+    if _is_torch(dtype):
+        return _torch_empty(sizes, dtype)
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise InvalidArgument(f"pc.empty: dtype {kind} holds Python objects, which other ranks cannot read")
+    count = math.prod(sizes)
+    block = _core._heap_block(count * kind.itemsize) if count and kind.itemsize else None
+    if block is None:
+        return np.empty(sizes, kind)
+    return np.frombuffer(memoryview(block), np.uint8).view(kind).reshape(sizes)
+
+
+@advised
+def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401
+    """The same as empty(), filled with zeros.
+
+    Example:
+        >>> import pycollective as pc
+        >>> pc.zeros(3)
+        array([0., 0., 0.])
+    """
+    array = empty(shape, dtype)
+    array[...] = 0
+    return array
+
+
+@advised
+def empty_like(x: Any) -> Any:  # noqa: ANN401
+    """An empty() array of the shape and dtype of `x`, a NumPy array or a torch tensor.
+
+    Example:
+        >>> import numpy as np, pycollective as pc
+        >>> pc.empty_like(np.ones((2, 2), np.int32)).dtype
+        dtype('int32')
+    """
+    return empty(tuple(x.shape), x.dtype)
+
+
+@contextlib.contextmanager
+def heap_arrays() -> Iterator[None]:
+    """Let NumPy make its arrays in memory that the ranks of this host share, until the `with` block ends.
+
+    For arrays of any shape and dtype that other code makes: np.arange, np.load, the result of an expression. Arrays
+    that were there before stay where they are. The block counts for its own context (contextvars): thread or task.
+    A context copied inside it goes on taking memory there, also after its end: that of an asyncio task begun inside,
+    of contextvars.copy_context(), of a thread where threads inherit theirs (Python 3.14, -X thread_inherit_context).
+    NumPy takes memory for temporary results there as well (NEP 49), so keep it to what makes the arrays that
+    collectives see.
+
+    An array's memory lives as long as any array on it, also beyond the block and beyond shutdown(). Where no rank
+    shares memory with this one (a world of one, TCP, no world), and in a forked child, it is NumPy's ordinary memory.
+
+    Raises:
+        MemoryError: from NumPy, in the block: the host has no memory for an array. pc.empty() says more about it.
+
+    Example:
+        >>> import numpy as np, pycollective as pc
+        >>> _ = pc.init()
+        >>> with pc.heap_arrays():
+        ...     x = np.arange(3) * 2
+        >>> pc.allreduce(x)
+        array([0, 2, 4])
+        >>> pc.shutdown()
+    """
+    handler = _core._heap_handler()
+    if handler is None:
+        yield
+        return
+    previous = _core._set_numpy_handler(handler)
+    del handler  # the arrays keep it
+    try:
+        yield
+    finally:
+        _core._set_numpy_handler(previous)

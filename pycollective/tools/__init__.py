@@ -1,0 +1,1 @@
+"""What `pycollective` does beside `run`: measure, compare, tune, explain plans, look at a machine."""

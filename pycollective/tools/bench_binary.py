@@ -1,0 +1,167 @@
+"""`pycollective-bench`: the benchmark's program, alone or as a rank of what a launcher has started.
+
+Alone it becomes the program, which starts ranks of its own. A launcher's rank stays beside it: the way to the others is
+found here, as `init()` finds it, and handed over in the environment (csrc/bench/place.cc reads it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from pycollective import _core
+from pycollective.bootstrap import detect
+from pycollective.bootstrap.addresses import split
+from pycollective.bootstrap.key import key_file
+from pycollective.bootstrap.local_store import open_store
+from pycollective.bootstrap.placement import Placement
+from pycollective.bootstrap.rendezvous import Meeting, meet
+from pycollective.errors import CollectiveError
+from pycollective.launching import child
+from pycollective.launching.failures.culprit import signal_name
+from pycollective.runtime.availability import wheel_folders
+
+if TYPE_CHECKING:
+    from pycollective.launching.child import Child
+
+BINARY = Path(_core.__file__).parent / "bin" / "pycollective-bench"
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DEFAULT_TIMEOUT_S = 600.0
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    try:
+        placement = detect.detect()
+        if placement.launcher == "single":
+            become(words)
+        return run_rank(placement, meet(placement, number=0, timeout_s=patience(words)), words)
+    except CollectiveError as error:
+        say(str(error))
+    except OSError as error:
+        say(f"cannot start {BINARY}: {error.strerror}")
+    return 1
+
+
+def become(words: Sequence[str]) -> NoReturn:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python's way with it is not everybody's
+    os.execve(BINARY, [BINARY.name, *words], {**os.environ, **nccl_folders()})
+
+
+def nccl_folders() -> dict[str, str]:
+    """Where Python's packages of NCCL are, which the program would not find (csrc/bench/gpu_rank.cc reads it)."""
+    return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
+
+
+def environment(placement: Placement, meeting: Meeting) -> dict[str, str]:
+    given = {
+        "RANK": placement.rank,
+        "WORLD_SIZE": placement.size,
+        "LOCAL_RANK": placement.local_rank,
+        "LOCAL_WORLD_SIZE": placement.local_size,
+        "STORE": ",".join(meeting.store_addresses),
+        "INTERFACE": ",".join(meeting.listen),
+        "SECURITY": "encrypt" if meeting.encrypts else "auth",
+        "BENCH_JOB": meeting.job.hex(),
+        "BENCH_KEY_SOURCE": meeting.key_source,
+    }
+    return {
+        **os.environ,
+        **nccl_folders(),
+        **{f"PYCOLLECTIVE_{name}": str(value) for name, value in given.items()},
+    }
+
+
+def run_rank(placement: Placement, meeting: Meeting, words: Sequence[str]) -> int:
+    """The program as this rank's child; its exit code. Rank 0 keeps the store open meanwhile."""
+    key_fd = key_file(meeting.key)
+    env = {**environment(placement, meeting), "PYCOLLECTIVE_KEY_FD": str(key_fd)}
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, key_fd)
+        stack.callback(meeting.close)
+        if meeting.host_store is not None:
+            stack.callback(open_first(meeting.host_store, meeting).close)
+        with signals_passed_on() as (children, asked):
+            each = child.start(
+                [str(BINARY), *words], rank=placement.rank, env=env, key_fd=key_fd, stdout=1, stderr=2
+            )
+            children.append(each)
+            for number in asked:  # it came before there was anybody to pass it on to
+                each.signal(number)
+            status = end_of(each)
+        if status == 0:
+            meeting.all_joined()
+    if asked:
+        return 128 + asked[0]
+    if status < 0:
+        say(f"rank {placement.rank} (process {each.process.pid}) was killed by {signal_name(-status)}")
+        return 128 - status
+    return status
+
+
+def end_of(each: Child) -> int:
+    os.waitid(os.P_PID, each.process.pid, os.WEXITED | os.WNOWAIT)
+    status = each.exit_status()
+    each.reap()
+    assert status is not None
+    return status
+
+
+def open_first(addresses: Sequence[str], meeting: Meeting) -> _core.StoreServer:
+    """At the first of the known ports that can be bound, on every address that has it, as `init()` does."""
+    first: CollectiveError | None = None
+    for port in dict.fromkeys(split(address)[1] for address in addresses):
+        same = [address for address in addresses if split(address)[1] == port]
+        try:
+            return open_store(same, key=meeting.key, job=meeting.job, key_source=meeting.key_source)
+        except CollectiveError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+@contextlib.contextmanager
+def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
+    """To the children that are put into the first list; the second tells which came."""
+    children: list[Child] = []
+    asked: list[int] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        for each in children:
+            each.signal(number)
+
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, pass_on) for number in heard]
+    try:
+        yield children, asked
+    finally:
+        for number, handler in zip(heard, before, strict=True):
+            signal.signal(number, handler)
+
+
+def patience(words: Sequence[str]) -> float:
+    """How long ranks look for each other. What is wrong with the words the program says."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--timeout_s", nargs="?")
+    given: str | None = parser.parse_known_args(list(words))[0].timeout_s
+    text = given or os.environ.get("PYCOLLECTIVE_TIMEOUT_S") or DEFAULT_TIMEOUT_S
+    try:
+        return float(text)
+    except ValueError:
+        return DEFAULT_TIMEOUT_S
+
+
+def say(what: str) -> None:
+    print(f"pycollective-bench: {what}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

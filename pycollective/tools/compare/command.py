@@ -1,0 +1,192 @@
+"""`pycollective bench --compare`: launches all libraries in turn, round by round, and tells the figures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pycollective.tools.compare import ceilings, machine, table
+from pycollective.tools.compare.collectives import COLLECTIVES
+from pycollective.tools.compare.figures import Figures, Row, ratio, row
+from pycollective.tools.compare.launching import Launch, Task, launch
+from pycollective.tools.compare.peers import OURS, Contestant, Missing, find
+
+PER_CELL_BYTES = 256 << 20  # so many bytes per cell and launch, within the limits below
+FEWEST, MOST = 10, 1000
+
+
+@dataclass
+class Comparison:
+    """All that is known when the last rank has ended."""
+
+    ranks: int
+    rounds: int
+    tasks: list[Task]
+    missing: list[Missing] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)  # library, why
+    versions: dict[str, str] = field(default_factory=dict)
+    figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)  # by library and task
+    ceilings: list[ceilings.Ceiling] = field(default_factory=list)
+    no_ceilings: str = ""
+
+    def add(self, name: str, done: Launch) -> None:
+        """What one launch has given."""
+        if done.failure:
+            self.failures.append((name, done.failure))
+            return
+        self.versions[name] = done.version
+        for number, figures in enumerate(done.figures):
+            if figures is not None:
+                self.figures.setdefault((name, number), []).append(figures)
+
+    def rows(self) -> list[Row]:
+        """In the order of the tasks, of all libraries."""
+        return [
+            row(task.collective, task.nbytes, name, self.figures[name, number])
+            for number, task in enumerate(self.tasks)
+            for name in self.versions
+            if (name, number) in self.figures
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs; times in seconds."""
+        rows = self.rows()
+        cells = dict.fromkeys((each.collective, each.nbytes) for each in rows)
+        return {
+            "machine": machine.describe(),
+            "command": sys.argv[1:],
+            "ranks": self.ranks,
+            "rounds": self.rounds,
+            "versions": self.versions,
+            "missing": {each.name: each.why for each in self.missing},
+            "failures": self.failures,
+            "rows": [each.as_json(self.ranks) for each in rows],
+            "ratios": [
+                {"collective": name, "nbytes": nbytes, "ratio": ratio(_cell(rows, name, nbytes), OURS.name)}
+                for name, nbytes in cells
+            ],
+            "ceilings": [asdict(each) for each in self.ceilings],
+            "no_ceilings": self.no_ceilings,
+        }
+
+
+def _cell(rows: Sequence[Row], collective: str, nbytes: int) -> list[Row]:
+    return [each for each in rows if (each.collective, each.nbytes) == (collective, nbytes)]
+
+
+def tasks_of(options: argparse.Namespace) -> list[Task]:
+    """Every collective at every size, few times where it takes long."""
+    tasks = []
+    for name in options.ops:
+        for nbytes in options.sizes if COLLECTIVES[name].moves_data else [0]:
+            by_size = min(MOST, max(FEWEST, PER_CELL_BYTES // max(1, nbytes)))
+            tasks.append(Task(name, nbytes, options.iters or by_size))
+    return tasks
+
+
+def contestants_of(options: argparse.Namespace) -> tuple[list[Contestant], list[Missing]]:
+    """Who takes part, this library first, and who was asked for and cannot."""
+    given = dict(options.peer)
+    found = [OURS]
+    missing = []
+    for name in dict.fromkeys([*(options.compare or []), *given]):
+        each = find(name, given[name]) if name in given else find(name)
+        if isinstance(each, Missing):
+            missing.append(each)
+        else:
+            found.append(each)
+    return found, missing
+
+
+def run(options: argparse.Namespace) -> int:
+    """The whole command; 1 if a result was wrong or this library has failed."""
+    why = ""
+    if options.plot:
+        from pycollective.tools.compare.plot import missing_library
+
+        drawn = any(COLLECTIVES[name].moves_data for name in options.ops)
+        why = missing_library() if drawn else f"--plot: {' '.join(options.ops)} has no sizes to draw over"
+    why = why or unwritable(options)
+    if why:
+        print(f"pycollective bench: {why}", file=sys.stderr)
+        return 2
+    contestants, missing = contestants_of(options)
+    comparison = Comparison(options.ranks, options.rounds, tasks_of(options), missing)
+    for each in missing:
+        tell(f"{each.name} is missing: {each.why}")
+    found = ceilings.measure(options.sizes)
+    if isinstance(found, str):
+        comparison.no_ceilings = found
+        tell(f"the machine's ceilings are missing: {found}")
+    else:
+        comparison.ceilings = found
+    for number in range(options.rounds):
+        turn = number % len(contestants)  # nobody is always the first
+        for contestant in [*contestants[turn:], *contestants[:turn]]:
+            tell(f"round {number + 1} of {options.rounds}: {contestant.name}")
+            done = launch(contestant, options.ranks, comparison.tasks, options.limit)
+            if done.failure:
+                tell(f"{contestant.name} has failed: {done.failure}")
+            comparison.add(contestant.name, done)
+    comparison.versions = {
+        each.name: comparison.versions[each.name] for each in contestants if each.name in comparison.versions
+    }
+    return show(comparison, options)
+
+
+def unwritable(options: argparse.Namespace) -> str:
+    """Said before minutes are spent on figures that cannot be kept."""
+    files = [*options.plot, *([Path(options.json)] if options.json not in (None, "-") else [])]
+    wrong = [each for each in files if not each.parent.is_dir() or not os.access(each.parent, os.W_OK)]
+    return f"cannot write {wrong[0]}: {wrong[0].parent} is no folder that can be written to" if wrong else ""
+
+
+def tell(what: str) -> None:
+    """To people, while they wait."""
+    print(f"# {what}", file=sys.stderr, flush=True)
+
+
+def show(comparison: Comparison, options: argparse.Namespace) -> int:
+    """Everything that was asked for."""
+    rows = comparison.rows()
+    if options.json != "-":
+        print(text_of(comparison, rows), flush=True)
+    if options.json:
+        text = json.dumps(comparison.as_json(), indent=1)
+        if options.json == "-":
+            print(text, flush=True)
+        else:
+            Path(options.json).write_text(text + "\n")
+    if options.plot:
+        from pycollective.tools.compare.plot import draw
+
+        draw(rows, comparison.ceilings, options.plot, ranks=comparison.ranks, where=machine.describe())
+    lost = any(name == OURS.name for name, _ in comparison.failures)
+    return 1 if lost or not all(each.right for each in rows) else 0
+
+
+def text_of(comparison: Comparison, rows: Sequence[Row]) -> str:
+    """The table, with everything that one must know to read it."""
+    names = list(comparison.versions)
+    lines = [
+        f"# {comparison.ranks} ranks on one host: {machine.describe()}",
+        "# " + ", ".join(f"{name} ({version})" for name, version in comparison.versions.items()),
+        *(f"# missing: {each.name}: {each.why}" for each in comparison.missing),
+        *(f"# failed: {name}: {why}" for name, why in comparison.failures),
+        *([f"# missing: ceilings: {comparison.no_ceilings}"] if comparison.no_ceilings else []),
+        f"# microseconds: the median over {comparison.rounds} rounds of each round's median, and of its p99",
+        "# / best peer: our median over that of the fastest other library; below 1 we are faster",
+    ]
+    blocks = [
+        table.block([each for each in rows if each.collective == name], names, OURS.name)
+        for name in dict.fromkeys(each.collective for each in rows)
+    ]
+    if comparison.ceilings:
+        blocks.append(table.ceilings(comparison.ceilings))
+    return "\n".join(["\n".join(lines), *blocks])

@@ -1,0 +1,93 @@
+"""From when each rank was done with each call to how long calls take, and from rounds to rows."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pycollective.tools.compare.collectives import COLLECTIVES
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One cell of one launch, in seconds."""
+
+    median_s: float
+    p99_s: float
+    iterations: int
+    right: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of one library over all rounds. The spread is that of the rounds' medians."""
+
+    collective: str
+    nbytes: int
+    peer: str
+    median_s: float
+    lowest_s: float
+    highest_s: float
+    p99_s: float
+    rounds: int
+    iterations: int
+    right: bool
+
+    def as_json(self, ranks: int) -> dict[str, Any]:
+        """Of a size of 0 there is no bandwidth."""
+        values = asdict(self)
+        values["busbw"] = COLLECTIVES[self.collective].bus_factor(ranks) * self.nbytes / self.median_s / 1e9
+        return values
+
+
+def merge(ranks: Sequence[Sequence[dict[str, Any] | None]]) -> list[Figures | None]:
+    """A call takes from when the slowest rank was done with the one before until the slowest is done with it."""
+    merged: list[Figures | None] = []
+    for of_all in zip(*ranks, strict=True):
+        known = [each for each in of_all if each is not None]
+        merged.append(_figures(known) if len(known) == len(of_all) else None)
+    return merged
+
+
+def _figures(ranks: Sequence[dict[str, Any]]) -> Figures:
+    done = [max(ends) for ends in zip(*(each["ends"] for each in ranks), strict=True)]
+    trips = ranks[0]["trips"]
+    seconds = sorted((after - before) / 1e9 / trips for before, after in itertools.pairwise(done))
+    return Figures(
+        statistics.median(seconds),
+        percentile(seconds, 0.99),
+        len(seconds),
+        all(each["right"] for each in ranks),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By nearest rank: of fewer than 100 values the 99th percentile is the largest."""
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def row(collective: str, nbytes: int, peer: str, rounds: Sequence[Figures]) -> Row:
+    """Medians over the rounds, of which there is at least one."""
+    medians = [each.median_s for each in rounds]
+    return Row(
+        collective,
+        nbytes,
+        peer,
+        statistics.median(medians),
+        min(medians),
+        max(medians),
+        statistics.median(each.p99_s for each in rounds),
+        len(rounds),
+        sum(each.iterations for each in rounds),
+        all(each.right for each in rounds),
+    )
+
+
+def ratio(rows: Sequence[Row], ours: str) -> float | None:
+    """Of one cell: our median over the best peer's, None without either."""
+    own = [each.median_s for each in rows if each.peer == ours]
+    others = [each.median_s for each in rows if each.peer != ours]
+    return own[0] / min(others) if own and others else None

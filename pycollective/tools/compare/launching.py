@@ -1,0 +1,112 @@
+"""Runs all cells once between the ranks of one library, and collects what the ranks have stored."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pycollective.tools.compare.figures import Figures, merge
+from pycollective.tools.compare.peers import Contestant
+
+GRACE_S = 10.0
+LAST_WORDS = 3  # lines
+FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "PYCOLLECTIVE_", "OMPI_", "PMI", "I_MPI", "MPIR_")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One cell: what is called, with how many bytes, how often."""
+
+    collective: str
+    nbytes: int
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What came of it: figures in the order of the tasks, None where the library has not that collective."""
+
+    version: str = ""
+    figures: list[Figures | None] = field(default_factory=list)
+    failure: str = ""
+
+
+def launch(contestant: Contestant, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
+    """Starts the ranks, waits for them for `limit_s`, and ends what is left of them."""
+    with tempfile.TemporaryDirectory(prefix="pycollective-compare-") as folder:
+        spec = Path(folder, "spec.json")
+        cells = [(task.collective, task.nbytes, task.iterations) for task in tasks]
+        spec.write_text(json.dumps({"adapter": contestant.adapter, "folder": folder, "cells": cells}))
+        log = Path(folder, "log")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command(contestant, ranks, spec),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment(contestant),
+                start_new_session=True,
+            )
+            why = wait(process, limit_s)
+        files = [Path(folder, f"rank{rank}.json") for rank in range(ranks)]
+        if why or not all(each.exists() for each in files):
+            return Launch(failure=f"{why or 'a rank has left no result'}: {last_words(log)}")
+        results = [json.loads(each.read_text()) for each in files]
+        return Launch(results[0]["version"], merge([each["cells"] for each in results]))
+
+
+def command(contestant: Contestant, ranks: int, spec: Path) -> list[str]:
+    """What starts all ranks of a library."""
+    here = Path(__file__).resolve().parent
+    rank = [contestant.python, str(here / "start.py"), str(spec)]
+    if contestant.launcher:
+        return [*contestant.launcher, "-n", str(ranks), *rank]
+    if contestant.adapter == "ours":
+        rank = [contestant.python, "-m", "pycollective.tools.compare.rank", str(spec)]
+    if contestant.environment:  # of its ranks, not of our launcher
+        rank = ["env", *(f"{name}={value}" for name, value in contestant.environment.items()), *rank]
+    return [sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", str(ranks), "--", *rank]
+
+
+def environment(contestant: Contestant) -> dict[str, str]:
+    """Of a program that nobody has started as a rank; an MPI's launcher needs that of its ranks."""
+    kept = dict(os.environ)
+    if contestant.adapter != "ours":
+        kept = {name: value for name, value in kept.items() if not name.startswith(FOREIGN)}
+    return {**kept, "OMP_NUM_THREADS": "1", **(contestant.environment if contestant.launcher else {})}
+
+
+def last_words(log: Path) -> str:
+    """In one line."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return " | ".join(lines[-LAST_WORDS:])
+
+
+def wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
+    """Why it ended, if not as it should."""
+    try:
+        code = process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return f"not done after {limit_s:.0f} s"
+    finally:
+        end(process)
+    return f"exit code {code}" if code != 0 else ""
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Asks, then forces."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)

@@ -1,0 +1,56 @@
+"""One rank of one library: `python -m pycollective.tools.compare.rank SPEC.json`, or by start.py.
+
+Calls follow each other without a barrier between them. Each rank stores when it was done with each, on the clock that
+all processes of a host share.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pycollective.tools.compare import cells
+from pycollective.tools.compare.peer import Peer
+
+
+def measure(peer: Peer, name: str, nbytes: int, iterations: int) -> dict[str, Any]:
+    """One cell; all ranks of all libraries run this same loop."""
+    cell = cells.make(peer, name, nbytes)
+    root = peer.size - 1
+    cell.fill()
+    cell.step(root)
+    right = cell.right(root)
+    for array in cell.arrays:
+        array.fill(0)  # sums of zeros stay zeros, however often
+    step, now = cell.step, time.perf_counter_ns
+    peer.barrier()
+    for i in range(max(2, iterations // 10)):
+        step(i)
+    ends = [0] * (iterations + 1)
+    peer.barrier()
+    for i in range(iterations + 1):
+        step(i)
+        ends[i] = now()
+    peer.barrier()
+    return {"right": right, "trips": cell.trips, "ends": ends}
+
+
+def run(spec: dict[str, Any]) -> None:
+    """Writes `rank<R>.json` into the folder that the description names."""
+    adapter = import_module("pycollective.tools.compare.adapters." + spec["adapter"])
+    peer: Peer = adapter.Adapter(spec)
+    done = [
+        None if name in peer.lacks else measure(peer, name, nbytes, iterations)
+        for name, nbytes, iterations in spec["cells"]
+    ]
+    result = {"version": peer.version, "cells": done}
+    Path(spec["folder"], f"rank{peer.rank}.json").write_text(json.dumps(result))
+    peer.close()
+
+
+if __name__ == "__main__":
+    run(json.loads(Path(sys.argv[1]).read_text()))

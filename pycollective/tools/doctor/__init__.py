@@ -1,0 +1,122 @@
+"""`pycollective doctor`: what there is on this host, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+
+from pycollective._version import __version__
+from pycollective.tools.doctor import (
+    container,
+    interfaces,
+    keys,
+    launching,
+    machine,
+    names,
+    packages,
+    variables,
+)
+from pycollective.tools.doctor.facts import Facts, collect
+from pycollective.tools.doctor.line import Line, fail, ok
+
+__all__ = ["CHECKS", "Facts", "Line", "check", "collect", "doctor"]
+
+OLDEST_KERNEL = (5, 3)  # pidfd_open
+
+
+def _software(facts: Facts) -> list[Line]:
+    wheel = facts.wheel or "not installed as a package"
+    python = ".".join(map(str, facts.python))
+    return [
+        ok("pycollective", f"{__version__} ({wheel}), reductions for {facts.vectors or 'unknown'}"),
+        ok("python", python),
+        *packages.libraries(dict(facts.packages)),
+    ]
+
+
+def _launching(facts: Facts) -> list[Line]:
+    return [
+        launching.launcher(facts.placement, facts.problem, facts.env),
+        *launching.launchers(facts.commands, facts.packages),
+        *variables.ours(facts.env, facts.known_variables),
+        *keys.keys(facts.env),
+    ]
+
+
+def _network(facts: Facts) -> list[Line]:
+    return [
+        names.host_name(facts.host, facts.host_addresses, one_host=facts.one_host),
+        *interfaces.listing(facts.interfaces),
+        interfaces.choice(facts.interfaces, facts.routes, facts.env, one_host=facts.one_host),
+        machine.socket_limits(facts.root),
+    ]
+
+
+def _machine(facts: Facts) -> list[Line]:
+    return [
+        machine.cores(facts.cores, facts.local_size, facts.root),
+        machine.threads(facts.env, facts.cores, facts.local_size),
+        container.limits(facts.root, facts.env, len(facts.cores)),
+        machine.open_files(facts.open_files, facts.size, facts.env),
+        machine.locked_memory(facts.locked_bytes),
+        machine.shared_memory(facts.shared_memory),
+        machine.clock(facts.root),
+        _kernel(facts),
+        machine.gpus(facts.commands),
+    ]
+
+
+def _kernel(facts: Facts) -> Line:
+    numbers = [word for word in facts.kernel.replace("-", ".").split(".") if word.isdecimal()]
+    if tuple(map(int, numbers[:2])) < OLDEST_KERNEL:
+        wanted = ".".join(map(str, OLDEST_KERNEL))
+        return fail(
+            "kernel", facts.kernel, f"Linux {wanted} or later: `pycollective run` watches ranks by pidfd"
+        )
+    return ok("kernel", facts.kernel)
+
+
+CHECKS: tuple[Callable[[Facts], list[Line]], ...] = (_software, _launching, _network, _machine)
+
+
+def check(facts: Facts) -> list[Line]:
+    """What all checks find."""
+    return [line for each in CHECKS for line in each(facts)]
+
+
+def _gpus() -> list[Line]:
+    from pycollective import _core
+    from pycollective.runtime import availability
+    from pycollective.tools.doctor import gpu
+
+    return [
+        *gpu.driver(_core._driver_facts()),
+        gpu.kernels(_core._kernel_targets()),
+        *gpu.nccl(_core._nccl_facts(availability.wheel_folders())),
+    ]
+
+
+def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:
+    """Prints what all checks find; 1 if anything fails.
+
+    With `gpus` the driver and NCCL are opened and asked, instead of nvidia-smi alone.
+
+    With `world`, and without a word about it if a launcher started several ranks, the world is really made. Then rank 0
+    prints for all: its own lines, and of the others those that are not OK. A rank that finds no world says so itself.
+    """
+    facts = collect()
+    lines = check(facts) + (_gpus() if gpus else [])
+    rank = facts.placement.rank if facts.placement else 0
+    if facts.placement is not None and (facts.size > 1 if world is None else world):
+        from pycollective.tools.doctor.world import visit
+
+        lines = visit(lines, rank)
+    if as_json and rank == 0:
+        text = json.dumps([asdict(line) for line in lines], indent=1)
+    else:
+        text = "\n".join(line.text() for line in lines)
+    if text:
+        print(text, file=sys.stdout if rank == 0 else sys.stderr, flush=True)
+    return 1 if any(line.status == "FAIL" for line in lines) else 0

@@ -1,0 +1,104 @@
+"""What the checks look at, gathered in one place: a test makes the facts that it needs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pycollective.bootstrap.detect import Placement, detect
+from pycollective.bootstrap.interfaces import default_route, interfaces
+from pycollective.errors import CollectiveError
+from pycollective.tools.doctor.commands import answers
+from pycollective.tools.doctor.names import addresses_of
+from pycollective.tools.doctor.packages import installed, wheel_tag
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One process and its host. The fallbacks are a machine on which nothing is remarkable."""
+
+    root: Path = Path("/")  # of /proc, /sys and the like
+    env: Mapping[str, str] = field(default_factory=dict)
+    placement: Placement | None = None
+    problem: str = ""  # why there is no placement
+    known_variables: frozenset[str] = frozenset()
+    packages: Mapping[str, str] = field(default_factory=dict)  # name: version
+    wheel: str = ""
+    vectors: str = ""  # for which instructions the reductions are compiled
+    python: tuple[int, int, int] = (3, 11, 0)
+    commands: Mapping[str, str] = field(
+        default_factory=dict
+    )  # those on PATH, and the first line that they answer
+    host: str = "localhost"
+    host_addresses: tuple[str, ...] | str = ()  # or why there are none
+    interfaces: Sequence[tuple[str, str, int]] = ()  # name, address, flags
+    routes: Sequence[str] = ()  # the interfaces of the default routes
+    open_files: tuple[int, int] = (65536, 65536)  # soft and hard limit; RLIM_INFINITY is -1
+    locked_bytes: int = -1
+    shared_memory: tuple[int, int] | None = (1 << 30, 1 << 30)  # size and free
+    cores: frozenset[int] = frozenset({0})  # on which this process may run
+    kernel: str = "6.0"
+
+    @property
+    def size(self) -> int:
+        """Ranks of the job; 1 if nobody says."""
+        return self.placement.size if self.placement else 1
+
+    @property
+    def local_size(self) -> int:
+        """Ranks on this host, as far as the launcher says."""
+        return (self.placement.local_size if self.placement else 1) or 1
+
+    @property
+    def one_host(self) -> bool:
+        """Whether all ranks are surely here."""
+        return self.size == 1 or (self.placement is not None and self.placement.one_host)
+
+
+def collect() -> Facts:
+    """The facts about this process. Nothing waits longer than a second, nothing is imported or written."""
+    from pycollective import _core
+    from pycollective.runtime.environment_names import known
+
+    env = dict(os.environ)
+    placement, problem = _placed(env)
+    host = os.uname().nodename
+    return Facts(
+        env=env,
+        placement=placement,
+        problem=problem,
+        known_variables=known(_core.environment_markdown()),
+        packages=installed(),
+        wheel=wheel_tag(),
+        vectors=_core.reduce_target(),
+        python=sys.version_info[:3],
+        commands=answers(env.get("PATH", os.defpath)),
+        host=host,
+        host_addresses=addresses_of(host),
+        interfaces=interfaces(),
+        routes=default_route(),
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
+        locked_bytes=resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+        shared_memory=_shared_memory(Path("/dev/shm")),
+        cores=frozenset(os.sched_getaffinity(0)),
+        kernel=os.uname().release,
+    )
+
+
+def _placed(env: Mapping[str, str]) -> tuple[Placement | None, str]:
+    try:
+        return detect(env), ""
+    except CollectiveError as error:
+        return None, str(error)
+
+
+def _shared_memory(where: Path) -> tuple[int, int] | None:
+    try:
+        found = os.statvfs(where)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,0 +1,38 @@
+"""Where a job's key may come from, and whether others could read it there. Of a key only its id is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pycollective.bootstrap import key_sources
+from pycollective.bootstrap.key import key_id
+from pycollective.errors import InvalidArgument
+from pycollective.tools.doctor.line import Line, fail, ok
+
+
+def keys(env: Mapping[str, str]) -> list[Line]:
+    """What PYCOLLECTIVE_SECURITY asks for, the file that PYCOLLECTIVE_KEY_FILE names, and the user's own."""
+    lines = [_security(env)]
+    if named := env.get(key_sources.FILE):
+        lines.append(_file("key file", Path(named), "name a file of your own with the job's key"))
+    users = key_sources.users_file(env)
+    if users.exists() or users.is_symlink():
+        return [*lines, _file("user's key file", users, f"remove {users}: it is made anew when it is needed")]
+    return [*lines, ok("user's key file", f"there is no {users} yet: it is made when it is needed")]
+
+
+def _security(env: Mapping[str, str]) -> Line:
+    try:
+        words = key_sources.security(env)
+    except InvalidArgument as error:
+        return fail("security", str(error), f"{key_sources.SECURITY}=auth is the default")
+    return ok("security", ", ".join(sorted(words)))
+
+
+def _file(check: str, path: Path, instead: str) -> Line:
+    try:
+        key = key_sources.read(path, str(path))
+    except InvalidArgument as error:
+        return fail(check, str(error), f"what the message says, or {instead}")
+    return ok(check, f"{path}, key {key_id(key)}")

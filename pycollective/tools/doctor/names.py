@@ -1,0 +1,43 @@
+"""What a host's name resolves to."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+
+from pycollective.tools.doctor.line import Line, fail, ok, warn
+
+RESOLVE_S = 1.0
+HOSTS = (
+    "add the address by which other hosts reach this one to /etc/hosts, or give rank 0's address by number"
+)
+
+
+def addresses_of(host: str) -> tuple[str, ...] | str:
+    """Its addresses, or why there are none. A resolver may think for half a minute; we do not."""
+    outcome: list[tuple[str, ...] | str] = []
+
+    def look_up() -> None:
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            outcome.append(tuple(dict.fromkeys(str(info[4][0]) for info in found)))
+        except OSError as error:
+            outcome.append(error.strerror or str(error))
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(RESOLVE_S)
+    return outcome[0] if outcome else f"no answer within {RESOLVE_S:g} s"
+
+
+def host_name(host: str, addresses: tuple[str, ...] | str, *, one_host: bool) -> Line:
+    """Others look for rank 0 by its host's name; on one host nobody does."""
+    if isinstance(addresses, str):
+        found = f"{host} does not resolve: {addresses}"
+        return warn("host name", found, HOSTS) if one_host else fail("host name", found, HOSTS)
+    found = f"{host} is {', '.join(addresses)}"
+    loopback = all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in addresses)
+    if loopback and not one_host:
+        return warn("host name", f"{found}: other hosts cannot reach it by that", HOSTS)
+    return ok("host name", found)

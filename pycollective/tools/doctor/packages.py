@@ -1,0 +1,58 @@
+"""Which packages are installed, by their metadata: importing some of them takes seconds."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from pycollective.tools.doctor.line import Line, fail, ok, warn
+
+LIBRARIES = ("numpy", "torch", "jax", "paddle", "cupy", "ml_dtypes")
+DISTRIBUTIONS = {
+    "cupy": ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
+    "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
+}
+OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5), "paddle": (3, 3)}  # as in pyproject.toml
+
+
+def installed() -> dict[str, str]:
+    """The versions of what is there."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        for distribution in DISTRIBUTIONS.get(name, (name,)):
+            try:
+                found.setdefault(name, metadata.version(distribution))
+            except metadata.PackageNotFoundError:
+                continue
+    return found
+
+
+def wheel_tag() -> str:
+    """What the installed wheel was built for: "cp311-cp311-linux_x86_64"; empty if it was not installed."""
+    try:
+        lines = (metadata.distribution("pycollective").read_text("WHEEL") or "").splitlines()
+    except metadata.PackageNotFoundError:
+        return ""
+    return next((line.partition(": ")[2] for line in lines if line.startswith("Tag: ")), "")
+
+
+def libraries(packages: dict[str, str]) -> list[Line]:
+    """NumPy is needed; the others are welcome."""
+    lines = []
+    if "numpy" not in packages:
+        lines.append(fail("numpy", "is not installed", "pip install 'numpy>=1.24'"))
+    for name, version in packages.items():
+        oldest = OLDEST.get(name, (0,))
+        wanted = ".".join(map(str, oldest))
+        if _numbers(version) < oldest:
+            say = fail if name == "numpy" else warn
+            package = DISTRIBUTIONS.get(name, (name,))[0]
+            lines.append(say(name, f"{version} is older than {wanted}", f"pip install '{package}>={wanted}'"))
+        else:
+            lines.append(ok(name, version))
+    missing = [name for name in LIBRARIES if name not in packages and name != "numpy"]
+    return [*lines, ok("other array libraries", f"not installed: {', '.join(missing)}")] if missing else lines
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    words = version.partition("+")[0].split(".")
+    return tuple(int(word) for word in words if word.isdecimal())

@@ -1,0 +1,185 @@
+"""The ranks' side.
+
+All worlds of an experiment are open at once, and every call is made in each of them in turn: whatever else the
+machine does meanwhile happens to all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import pycollective as pc
+from pycollective import _core
+from pycollective.bootstrap.detect import detect
+from pycollective.bootstrap.rendezvous import meet
+from pycollective.tools.tune.experiments import Cell, Experiment, World
+
+if TYPE_CHECKING:
+    from pycollective.tools.tune.decide import Passes, Times
+
+JOINING_S = 60.0
+SHORT_S, PER_PASS_S = 5.0, 20.0  # with less time than the first nothing is found out
+PER_CELL_BYTES = 1 << 20  # a cell's calls in one round move about that much, within the limits below
+FEWEST, MOST = 1, 16
+# Calls that make rings and connections, and in which a group tries its ways (csrc/engine/shm/ways.h).
+WARM_UP, OF_LONG_CALLS = 14, 6
+
+
+@dataclass
+class Measured:
+    """The passes of one experiment, or why there are none."""
+
+    passes: Passes
+    why_not: str = ""
+
+
+def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]:
+    """On every rank of a world. All get the same result: a call takes as long as it takes the slowest."""
+    ends = time.monotonic() + seconds
+    number = 1  # the world of init() is 0
+    results = [Measured([]) for _ in experiments]
+    turns = list(zip(experiments, results, strict=True)) * passes_for(seconds)
+    for done, (experiment, result) in enumerate(turns):
+        if done >= len(experiments) and not agreed(time.monotonic() < ends):
+            break  # the machine is slow: the passes that there are decide
+        share = (ends - time.monotonic()) / (len(turns) - done)
+        one = conduct(experiment, number, share)
+        result.passes.extend(one.passes)
+        result.why_not = one.why_not
+        number += len(experiment.worlds)
+    return results
+
+
+def passes_for(seconds: float) -> int:
+    """How often worlds are made anew: what they have settled for by chance shall not decide."""
+    return 1 if seconds < SHORT_S else max(3, min(9, int(seconds / PER_PASS_S)))
+
+
+def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
+    """One pass of an experiment, in as many rounds as there is time for; at least one."""
+    began = time.monotonic()
+    runtimes: list[_core.Runtime] = []
+    try:
+        for world in experiment.worlds:
+            runtimes.append(join(world, number + len(runtimes)))
+    except pc.Unsupported as error:
+        for each in runtimes:
+            each.shutdown()
+        return Measured([], str(error))
+    table = [[Call(runtime, cell) for runtime in runtimes] for cell in experiment.cells]
+    for call in (call for row in table for call in row):
+        call.warm_up()
+    rounds: list[Times] = []
+    while not rounds or agreed(time.monotonic() - began < seconds):
+        rounds.append(one_round(table, len(rounds)))
+    del table  # and with it arrays in the heaps
+    for each in runtimes:
+        each.shutdown()
+    return Measured([rounds])
+
+
+def join(world: World, number: int) -> _core.Runtime:
+    """One more world of the same ranks."""
+    placement = detect()
+    meeting = meet(placement, number=number, timeout_s=JOINING_S)
+    runtime = _core.Runtime(
+        placement.rank,
+        placement.size,
+        store_addresses=meeting.store_addresses,
+        host_store=meeting.host_store,
+        key=meeting.key,
+        key_source=meeting.key_source,
+        encrypts=meeting.encrypts,
+        job=meeting.job,
+        epoch=number,
+        listen=meeting.listen,
+        local_rank=placement.local_rank,
+        local_size=placement.local_size,
+        init_timeout_s=JOINING_S,
+        transport=world.transport,
+        tune=world.tune,
+        tuning=world.tuning,
+    )
+    meeting.all_joined()
+    return runtime
+
+
+def agreed(wanted: bool) -> bool:
+    """Rank 0's word."""
+    word = np.array([wanted], np.uint8)
+    pc.broadcast(word, root=0)
+    return bool(word[0])
+
+
+def one_round(table: list[list[Call]], turn: int) -> Times:
+    """Each call in each world; which world comes first changes."""
+    seconds = np.zeros((len(table), len(table[0])))
+    for row, calls in enumerate(table):
+        for i in range(len(calls)):
+            column = (turn + row + i) % len(calls)
+            seconds[row, column] = calls[column].time()
+    pc.allreduce(seconds, "max")
+    times: Times = seconds.tolist()
+    return times
+
+
+class Call:
+    """One cell in one world.
+
+    Its arrays are written anew before each call, as a program's are: what lies untouched in a core's cache would
+    flatter whoever reads it there.
+    """
+
+    def __init__(self, runtime: _core.Runtime, cell: Cell) -> None:
+        self.group = runtime.world
+        ranks = self.group.size
+        part = max(1, cell.nbytes // 4 // ranks)
+        self.repeats = max(FEWEST, min(MOST, PER_CELL_BYTES // cell.nbytes))
+        new = in_heap_of(runtime) if cell.in_heap else np.empty
+        whole = {"allreduce": cell.nbytes // 4, "broadcast": cell.nbytes // 4, "allgather": part}
+        self.x = new(whole.get(cell.collective, part * ranks), np.dtype("float32"))
+        given: dict[str, Callable[[], object]] = {
+            "allreduce": lambda: self.group.allreduce(self.x),
+            "broadcast": lambda: self.group.broadcast(self.x, root=0),
+        }
+        if cell.collective in given:
+            self.call = given[cell.collective]
+            return
+        out = np.zeros(part if cell.collective == "reduce_scatter" else part * ranks, "float32")
+        function = getattr(self.group, cell.collective)
+        self.call = lambda: function(self.x, out=out)
+
+    def warm_up(self) -> None:
+        """So that nothing is made or tried while it is measured."""
+        for _ in range(WARM_UP if self.repeats > 1 else OF_LONG_CALLS):
+            self.call()
+
+    def time(self) -> float:
+        """Seconds of one call on this rank: the median of some."""
+        seconds = []
+        for _ in range(self.repeats):
+            self.x.fill(0)  # sums stay what they are
+            self.group.barrier()
+            began = time.perf_counter()
+            self.call()
+            seconds.append(time.perf_counter() - began)
+        return float(np.median(seconds))
+
+
+def in_heap_of(runtime: _core.Runtime) -> Callable[..., Any]:
+    """pc.empty in another world than the current one."""
+
+    def empty(count: int, dtype: np.dtype[Any]) -> object:
+        usual = _core.world()
+        _core._set_world(runtime.world)
+        try:
+            return pc.empty(count, dtype)
+        finally:
+            _core._set_world(usual)
+
+    return empty

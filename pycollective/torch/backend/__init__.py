@@ -1,0 +1,1 @@
+"""The backend of torch.distributed: its process group, its Works, and how they join, stream and end."""

@@ -1,0 +1,99 @@
+"""Compiled programs: torch's dispatcher, where C++ calls a ProcessGroup past what Python can override, and dynamo.
+
+ProcessGroup lets Python override most methods that C++ calls, all_gather_single() not. torch.compile does call it
+(`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++ backend of the group, and ours has none. So a
+kernel of ours stands in front of torch's own, for all groups of the process, when the first group of ours is made. It
+hands the calls of other backends' groups on to torch's kernels, which stay where they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from datetime import timedelta
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch.distributed import ProcessGroup, Work
+from torch.distributed.distributed_c10d import AllgatherOptions
+
+from pycollective._core import Group
+from pycollective.torch.backend.work import NO_TIMEOUT
+
+__all__ = ["keep_dynamo_out", "reach_python_groups"]
+
+
+# Autograd, functionalization and the modes of Python come before it, all devices after it. Torch has no kernel there.
+IN_FRONT = torch._C.DispatchKey.BackendSelect
+BEHIND = torch._C._dispatch_keyset_full_after(IN_FRONT)
+OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA  # where torch's kernel would call the group
+
+
+@functools.cache
+def reach_python_groups() -> torch.library.Library:
+    """Put the kernel in front, once. It stays as long as what is returned, which the cache keeps."""
+    library = torch.library.Library("c10d", "IMPL")
+    library.impl("_allgather_base_", _all_gather_single, IN_FRONT.name, with_keyset=True)
+    return library
+
+
+def _all_gather_single(
+    keys: torch._C.DispatchKeySet,
+    output: torch.Tensor,
+    x: torch.Tensor,
+    boxed_group: torch.ScriptObject,
+    async_op: bool = True,
+    timeout: int = -1,
+) -> tuple[torch.Tensor, torch.ScriptObject]:
+    group, keys = ProcessGroup.unbox(boxed_group), keys & BEHIND
+    if not isinstance(getattr(group, "group", None), Group) or keys.highestPriorityTypeId() not in OURS:
+        torchs = torch.ops.c10d._allgather_base_.default
+        result: tuple[torch.Tensor, torch.ScriptObject] = torchs.redispatch(
+            keys, output, x, boxed_group, async_op, timeout
+        )
+        return result  # its Work as it came: that of a blocking call may be null
+    opts = AllgatherOptions()
+    opts.asyncOp = async_op
+    if timeout >= 0:
+        opts.timeout = timedelta(milliseconds=timeout)
+    return output, _HeldWork(group.all_gather_single(output, x, opts)).boxed()
+
+
+_held: set[Work] = set()
+
+
+class _HeldWork(Work):
+    """Lives until it has been waited for: C++ holds only its own half, whose wait() would never end alone.
+
+    A Work made of a Future lives, but does not say that the Future has failed.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self._work = work
+        _held.add(self)
+
+    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
+        try:
+            self._work.wait(timeout)
+        finally:
+            if self._work.is_completed():
+                _held.discard(self)
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        return self._work.get_future()
+
+
+def keep_dynamo_out(kind: type) -> None:
+    """A compiled program calls the methods where its graph breaks, from C++ too. There is nothing in them to compile.
+
+    What torch.compiler.disable() does, without the second that importing torch._dynamo takes.
+    """
+    eval_frame = torch._C._dynamo.eval_frame
+    if not hasattr(eval_frame, "set_code_exec_strategy"):  # before 2.7
+        return
+    skip = eval_frame._FrameAction.SKIP
+    for each in vars(kind).values():
+        if isinstance(each, FunctionType):
+            eval_frame.set_code_exec_strategy(each.__code__, eval_frame._FrameExecStrategy(skip, skip))

@@ -1,0 +1,44 @@
+"""Calls of a group of one rank: copies, made by torch where the tensors lie, on a GPU in the order of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from pycollective.torch.backend.reduce_ops import INTEGERS
+
+__all__ = ["is_done_by_copy"]
+
+NUMBERS = INTEGERS | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+LARGE = (
+    4 << 20
+)  # on the CPU: from here on torch's threads copy faster than the core, which has the shorter way there
+OF_ONE_ITSELF = frozenset(("sum", "avg", "prod", "min", "max"))  # what they make of one number is that number
+
+
+def is_done_by_copy(
+    x: torch.Tensor | None,
+    out: torch.Tensor | None,
+    op: Any,  # noqa: ANN401  the binding's Op
+    counts: Sequence[int] | None,
+    recv_counts: Sequence[int] | None,
+    is_async: bool,
+) -> bool:
+    """Whether the call of these blocks is done now. What is small, or does not fit, is the core's, which says why."""
+    if x is None or not (not is_async if x.is_cuda else x.nbytes >= LARGE):
+        return False  # on a GPU another stream may wait for an asynchronous call
+    if not (op is None or (op in OF_ONE_ITSELF and x.dtype in NUMBERS)):
+        return False
+    length = x.numel()
+    for each in (counts, recv_counts):
+        if each is not None and (len(each) != 1 or each[0] != length):
+            return False
+    if out is None or out is x:
+        return True
+    if out.numel() != length or out.dtype is not x.dtype or out.device != x.device or out.is_inference():
+        return False
+    # .data: for autograd nothing is written, as with every other backend.
+    out.data.view(-1).copy_(x.data.view(-1))
+    return True

@@ -1,0 +1,189 @@
+"""From torch's init_process_group() and new_group() to a Group of ours.
+
+A process has one world. The default group of torch.distributed is that world: an existing one of the same size, else it
+becomes one, found through torch's own store, so that pycollective's functions act on it as well. Other groups are cut
+out of it. Where the default group is another backend's, and there is no such world, each has connections of its own.
+
+Torch gives its groups the same names again after destroy_process_group(), maybe to other ranks and in the same store.
+What rank 0 says there about an earlier group is never read: it takes that back before any rank can go on, and where it
+failed in between nothing listens at the address that it left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch.distributed as dist
+
+from pycollective import _core
+from pycollective.bootstrap.boards.torch_default import DefaultStore
+from pycollective.bootstrap.placement import Placement
+from pycollective.bootstrap.single import alone
+from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, NotInitialized
+from pycollective.runtime import lifetime
+from pycollective.torch.backend import store_servers
+
+__all__ = ["Joined", "join"]
+
+LAUNCHER = "torch.distributed"
+FIRST = 0  # ranks with different pasts count their worlds differently
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A group and how to leave it."""
+
+    group: _core.Group
+    leave: Callable[[], None]  # may be called more than once
+    abort: Callable[[], None]  # ends what is under way; likewise
+
+
+def join(
+    store: dist.Store,
+    rank: int,
+    size: int,
+    ranks: list[int],
+    name: str,
+    timeout_s: float,
+    *,
+    is_standalone: bool = False,
+) -> Joined:
+    """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all.
+
+    `is_standalone`: it has nothing to do with the world and the default group, whether there are any or not.
+    """
+    if lifetime.is_initialized() and not is_standalone:
+        joined = _in_world(_core.world(), rank, size, ranks, timeout_s)
+        if not ranks and _is_torchs(store):
+            return Joined(joined.group, lifetime.leave, lifetime.abort)
+        return joined
+    one_host = not is_standalone and _all_here(size)  # of another group the launcher says nothing
+    place = functools.partial(_placement, store, rank, size, name, one_host)
+    if ranks or is_standalone:
+        apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
+        joined = Joined(apart.runtime.world, apart.leave, apart.end)
+    else:
+        joined = _become_world(store, rank, place, timeout_s)
+    try:
+        joined.group.barrier(timeout=timeout_s)  # rank 0 has taken back what it said in the store
+    except BaseException:
+        joined.abort()
+        raise
+    return joined
+
+
+def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], timeout_s: float) -> Joined:
+    if rank == 0:
+        store_servers.name(store)
+    world = lifetime.become_world(place, timeout=timeout_s, epoch=FIRST)
+    server = store_servers.name_of(store)
+
+    def leave() -> None:
+        store_servers.leave(server, store, rank)
+        lifetime.leave()
+
+    def abort() -> None:
+        lifetime.abort()  # first: where rank 0's host is gone, the connection to its store takes long to fail
+        store_servers.leave(server, store, rank)
+
+    return Joined(world, leave, abort)
+
+
+def _is_torchs(store: dist.Store) -> bool:
+    """Whether this world has been made for torch.distributed, under mpirun, mpiexec or srun."""
+    from pycollective.torch.backend.launched import WorldStore
+
+    store = store_servers.without_prefix(store)
+    return isinstance(store, WorldStore) and store.is_torchs
+
+
+def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeout_s: float) -> Joined:
+    here, places = (dist.get_rank(), dist.get_world_size()) if ranks else (rank, size)
+    if (world.rank, world.size) != (here, places):
+        raise InvalidArgument(
+            f"init_process_group: pycollective has a world already, in which this is rank {world.rank} of "
+            f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
+            f"start both from the same launcher"
+        )
+    if ranks:  # all of them too make a group of its own: its calls and the world's stand in no order
+        group = world.group(ranks, timeout=timeout_s)
+        assert group is not None
+        return Joined(group, leave=group.close, abort=functools.partial(_quit, group))
+    world.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
+    return Joined(world, leave=lambda: None, abort=lifetime.abort)
+
+
+def _quit(group: _core.Group) -> None:
+    with contextlib.suppress(NotInitialized, ForkedProcess):  # the world has ended, or is the parent's
+        group._quit()
+
+
+class _Apart:
+    """A group with connections of its own, until leave() or end(), the end of the process, or a fork."""
+
+    def __init__(self, runtime: _core.Runtime, server: _core.StoreServer | None) -> None:
+        self.runtime = runtime
+        self._server = server
+        _apart.append(self)
+
+    def leave(self) -> None:
+        with contextlib.suppress(CollectiveError):  # the others are gone or busy
+            self.runtime.shutdown(timeout_s=lifetime.AT_EXIT_S)
+        self.end()
+
+    def end(self) -> None:
+        if self in _apart:
+            _apart.remove(self)
+        self.runtime.close()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    def close_in_child(self) -> None:
+        if self._server is not None:
+            self._server._close_in_child()
+        self._server = None
+
+
+_apart: list[_Apart] = []
+
+
+@atexit.register
+def _leave_all() -> None:
+    for each in _apart[:]:
+        each.leave()
+
+
+def _in_forked_child() -> None:
+    for each in _apart:
+        each.close_in_child()
+    _apart.clear()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
+def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: bool) -> Placement:
+    if size == 1:
+        return alone(LAUNCHER)
+    return Placement(
+        rank=rank,
+        size=size,
+        local_rank=int(os.environ.get("LOCAL_RANK") or 0),
+        local_size=0,  # the host map knows
+        launcher=LAUNCHER,
+        one_host=one_host,
+        board=functools.partial(DefaultStore, store, f"{name}/{size}"),
+        job=f"{name}/{size}",
+    )
+
+
+def _all_here(size: int) -> bool:
+    """Whether the launcher says that all ranks are on this host, and means the ranks that torch has."""
+    total = str(dist.get_world_size() if dist.is_initialized() else size)
+    return os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE") == total

@@ -1,0 +1,163 @@
+"""Tensors as the core takes them: in one block, or as parts of one.
+
+On a GPU what is copied is copied there, by torch, on the stream that is the current one. What cannot hold its results
+is refused when the call has ended, and not before: only some ranks write, and the others would wait for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
+
+import torch
+
+from pycollective.arrays.overlaps import Layout, overlap_in, overlaps_itself
+from pycollective.errors import InvalidArgument
+from pycollective.torch.backend.devices import check_one_device, why_not_one_device
+
+__all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "read_apart", "to_read", "to_write"]
+
+After = (
+    Callable[[], None] | None
+)  # what is left to do when the call has ended; it raises what is wrong with outputs
+
+
+def _is_block(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+
+
+def to_read(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` itself where it lies in one block, else a copy."""
+    if _is_block(tensor):
+        return tensor
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
+    """A block to write, and what brings it to `tensor` afterwards. It begins with the elements of `tensor`."""
+    target = (
+        tensor.detach()
+    )  # what others made of it is theirs: as with torch's own backends, a write is not refused
+    if _is_block(tensor):
+        return target, None
+    block = to_read(tensor)
+    if not tensor.is_contiguous() and (why := _why_not(tensor)):
+        return block, partial(_refuse, why)
+    return block, lambda: _copy(target, block)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise InvalidArgument(why)
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
+    target.copy_(source.view(target.shape))
+    if target.is_cuda:  # maybe of another stream, which is not to use their memory again before this is done
+        for each in (target, source):
+            each.record_stream(torch.cuda.current_stream(each.device))
+
+
+def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """The block that these tensors are, one after the other, if they are."""
+    first = tensors[0]
+    storage = first.untyped_storage().data_ptr()
+    place = begin = first.data_ptr()
+    for tensor in tensors:
+        if (
+            not _is_block(tensor)
+            or tensor.data_ptr() != place
+            or tensor.dtype != first.dtype
+            or tensor.untyped_storage().data_ptr() != storage
+        ):
+            return None
+        place += tensor.nbytes
+    count = (place - begin) // first.element_size()
+    return first.detach().as_strided((count,), (1,))
+
+
+def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The elements of all, one tensor after the other."""
+    if len(tensors) == 1:
+        return to_read(tensors[0])
+    whole = _as_one(tensors)
+    if whole is not None:
+        return whole
+    check_one_device("a list of tensors", tensors)
+    return torch.cat([to_read(tensor).detach().view(-1) for tensor in tensors])
+
+
+def read_apart(
+    collective: str, x: torch.Tensor, out: torch.Tensor, rank: int, counts: Sequence[int] | None
+) -> torch.Tensor:
+    """The block `x`, or a copy where it shares memory with `out`, and the one is not this rank's part of the other.
+
+    The core would refuse that, and on this rank alone where the others have passed their own parts.
+    """
+    begin, other = x.data_ptr(), out.data_ptr()
+    if begin + x.nbytes <= other or other + out.nbytes <= begin:
+        return x
+    part, whole = (x, out) if collective in ("allgather", "gather") else (out, x)
+    before = part.numel() * rank if counts is None else sum(counts[:rank])
+    is_own = part.data_ptr() == whole.data_ptr() + before * whole.element_size()
+    return x if is_own and collective != "alltoall" else x.detach().clone()
+
+
+def _layout(tensor: torch.Tensor) -> Layout:
+    size = tensor.element_size()
+    strides = tuple(step * size for step in tensor.stride())
+    return Layout(tensor.data_ptr(), tuple(tensor.shape), strides, size)
+
+
+def _why_not(tensor: torch.Tensor) -> str:
+    """Why it cannot hold a result, or an empty text."""
+    if not overlaps_itself(_layout(tensor)):
+        return ""
+    return (
+        f"an output of shape {tuple(tensor.shape)} is expanded: several of its elements share one place in memory. "
+        "Pass a copy: x.contiguous()"
+    )
+
+
+def check_apart(call: str, outputs: Sequence[torch.Tensor]) -> None:
+    """Refuses outputs that are to hold several results in one place."""
+    if why := _why_not_all(call, outputs):
+        raise InvalidArgument(why)
+
+
+def _why_not_all(call: str, outputs: Sequence[torch.Tensor]) -> str:
+    for each in outputs:
+        if not each.is_contiguous() and (why := _why_not(each)):
+            return why
+    if (overlap := overlap_in([_layout(each) for each in outputs])) is None:
+        return ""
+    return (
+        f"{call}: outputs {overlap.one} and {overlap.other} {overlap.words}: the result of one would be lost. Pass a "
+        "tensor of its own for each, as [torch.empty_like(x) for _ in range(size)], not [buffer] * size"
+    )
+
+
+def flat_to_write(
+    call: str, tensors: Sequence[torch.Tensor], *, are_apart: bool = False
+) -> tuple[torch.Tensor, After]:
+    """A block for the elements of all, and what brings them there afterwards. It begins with anything.
+
+    `are_apart`: they are known to be, by check_apart() of more than these.
+    """
+    if len(tensors) == 1:
+        return to_write(tensors[0])
+    whole = _as_one(tensors)
+    if whole is not None:
+        return whole, None
+    block = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
+    if why := why_not_one_device("a list of tensors", tensors):
+        return block, partial(_refuse, why)
+    if not are_apart and (why := _why_not_all(call, tensors)):
+        return block, partial(_refuse, why)
+    targets = [tensor.detach() for tensor in tensors]
+
+    def spread() -> None:
+        for target, part in zip(targets, block.split([each.numel() for each in targets]), strict=True):
+            _copy(target, part)
+
+    return block, spread

@@ -1,0 +1,156 @@
+"""A bucket of gradients, and the place of each in it."""
+
+# ruff: noqa: ANN401  arrays of any library
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pycollective._core import Group, Work
+from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.arrays.libraries import Library
+from pycollective.arrays.library import Memory
+from pycollective.calls.blocks import library_for
+from pycollective.errors import CollectiveError, InvalidArgument
+from pycollective.runtime.heap import empty
+from pycollective.training.gradients.compression import cast, overflowed, wire_for
+from pycollective.training.gradients.layout import Slot
+
+if TYPE_CHECKING:
+    from pycollective._core import Op
+
+__all__ = ["Bucket", "Place"]
+
+
+CACHE_LINE_NBYTES = 64
+
+
+def _aligned(nbytes: int) -> Memory:
+    """Memory that begins with a cache line: copies to NumPy's own, which seldom does, take half as long again."""
+    memory: Memory = empty(nbytes, np.uint8)
+    if memory.ctypes.data % CACHE_LINE_NBYTES == 0:
+        return memory
+    memory = empty(nbytes + CACHE_LINE_NBYTES, np.uint8)
+    begin = -memory.ctypes.data % CACHE_LINE_NBYTES
+    return memory[begin : begin + nbytes]
+
+
+class Bucket:
+    """Gradients that travel together: one block of memory, and what is known of it in this step.
+
+    All of them are copied there. The arrays that autograd makes may be somebody else's as well (the gradient of a view,
+    of a sum), and one copy of memory that was just written costs less than reducing it where the ranks do not share it.
+    Of gradients on a GPU it lies there, and everything is in the order of their library's streams.
+    """
+
+    def __init__(
+        self, slots: list[Slot], library: Library, like: Any, compression: str | None, title: str
+    ) -> None:
+        self.title = title  # for errors
+        self.names = tuple(slot.name for slot in slots)
+        self.nbytes = sum(slot.nbytes for slot in slots)
+        count = sum(math.prod(slot.shape) for slot in slots)
+        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX's library here is that of the host
+        self.memory: Memory | None = None if on_gpu else _aligned(self.nbytes)
+        self.flat = (
+            library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
+        )
+        self._dtype, self._compression = slots[0].dtype, compression
+        self.wire = wire_for(self.flat, self._dtype, compression)
+        self.missing = set(self.names)
+        self.work: Work[Any] | None = None
+
+    def launch(self, group: Group, op: Op, timeout: float | None) -> None:
+        """Begins its allreduce."""
+        if self.wire is not None:
+            cast(self.wire, self.flat)
+        self.work = group.allreduce_async(self.flat if self.wire is None else self.wire, op, timeout=timeout)
+
+    def error(self) -> CollectiveError | None:
+        """Waits until it is reduced, or cannot be."""
+        assert self.work is not None
+        error = self._outcome(self.work)
+        if error is None and self.wire is not None:
+            cast(self.flat, self.wire)
+            if overflowed(self.wire, self._dtype, self._compression):
+                return InvalidArgument(
+                    'GradientReducer: a float64 gradient or its sum is infinite in compression="f16", which holds '
+                    'numbers up to 65504: take compression="bf16", which holds them up to 3e38, or none'
+                )
+        return error
+
+    def _outcome(self, work: Work[Any]) -> CollectiveError | None:
+        if self.memory is not None:
+            work._look_on()
+            return work.exception()
+        try:
+            work.wait()  # the GPU does; what goes wrong later is the next call's to say, as of any call there
+        except CollectiveError as error:
+            return error
+        return None
+
+    def clear(self) -> None:
+        """Begins a new step."""
+        self.missing = set(self.names)
+        self.work = None
+
+
+class Place:
+    """Where one gradient lies."""
+
+    def __init__(
+        self, slot: Slot, library: Library, bucket: Bucket, begin_nbytes: int, begin: int, like: Any
+    ) -> None:
+        self.slot = slot
+        self.library = library
+        self.bucket = bucket
+        lengths = tuple(slot.shape[axis] for axis in slot.order)
+        self.memory: Memory | None = None
+        if bucket.memory is not None:
+            self.memory = bucket.memory[begin_nbytes : begin_nbytes + slot.nbytes]
+            self.view = library.on(self.memory, like, lengths)
+        else:
+            self.view = bucket.flat[begin : begin + math.prod(lengths)].reshape(lengths)
+            if library.name == "torch":
+                self.view = self.view.data  # else a write to one place counts as a modification of all
+        axes = list(slot.order)
+        for axis in range(
+            len(axes)
+        ):  # torch's fused optimizers take it that a gradient lies as its parameter does
+            if (at := axes.index(axis)) != axis:
+                self.view = library.moved(self.view, at, axis)
+                axes.insert(axis, axes.pop(at))
+
+    def check(self, gradient: Any) -> None:
+        """Refuses a gradient that does not belong here."""
+        library = self.library
+        if not library.owns(gradient):
+            library = library_for("GradientReducer", f'the gradient of "{self.slot.name}"', gradient)
+        shape, dtype = library.shape(gradient), library.dtype(gradient)
+        in_numpy = isinstance(gradient, np.ndarray) and isinstance(self.view, np.ndarray)
+        if (shape, dtype) != (self.slot.shape, self.slot.dtype) or not (library is self.library or in_numpy):
+            mine, theirs = self.slot.words(), f"{dtype}{list(shape)}"
+            raise InvalidArgument(
+                f"GradientReducer: the parameter was {mine}, of {self.library.name}, and its gradient is {theirs}, of "
+                f"{library.name}"
+            )
+
+    def take(self, gradient: Any) -> None:
+        """Copies a gradient into the bucket, unless it lies there."""
+        if gradient is not self.view:
+            self.library.assign(self.view, gradient)
+
+    def zero(self) -> None:
+        """As if a gradient of zeros had been given."""
+        if self.memory is not None:
+            self.memory.fill(0)
+        elif self.library.name == "torch":
+            self.view.zero_()
+        else:
+            self.view.fill(0)
+
+    def result(self) -> Any:
+        """What the caller gets."""
+        return self.view if self.library.mutable else self.library.finished(self.view.copy(), self.view)

@@ -1,0 +1,75 @@
+"""Whether the parameters of all ranks are still equal, before each step: what PYCOLLECTIVE_CHECK=strict looks at.
+
+A program that steps with its own gradients, and not with those that were reduced, has other parameters on every rank
+from then on, and nothing else shows it.
+"""
+
+# ruff: noqa: ANN401  arrays of any library
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pycollective._core import Group, Work
+from pycollective.arrays.gpu_arrays import is_on_gpu
+from pycollective.arrays.libraries import library_of
+from pycollective.errors import CollectiveError, CollectiveMismatch
+
+__all__ = ["ParametersAlike"]
+
+
+class ParametersAlike:
+    """Compares the arrays that have changed since this was made: what was never written may be no parameter.
+
+    In the background, and in the group of the buckets: nothing waits for it before the end of the step.
+    """
+
+    title = "the comparison of the parameters, as they were before this step"
+
+    def __init__(self, arrays: Mapping[str, Any], group: Group) -> None:
+        self._arrays = {
+            name: x
+            for name, x in arrays.items()
+            if library_of(x).mutable and not is_on_gpu(x) and not name.startswith("(")
+        }
+        self._before = [_hash(x) for x in self._arrays.values()]
+        self._group = group
+        self.work: Work[Any] | None = None  # of this step, once it has begun
+
+    def begin(self, timeout: float | None) -> None:
+        """Sends what the parameters are now."""
+        hashes = [_hash(x) for x in self._arrays.values()]
+        changed = [now != before for now, before in zip(hashes, self._before, strict=True)]
+        self.work = self._group.allgather_async(np.array([[hashes, changed]], np.uint64), timeout=timeout)
+
+    def error(self) -> CollectiveError | None:
+        """Waits until the ranks have compared. CollectiveMismatch on every rank if a parameter differs."""
+        assert self.work is not None
+        try:
+            every, changed_somewhere = np.moveaxis(self.work.wait(), 1, 0)
+        except CollectiveError as error:
+            return error
+        differs = (every != every[0]).any(0) & changed_somewhere.any(0)
+        if not differs.any():
+            return None
+        at = int(differs.argmax())
+        other = int((every[:, at] != every[0, at]).argmax())
+        return CollectiveMismatch(
+            f'GradientReducer: the parameter "{list(self._arrays)[at]}" is not the same on rank {other} as on rank 0 '
+            "before this step: every rank must step with the gradients that reduce() or finish() has returned, not "
+            "with its own, and in the same way. Give all ranks those of rank 0 by pycollective.broadcast()",
+            rank=self._group.rank,
+            peer=other if self._group.rank == 0 else 0,
+        )
+
+
+def _hash(x: Any) -> int:
+    """Of its elements, in the order of its axes."""
+    library = library_of(x)
+    memory = np.empty(library.nbytes(x), np.uint8)
+    if memory.size:
+        library.assign(library.on(memory, x, library.shape(x)), x)
+    return int.from_bytes(hashlib.blake2b(memory.data, digest_size=8).digest(), "little")

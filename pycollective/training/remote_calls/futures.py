@@ -1,0 +1,171 @@
+"""The Futures of call_async(): one thread gives each its result when it is there, or says that it is late.
+
+Whoever learns of a result hands it over and goes on: what the program has added to a Future may take its time.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NoReturn, TypeAlias
+
+from pycollective.base.clock import Clock
+from pycollective.errors import CollectiveError
+
+__all__ = ["Futures", "Outcome", "Pending", "outcome_of", "start_thread"]
+
+Outcome: TypeAlias = Callable[[], Any]  # returns what the call returns, or raises what it raises
+
+
+class Pending:
+    """A call that has no result yet. Who claims it gives it one, and nobody else does."""
+
+    def __init__(self, clock: Clock, late: Callable[[], Exception]) -> None:
+        self.future: Future[Any] = Future()
+        self.future.set_running_or_notify_cancel()
+        self.clock = clock
+        self.late = late
+        self.is_claimed = False
+        self.outcome: Outcome | None = None
+        self.under_way: contextlib.AbstractContextManager[Any] | None = None  # None: not sent yet
+
+
+class Futures:
+    """Those of one block. Thread-safety: from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards all of these
+        self._thread: threading.Thread | None = None
+        self._open = 0  # how many have begun and not ended
+        self._unclaimed: set[Pending] = set()
+        self._ready: collections.deque[Pending] = collections.deque()
+        self._look_at_s = math.inf  # none of them is late before that
+        self._is_closed = False
+
+    def begin(self, what: str, clock: Clock, late: Callable[[], Exception]) -> Pending:
+        """For a call that is sent afterwards; `late` makes the error of one without a result in time."""
+        with self._changed:
+            if self._thread is None:
+                self._thread = start_thread(what, "pc-call-results", self._run)
+            self._open += 1
+        return Pending(clock, late)
+
+    def await_outcome(self, pending: Pending, under_way: contextlib.AbstractContextManager[Any]) -> None:
+        """Now that it has been sent: from here on it can be late. What is under way ends with it."""
+        with self._changed:
+            pending.under_way = under_way
+            if pending.outcome is not None:
+                self._ready.append(pending)
+                self._changed.notify()
+            elif not pending.is_claimed:
+                self._unclaimed.add(pending)
+                self._look_in(pending.clock)
+
+    def claim(self, pending: Pending) -> bool:
+        """Whether nobody else has; it is not late any more."""
+        with self._changed:
+            return self._claim(pending)
+
+    def give(self, pending: Pending, outcome: Outcome) -> None:
+        """To one that has been claimed."""
+        with self._changed:
+            pending.outcome = outcome
+            if pending.under_way is not None:
+                self._ready.append(pending)
+                self._changed.notify()
+
+    def end(self) -> None:
+        """Of one that has begun, with its result or because it could not be sent."""
+        with self._changed:
+            self._open -= 1
+            self._changed.notify()
+
+    def close(self) -> None:
+        """No more begin; the thread ends with the last."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _claim(self, pending: Pending) -> bool:
+        self._unclaimed.discard(pending)
+        before, pending.is_claimed = pending.is_claimed, True
+        return not before
+
+    def _look_in(self, clock: Clock) -> None:
+        left_s = clock.left_s()
+        look_at_s = math.inf if left_s is None else time.monotonic() + left_s
+        if look_at_s < self._look_at_s:
+            self._look_at_s = look_at_s
+            self._changed.notify()
+
+    def _claim_late(self) -> None:
+        self._look_at_s = math.inf
+        for pending in list(self._unclaimed):
+            if pending.clock.left_s() == 0:
+                self._claim(pending)
+                pending.outcome = functools.partial(_raise, pending.late())
+                self._ready.append(pending)
+            else:
+                self._look_in(pending.clock)
+
+    def _run(self) -> None:
+        while (pending := self._next()) is not None:
+            _complete(pending)
+            del pending  # its result may be large
+
+    def _next(self) -> Pending | None:
+        """Waits for one that has an outcome; None: there are no more."""
+        with self._changed:
+            while not self._ready:
+                if self._is_closed and not self._open:
+                    return None
+                if (left_s := self._look_at_s - time.monotonic()) <= 0:
+                    self._claim_late()
+                else:
+                    self._changed.wait(None if left_s == math.inf else left_s)
+            return self._ready.popleft()
+
+
+def outcome_of(run: Callable[[], Any]) -> Outcome:
+    """Runs it now, and keeps what comes of it."""
+    try:
+        result = run()
+    except BaseException as error:
+        return functools.partial(_raise, error)
+    return lambda: result
+
+
+def start_thread(what: str, name: str, run: Callable[[], None]) -> threading.Thread:
+    """A thread for what the words call `what`, which has not been sent. Raises CollectiveError if there can be none."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise CollectiveError(
+            f"{what} needs a thread, and the system starts none ({error}). Nothing has been sent or run. End threads "
+            "of this process, allow it more (ulimit -u, or pids.max of its cgroup), or use call(), which needs none",
+            operation=what,
+        ) from error
+    return thread
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _complete(pending: Pending) -> None:
+    assert pending.outcome is not None
+    assert pending.under_way is not None
+    with pending.under_way:
+        try:
+            result = pending.outcome()
+        except BaseException as error:
+            pending.future.set_exception(error)
+        else:
+            pending.future.set_result(result)

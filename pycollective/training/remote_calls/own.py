@@ -1,0 +1,61 @@
+"""The calls of call_async() to the own rank: one thread runs them, one after the other, in their order."""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable
+
+from pycollective.base.clock import Clock
+from pycollective.training.remote_calls.futures import start_thread
+
+__all__ = ["OwnCalls"]
+
+
+class OwnCalls:
+    """Those of one block. Thread-safety: from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()  # guards all of these
+        self._thread: threading.Thread | None = None
+        self._waiting: collections.deque[Callable[[], None]] = collections.deque()
+        self._made = 0
+        self._ended = 0
+        self._is_closed = False
+
+    def add(self, what: str, run: Callable[[], None]) -> None:
+        """To run when all that were added before have run; it must not raise. `what`: its words in errors."""
+        with self._changed:
+            if self._is_closed:
+                return
+            if self._thread is None:
+                self._thread = start_thread(what, "pc-call-here", self._run)
+            self._waiting.append(run)
+            self._made += 1
+            self._changed.notify_all()
+
+    def wait_for_earlier(self, clock: Clock) -> bool:
+        """Whether all that have been added before have run in time, or none of them will any more."""
+        with self._changed:
+            made = self._made
+            return self._changed.wait_for(lambda: self._is_closed or self._ended >= made, clock.left_s())
+
+    def close(self) -> None:
+        """None starts any more. One that runs goes on, and then the thread ends."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (run := self._next()) is not None:
+            run()
+            del run  # its arguments may be large
+            with self._changed:
+                self._ended += 1
+                self._changed.notify_all()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._waiting)
+            return self._waiting.popleft() if self._waiting else None

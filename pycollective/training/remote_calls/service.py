@@ -1,0 +1,313 @@
+"""One rank's part in a serving block: two threads of its own, and the calls that it has under way.
+
+The receiver takes every message and never waits for anything else; the server runs the functions, one at a time, and
+sends what they return. So answers come in while a function runs, and two ranks may call each other at once.
+The first call_async() starts a thread that gives the Futures their results, and the first of the own rank one that
+runs such calls.
+
+The end has two steps. A rank whose block has ended says "done": no more calls from it. A server that has heard this of
+all ranks has answered every call, and says "end"; a receiver that has heard that of all others has nothing to wait for.
+A block that fails says "failed" instead, which ends the block of all ranks; the receiver of a failed one lets pass what
+still comes, until all others have said the same. No function starts any more; one that runs then is not waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+from pycollective import _core
+from pycollective.base.clock import Clock
+from pycollective.errors import CollectiveError, CollectiveTimeout, InvalidArgument
+from pycollective.objects.object_codec import Bytes
+from pycollective.objects.remote_error import raised_again, told
+from pycollective.runtime.lifetime import LONGEST_S
+from pycollective.training.remote_calls.futures import Futures, Pending, outcome_of
+from pycollective.training.remote_calls.own import OwnCalls
+from pycollective.training.remote_calls.post import Letter, Post, opened, sealed
+
+__all__ = ["Service"]
+
+Arrival: TypeAlias = Callable[[Letter | None], None]  # takes the answer of a call; None: the block has failed
+
+
+class Service:
+    """What `call` calls, and `serving` begins and ends. Thread-safety: call() from any thread."""
+
+    def __init__(
+        self, group: _core.Group, functions: Mapping[str, Callable[..., Any]], tag: int, timeout_s: float
+    ) -> None:
+        self.group = group
+        self.functions = functions
+        self._timeout_s = timeout_s
+        self._others = [rank for rank in range(group.size) if rank != group.rank]
+        self._post = Post(group, tag)
+        self._numbers = itertools.count()
+        self._turn = threading.RLock()  # to run a function
+        self._runs_in: int | None = None  # the thread that has it
+        self._inbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()  # the server's
+        self._futures = Futures()
+        self._own_calls = OwnCalls()
+        self._changed = threading.Condition()  # guards the three below
+        self._calls: dict[tuple[int, int], Arrival] = {}  # by rank and number
+        self._leaving = False
+        self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
+        self._over = threading.Event()
+        self._receiver = threading.Thread(target=self._receive, name="pc-serving-receiver", daemon=True)
+
+    def start(self) -> None:
+        """Begins to serve: from here on functions run."""
+        self._receiver.start()
+        threading.Thread(target=self._serve, name="pc-serving", daemon=True).start()
+
+    def call(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
+    ) -> Any:  # noqa: ANN401
+        """The result of that function on that rank."""
+        clock = self._clock(timeout)
+        if rank == self.group.rank:
+            return self._run_here(name, args, kwargs, clock)
+        self._refuse_if_served(name, rank)
+        return self._ask(name, sealed((args, kwargs), f"call({name}): (args, kwargs)"), rank, clock)
+
+    def call_async(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
+    ) -> Future[Any]:
+        """The same, and the result comes in a thread of its own. What cannot be sent is refused here.
+
+        The call is sent before this returns, so that those to one rank run in the order in which they are made.
+        """
+        clock = self._clock(timeout)
+        self._refuse_if_served(name, rank)
+        is_own = rank == self.group.rank
+        value = None if is_own else sealed((args, kwargs), f"call({name}): (args, kwargs)")
+        what = f"call_async({name}, rank={rank}) on rank {self.group.rank}"
+        with contextlib.ExitStack() as under_way:
+            pending = self._futures.begin(what, clock, functools.partial(self._timed_out, name, rank, clock))
+            under_way.callback(self._futures.end)
+            arrive = functools.partial(self._arrive, pending, name, rank)
+            number = under_way.enter_context(self._under_way(name, rank, arrive))
+            if value is None:
+                self._own_calls.add(what, functools.partial(self._run_pending, pending, name, args, kwargs))
+            else:
+                self._send(name, value, rank, number, clock)
+            self._futures.await_outcome(pending, under_way.pop_all())
+        return pending.future
+
+    def _clock(self, timeout: float | None) -> Clock:
+        return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
+
+    def _is_served(self) -> bool:
+        """Whether this thread runs a function for a call."""
+        return self._runs_in == threading.get_ident()
+
+    def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
+        if self._is_served():
+            return self._run(name, args, kwargs, clock)
+        with self._under_way(name, self.group.rank, lambda _: None):
+            if not self._own_calls.wait_for_earlier(clock):
+                raise self._timed_out(name, self.group.rank, clock)
+            self._refuse_if_failed()
+            return self._run(name, args, kwargs, clock)
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
+        with self._alone(name, clock):
+            self._refuse_if_failed()
+            return self.functions[name](*args, **kwargs)
+
+    def _run_pending(
+        self, pending: Pending, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """In the thread of the own calls: runs one, unless it is late or the block has failed."""
+        with self._alone(name, Clock(None)):
+            if self._failure is not None or not self._futures.claim(pending):
+                return
+            outcome = outcome_of(functools.partial(self.functions[name], *args, **kwargs))
+        self._futures.give(pending, outcome)
+
+    def _arrive(self, pending: Pending, name: str, rank: int, letter: Letter | None) -> None:
+        """In the receiver, which goes on at once."""
+        if self._futures.claim(pending):
+            self._futures.give(pending, functools.partial(self._read, name, rank, letter))
+
+    def _refuse_if_served(self, name: str, rank: int) -> None:
+        if self._is_served():
+            raise InvalidArgument(
+                f"call({name}, rank={rank}) inside a function that is being served: that rank may be waiting for this "
+                "one. Return first, or let the caller make both calls"
+            )
+
+    def _ask(self, name: str, value: Bytes, rank: int, clock: Clock) -> Any:  # noqa: ANN401
+        answer: queue.SimpleQueue[Letter | None] = queue.SimpleQueue()
+        with self._under_way(name, rank, answer.put) as number:
+            self._send(name, value, rank, number, clock)
+            try:
+                letter = answer.get(timeout=clock.left_s())
+            except queue.Empty:
+                raise self._timed_out(name, rank, clock) from None
+            return self._read(name, rank, letter)
+
+    def _send(self, name: str, value: Bytes, rank: int, number: int, clock: Clock) -> None:
+        try:
+            self._post.send(rank, Letter("call", number, name, value), clock.left_s())
+        except CollectiveTimeout:
+            raise self._timed_out(name, rank, clock) from None
+
+    def _read(self, name: str, rank: int, letter: Letter | None) -> Any:  # noqa: ANN401
+        if letter is None:
+            self._check(name)
+        assert letter is not None
+        result = opened(letter.value)
+        if letter.kind == "error":
+            raise raised_again(result, rank)
+        return result
+
+    def leave(self) -> None:
+        """Waits until all ranks have come here, and raises what failed on any of them meanwhile."""
+        with self._changed:
+            self._leaving = True
+            self._changed.wait_for(lambda: self._failure is not None or not self._calls)
+        if self._failure is None:
+            for peer in self._others:
+                self._post.send(peer, Letter("done"))
+            self._inbox.put((self.group.rank, Letter("done")))
+            self._over.wait()
+        if self._failure is not None:
+            raise self._failure()
+
+    def close(self) -> None:
+        """Lets the threads of call_async() end, at the end of the block; they may still have to say that it failed."""
+        self._own_calls.close()
+        self._futures.close()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the block of all ranks, on which the error is raised. Does not wait for a function that runs."""
+        words = told(error)
+        self._fail_with(raised_again, words, self.group.rank)
+        letter = Letter("failed", value=sealed(words, "error"))
+        for peer in self._others:
+            with contextlib.suppress(CollectiveError):  # of two errors the first counts
+                self._post.send(peer, letter)
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure()
+
+    def _check(self, name: str) -> None:
+        self._refuse_if_failed()
+        if self._leaving:
+            raise InvalidArgument(f"call({name}): this rank is leaving its block of `with pc.serving(...)`")
+
+    @contextlib.contextmanager
+    def _under_way(self, name: str, rank: int, arrive: Arrival) -> Iterator[int]:
+        """The number of a call, whose answer `arrive` takes; one that comes later is dropped."""
+        key = rank, next(self._numbers)
+        with self._changed:
+            self._check(name)
+            self._calls[key] = arrive
+        try:
+            yield key[1]
+        finally:
+            with self._changed:
+                del self._calls[key]
+                self._changed.notify_all()
+
+    def _timed_out(self, name: str, rank: int, clock: Clock) -> CollectiveTimeout:
+        then = "It may run there all the same; its result is dropped"
+        if rank == self.group.rank:
+            then = (
+                "It has not run and will not: functions that were called before it took that long. Allow it more time "
+                "by timeout="
+            )
+        return CollectiveTimeout(
+            f"call({name}, rank={rank}) on rank {self.group.rank} gave up after {clock.elapsed_s():.3g} s. {then}",
+            rank=self.group.rank,
+            peer=rank,
+            operation=f"call({name})",
+            elapsed_s=clock.elapsed_s(),
+        )
+
+    @contextlib.contextmanager
+    def _alone(self, name: str, clock: Clock) -> Iterator[None]:
+        """The turn to run a function. A call on several ranks in there is refused: the others do not make it."""
+        if not self._turn.acquire(timeout=-1 if (left_s := clock.left_s()) is None else left_s):
+            raise self._timed_out(name, self.group.rank, clock)
+        outer, self._runs_in = self._runs_in, threading.get_ident()
+        _core._begin_alone(f"{name}(), which is being served")
+        try:
+            yield
+        finally:
+            _core._end_alone()
+            self._runs_in = outer
+            self._turn.release()
+
+    def _receive(self) -> None:
+        try:
+            ended: set[int] = set()
+            while len(ended) < len(self._others):
+                source, letter = self._post.receive()
+                if letter.kind in ("call", "done"):
+                    self._inbox.put((source, letter))
+                elif letter.kind in ("answer", "error"):
+                    with self._changed:
+                        arrive = self._calls.get((source, letter.number))
+                    if arrive is not None:
+                        arrive(letter)
+                else:
+                    ended.add(source)
+                    if letter.kind == "failed":
+                        self._fail_with(raised_again, opened(letter.value), source)
+        except Exception as error:
+            self._fail_with(copy.copy, error)
+
+    def _fail_with(self, make: Callable[..., Exception], *args: Any) -> None:  # noqa: ANN401
+        """Ends all calls of this rank with the error that `make(*args)` makes, unless there is one already."""
+        with self._changed:
+            if self._failure is None:
+                self._failure = functools.partial(make, *args)
+            for arrive in self._calls.values():
+                arrive(None)
+            self._changed.notify_all()
+        self._own_calls.close()
+        self._inbox.put((self.group.rank, Letter("failed")))
+        self._over.set()
+
+    def _serve(self) -> None:
+        try:
+            done = 0
+            while done < self.group.size and self._failure is None:
+                done += self._take(*self._inbox.get())
+            if self._failure is None:
+                for peer in self._others:
+                    self._post.send(peer, Letter("end"))
+                self._receiver.join()
+                self._over.set()
+        except Exception as error:
+            self._fail_with(copy.copy, error)
+
+    def _take(self, source: int, letter: Letter) -> bool:
+        """Whether it says that a rank makes no more calls."""
+        if letter.kind == "call":
+            with contextlib.suppress(CollectiveTimeout):  # who called is alive, but takes nothing
+                self._post.send(source, self._answer(letter))
+        return letter.kind == "done"
+
+    def _answer(self, letter: Letter) -> Letter:
+        name = letter.name
+        try:
+            if name not in self.functions:
+                raise InvalidArgument(f"call: {name!r} is not served")
+            args, kwargs = opened(letter.value)
+            with self._alone(name, Clock(None)):  # also sealing: the result may be what the next call changes
+                self._refuse_if_failed()
+                value = sealed(self.functions[name](*args, **kwargs), f"the result of {name}()")
+            return Letter("answer", letter.number, value=value)
+        except BaseException as error:  # the caller's
+            return Letter("error", letter.number, value=sealed(told(error), "error"))

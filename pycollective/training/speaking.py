@@ -1,0 +1,147 @@
+"""What one rank says for all: lines, and how far it is."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TextIO, TypeVar
+
+from pycollective.base.advice import advised
+from pycollective.errors import InvalidArgument
+from pycollective.runtime import lifetime
+
+__all__ = ["print", "progress"]
+
+T = TypeVar("T")
+REDRAW_S = 0.1  # on a terminal
+LINE_S = 10.0  # elsewhere: a log shall stay short
+
+
+def print(
+    *values: object,
+    sep: str = " ",
+    end: str = "\n",
+    file: TextIO | None = None,
+    flush: bool = True,
+    rank: int = 0,
+) -> None:
+    """Print on one rank of the world, and at once. The others go on; nobody waits. Without a world it just prints.
+
+    Parameters:
+        values: as for the built-in print, like sep, end, file and flush.
+        rank: who prints.
+
+    Raises:
+        InvalidArgument: on every rank, if there is no such rank.
+
+    Example:
+        >>> import pycollective as pc
+        >>> _ = pc.init()
+        >>> pc.print("epoch", 3)
+        epoch 3
+        >>> pc.shutdown()
+    """
+    if lifetime.is_initialized():
+        if not 0 <= rank < lifetime.size():
+            raise InvalidArgument(f"print(rank={rank}): the world has {lifetime.size()} ranks")
+        if rank != lifetime.rank():
+            return
+    builtins.print(*values, sep=sep, end=end, file=file, flush=flush)
+
+
+@advised
+def progress(iterable: Iterable[T], *, total: int | None = None, description: str = "") -> Iterator[T]:
+    """Iterate, and show on rank 0's standard error how far it is: count, rate, time left. Other ranks just iterate.
+
+    On a terminal, under `pycollective run` and pc.run too, one line is written anew; elsewhere a line comes every 10
+    seconds, and one at the end.
+
+    Parameters:
+        iterable: whatever has items.
+        total: how many; default its length, if it has one.
+        description: stands in front.
+
+    Example:
+        >>> import pycollective as pc
+        >>> for batch in pc.progress([1, 2, 3], description="epoch 3"):
+        ...     pass
+    """
+    items = iter(iterable)  # what is no iterable fails here, and not in the loop
+    if lifetime.is_initialized() and lifetime.rank() != 0:
+        return items
+    if total is None:
+        try:
+            total = len(iterable)  # type: ignore[arg-type]
+        except TypeError:  # a stream
+            pass
+    return _shown(items, total, description)
+
+
+def _shown(items: Iterator[T], total: int | None, description: str) -> Iterator[T]:
+    line = Line(total, description)
+    try:
+        for item in items:
+            yield item
+            line.count()
+    finally:  # also where the loop is left early
+        line.end()
+
+
+class Line:
+    """One line on standard error, or one every now and then."""
+
+    def __init__(self, total: int | None, description: str) -> None:
+        self._total = total
+        self._front = f"{description} " if description else ""
+        self._out = sys.stderr or io.StringIO()  # a program without a console has none
+        self._is_terminal = self._out.isatty() or _leads_to_a_terminal(self._out)
+        self._began = self._shown_at = time.monotonic()
+        self._done = self._length = 0
+
+    def count(self) -> None:
+        """One more is done."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._shown_at >= (REDRAW_S if self._is_terminal else LINE_S):
+            self._show(now)
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        self._show(time.monotonic())
+        if self._is_terminal:
+            builtins.print(file=self._out, flush=True)
+
+    def _show(self, now: float) -> None:
+        text, self._shown_at = self._text(now - self._began), now
+        if self._is_terminal:  # over what stands there, which may be longer
+            builtins.print(f"\r{text:{self._length}}", end="", file=self._out, flush=True)
+            self._length = len(text)
+        else:
+            builtins.print(text, file=self._out, flush=True)
+
+    def _text(self, elapsed_s: float) -> str:
+        share = f"/{self._total} {100 * self._done // self._total}%" if self._total else ""
+        rate = self._done / elapsed_s if elapsed_s else 0.0
+        left = max(0, self._total - self._done) if self._total and rate else 0
+        clock = f"{_clock(left / rate)} left" if left else f"{_clock(elapsed_s)} in all"
+        return f"{self._front}{self._done}{share}, {rate:.3g}/s, {clock}"
+
+
+def _leads_to_a_terminal(file: TextIO) -> bool:
+    """Whether it is the pipe from which our launcher moves unfinished lines to a terminal."""
+    if not os.environ.get("PYCOLLECTIVE_TERMINAL"):
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError):  # no file, or closed
+        return False
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{second:02}"

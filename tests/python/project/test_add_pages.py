@@ -1,0 +1,23 @@
+"""The diffs of docs/add fit this repository. That it works then shows tests/full/add_walkthroughs.py, in minutes."""
+
+from __future__ import annotations
+
+import pytest
+from add_pages import PAGES, ROOT, Page
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_there_is_a_page_for_an_algorithm_an_array_library_and_a_dtype() -> None:
+    assert {page.name for page in PAGES} == {"algorithm", "array_library", "dtype"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_diff_applies(page: Page) -> None:
+    applied = page.apply(ROOT, "--check")
+    assert applied.returncode == 0, applied.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_diff_touches_the_files_that_the_page_names_and_no_others(page: Page) -> None:
+    assert page.touched() == page.files

@@ -1,0 +1,130 @@
+"""What scripts/check_layers refuses: imports that point up, unknown rooms, rows for what is not there, circles."""
+
+from __future__ import annotations
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_layers"
+TABLE = ("_core", "low", "high high/inside", "__init__", "cli")
+
+
+@pytest.fixture
+def checker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    loader = SourceFileLoader("check_layers", str(SCRIPT))
+    module = module_from_spec(spec_from_loader("check_layers", loader))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)  # beside the scripts
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "PYTHON", TABLE)
+    return module
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A package as it should be."""
+    write(tmp_path, "_core.pyi", "")
+    write(tmp_path, "low/__init__.py", "")
+    write(tmp_path, "low/one.py", "import os\nfrom pycollective import _core\n")
+    write(tmp_path, "low/two.py", "import numpy\nfrom pycollective.low import one\n")
+    write(tmp_path, "high/__init__.py", "def f():\n    from pycollective.high import one\n")
+    write(tmp_path, "high/one.py", "from pycollective import high\nfrom pycollective.low.two import x\n")
+    write(tmp_path, "high/inside/__init__.py", "from pycollective.low import two\n")
+    write(tmp_path, "__init__.py", "def f():\n    from pycollective import cli\n")
+    write(tmp_path, "cli.py", "from pycollective import allreduce\nfrom pycollective.high.inside import x\n")
+    return tmp_path
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / "pycollective" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def found(checker: ModuleType, root: Path) -> list[str]:
+    files = sorted((root / "pycollective").rglob("*.py"))
+    return [text for file in files for text in checker.check_imports(root, file)] + [
+        *checker.check_python(root)
+    ]
+
+
+def test_a_package_in_order_has_no_violations(checker: ModuleType, root: Path) -> None:
+    assert found(checker, root) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("low/one.py", "from pycollective.high import one", "1: pycollective/low must not import high.one: "),
+        ("low/one.py", "import pycollective.cli", "1: pycollective/low must not import cli: "),
+        ("low/one.py", "\nimport pycollective", "2: pycollective/low must not import __init__: "),
+        ("low/one.py", "from pycollective import barrier", "1: pycollective/low must not import __init__: "),
+        (
+            "low/one.py",
+            "def f():\n    from pycollective import high",
+            "2: pycollective/low must not import high: ",
+        ),
+        (
+            "high/two.py",
+            "from pycollective.high.inside import x",
+            "pycollective/high must not import high.inside",
+        ),
+        (
+            "high/__init__.py",
+            "from pycollective.high.inside import x",
+            "pycollective/high must not import high.inside",
+        ),
+        ("__init__.py", "from pycollective.cli import main", "pycollective/__init__ must not import cli: "),
+        ("other/one.py", "", "1: other is no known folder"),
+        ("other.py", "", "1: other is no known folder, and no known module at the top"),
+        ("low/one.py", "import torch", "1: torch must be imported inside the function that uses it"),
+    ],
+)
+def test_what_is_out_of_order_is_refused(
+    checker: ModuleType, root: Path, name: str, text: str, says: str
+) -> None:
+    write(root, f"{name.rpartition('/')[0]}/__init__.py".lstrip("/"), "")
+    write(root, name, text)
+    assert says in found(checker, root)[0]
+
+
+def test_an_init_may_load_at_first_use_what_lies_in_its_package(checker: ModuleType, root: Path) -> None:
+    write(root, "high/__init__.py", "def f():\n    from pycollective.high import inside, one\n")
+    assert found(checker, root) == []
+    write(root, "high/__init__.py", "def f():\n    from pycollective import cli\n")
+    assert ["must not import cli" in text for text in found(checker, root)] == [True]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from pycollective.low import two",
+        "def f():\n    from pycollective.low.two import x",
+        "if TYPE_CHECKING:\n    import pycollective.low.two",
+    ],
+)
+def test_modules_that_import_each_other_are_refused_inside_of_a_folder_too(
+    checker: ModuleType, root: Path, text: str
+) -> None:
+    write(root, "low/one.py", text)
+    assert found(checker, root) == [
+        "pycollective: these modules import each other in a circle: low.one, low.two"
+    ]
+
+
+def test_a_row_for_what_is_not_there_is_refused(
+    checker: ModuleType, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "PYTHON", (*TABLE, "cupy high/gone"))
+    assert found(checker, root) == [
+        "scripts/check_layers: pycollective has no cupy",
+        "scripts/check_layers: pycollective has no high/gone",
+    ]
+
+
+def test_longer_circles_are_found_once(checker: ModuleType) -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a", "f"}}
+    assert sorted(checker.circles(graph)) == [["a", "b", "c"], ["d", "e"]]

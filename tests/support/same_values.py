@@ -1,0 +1,15 @@
+"""Whether values that travelled are what they were: of the same type, all the way down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, (np.ndarray, np.generic)):
+        return type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape and bool(np.all(a == b))
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(same(*pair) for pair in zip(a, b, strict=True))
+    return type(a) is type(b) and bool(a == b)
