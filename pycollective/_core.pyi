@@ -1,4 +1,4 @@
-# The C++ core as mypy sees it. tests/python/test_import.py compares it with the module.
+# The C++ core as mypy sees it. tests/python/project/test_import.py compares it with the module.
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload

@@ -1,4 +1,4 @@
-// What users read about messages between two ranks. The examples are run by tests/python/test_docs.py.
+// What users read about messages between two ranks. The examples are run by tests/python/project/test_docs.py.
 #pragma once
 
 namespace pc::docs {

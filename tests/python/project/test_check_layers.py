@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_layers"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "check_layers"
 TABLE = ("_core", "low", "high high/inside", "__init__", "cli")
 
 
@@ -122,6 +122,42 @@ def test_a_row_for_what_is_not_there_is_refused(
     assert found(checker, root) == [
         "scripts/check_layers: pycollective has no cupy",
         "scripts/check_layers: pycollective has no high/gone",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("csrc/low/a.h", '#include "high/b.h"', "1: low must not include high/b.h: dependencies point down"),
+        (
+            "csrc/high/b.h",
+            '#include "beside/c.h"',
+            "1: high must not include beside/c.h: dependencies point down",
+        ),
+        ("csrc/other/a.h", "", "1: other is no known folder"),
+        ("bindings/calls/a.cc", '#include "high/b.h"', ""),
+    ],
+)
+def test_includes_point_down(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, says: str
+) -> None:
+    monkeypatch.setattr(checker, "CPP", ("low", "high beside", "bindings/calls"))
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert list(checker.check_includes(tmp_path, file)) == [says] * bool(says)
+
+
+def test_headers_in_a_circle_and_rows_without_a_folder_are_refused(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "CPP", ("low", "gone"))
+    (tmp_path / "csrc" / "low").mkdir(parents=True)
+    for own, other in (("a.h", "b.h"), ("b.cc", "a.h"), ("c.h", "a.h")):
+        (tmp_path / "csrc" / "low" / own).write_text(f'#include "low/{other}"\n#include <mutex>\n')
+    assert list(checker.check_cpp(tmp_path)) == [
+        "scripts/check_layers: there is no folder gone",
+        "csrc: these modules include each other in a circle: low/a, low/b",
     ]
 
 
