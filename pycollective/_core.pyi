@@ -41,6 +41,7 @@ OpName: TypeAlias = Literal[
 ]
 Op: TypeAlias = OpName | Scaled
 
+# ---- by scripts/stubs
 def allreduce(
     x: A,
     op: Op = "sum",
@@ -49,98 +50,6 @@ def allreduce(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> A: ...
-def broadcast(x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
-def reduce(
-    x: A,
-    op: Op = "sum",
-    *,
-    root: int = 0,
-    timeout: float | None = None,
-    reproducible: Literal["shape", "world"] | None = None,
-) -> A: ...
-def allgather(
-    x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
-) -> A: ...
-def reduce_scatter(
-    x: A,
-    op: Op = "sum",
-    *,
-    out: A | None = None,
-    counts: Counts | None = None,
-    axis: int = 0,
-    timeout: float | None = None,
-    reproducible: Literal["shape", "world"] | None = None,
-) -> A: ...
-def alltoall(
-    x: A,
-    *,
-    out: A | None = None,
-    counts: Sequence[int] | None = None,
-    recv_counts: Sequence[int] | None = None,
-    axis: int = 0,
-    timeout: float | None = None,
-) -> A: ...
-def gather(
-    x: A,
-    root: int = 0,
-    *,
-    out: A | None = None,
-    counts: Counts | None = None,
-    axis: int = 0,
-    timeout: float | None = None,
-) -> A | None: ...
-def scatter(
-    x: A | None,
-    root: int = 0,
-    *,
-    out: A | None = None,
-    counts: Counts | None = None,
-    axis: int = 0,
-    timeout: float | None = None,
-) -> A: ...
-def scan(
-    x: A,
-    op: Op = "sum",
-    *,
-    out: A | None = None,
-    timeout: float | None = None,
-    reproducible: Literal["shape", "world"] | None = None,
-) -> A: ...
-def exscan(
-    x: A,
-    op: Op = "sum",
-    *,
-    out: A | None = None,
-    timeout: float | None = None,
-    reproducible: Literal["shape", "world"] | None = None,
-) -> A: ...
-def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
-@overload
-def recv(
-    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
-) -> A: ...
-@overload
-def recv(
-    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
-) -> tuple[A, int]: ...
-@overload
-def recv(
-    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
-) -> npt.NDArray[Any]: ...
-@overload
-def recv(
-    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
-) -> tuple[npt.NDArray[Any], int]: ...
-def sendrecv(
-    x: A,
-    dest: int,
-    source: int | None = None,
-    *,
-    out: A | None = None,
-    tag: int = 0,
-    timeout: float | None = None,
-) -> A: ...
-def barrier(*, timeout: float | None = None) -> None: ...
 def allreduce_async(
     x: A,
     op: Op = "sum",
@@ -157,7 +66,16 @@ def plan_allreduce(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> PlannedCall[A]: ...
+def broadcast(x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
 def broadcast_async(x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
+def reduce(
+    x: A,
+    op: Op = "sum",
+    *,
+    root: int = 0,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def reduce_async(
     x: A,
     op: Op = "sum",
@@ -166,11 +84,22 @@ def reduce_async(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
-def send_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
-def recv_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+def allgather(
+    x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
+) -> A: ...
 def allgather_async(
     x: A, *, out: A | None = None, counts: Counts | None = None, axis: int = 0, timeout: float | None = None
 ) -> Work[A]: ...
+def reduce_scatter(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def reduce_scatter_async(
     x: A,
     op: Op = "sum",
@@ -181,6 +110,15 @@ def reduce_scatter_async(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
+def alltoall(
+    x: A,
+    *,
+    out: A | None = None,
+    counts: Sequence[int] | None = None,
+    recv_counts: Sequence[int] | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A: ...
 def alltoall_async(
     x: A,
     *,
@@ -190,6 +128,15 @@ def alltoall_async(
     axis: int = 0,
     timeout: float | None = None,
 ) -> Work[A]: ...
+def gather(
+    x: A,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A | None: ...
 def gather_async(
     x: A,
     root: int = 0,
@@ -199,6 +146,15 @@ def gather_async(
     axis: int = 0,
     timeout: float | None = None,
 ) -> Work[A | None]: ...
+def scatter(
+    x: A | None,
+    root: int = 0,
+    *,
+    out: A | None = None,
+    counts: Counts | None = None,
+    axis: int = 0,
+    timeout: float | None = None,
+) -> A: ...
 def scatter_async(
     x: A | None,
     root: int = 0,
@@ -208,6 +164,14 @@ def scatter_async(
     axis: int = 0,
     timeout: float | None = None,
 ) -> Work[A]: ...
+def scan(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def scan_async(
     x: A,
     op: Op = "sum",
@@ -216,6 +180,14 @@ def scan_async(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
+def exscan(
+    x: A,
+    op: Op = "sum",
+    *,
+    out: A | None = None,
+    timeout: float | None = None,
+    reproducible: Literal["shape", "world"] | None = None,
+) -> A: ...
 def exscan_async(
     x: A,
     op: Op = "sum",
@@ -224,7 +196,38 @@ def exscan_async(
     timeout: float | None = None,
     reproducible: Literal["shape", "world"] | None = None,
 ) -> Work[A]: ...
+def send(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
+def send_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+@overload
+def recv(
+    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
+) -> A: ...
+@overload
+def recv(
+    x: A, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+) -> tuple[A, int]: ...
+@overload
+def recv(
+    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[False] = False
+) -> npt.NDArray[Any]: ...
+@overload
+def recv(
+    x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
+) -> tuple[npt.NDArray[Any], int]: ...
+def recv_async(x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
+def sendrecv(
+    x: A,
+    dest: int,
+    source: int | None = None,
+    *,
+    out: A | None = None,
+    tag: int = 0,
+    timeout: float | None = None,
+) -> A: ...
+def barrier(*, timeout: float | None = None) -> None: ...
 def barrier_async(*, timeout: float | None = None) -> Work[None]: ...
+
+# ---- end of what scripts/stubs writes
 def resync(*, timeout: float | None = None) -> None: ...
 def broadcast_object(
     obj: object,
@@ -319,6 +322,7 @@ class Group:
     def local_rank(self) -> int: ...
     @property
     def local_size(self) -> int: ...
+    # ---- by scripts/stubs
     def allreduce(
         self,
         x: A,
@@ -328,7 +332,26 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
+    def allreduce_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> Work[A]: ...
+    def plan_allreduce(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> PlannedCall[A]: ...
     def broadcast(self, x: A, root: int = 0, *, timeout: float | None = None) -> A: ...
+    def broadcast_async(self, x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
     def reduce(
         self,
         x: A,
@@ -338,6 +361,15 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
+    def reduce_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        root: int = 0,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> Work[A]: ...
     def allgather(
         self,
         x: A,
@@ -347,6 +379,15 @@ class Group:
         axis: int = 0,
         timeout: float | None = None,
     ) -> A: ...
+    def allgather_async(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
     def reduce_scatter(
         self,
         x: A,
@@ -358,6 +399,17 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
+    def reduce_scatter_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> Work[A]: ...
     def alltoall(
         self,
         x: A,
@@ -368,6 +420,16 @@ class Group:
         axis: int = 0,
         timeout: float | None = None,
     ) -> A: ...
+    def alltoall_async(
+        self,
+        x: A,
+        *,
+        out: A | None = None,
+        counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
     def gather(
         self,
         x: A,
@@ -378,6 +440,16 @@ class Group:
         axis: int = 0,
         timeout: float | None = None,
     ) -> A | None: ...
+    def gather_async(
+        self,
+        x: A,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A | None]: ...
     def scatter(
         self,
         x: A | None,
@@ -388,6 +460,16 @@ class Group:
         axis: int = 0,
         timeout: float | None = None,
     ) -> A: ...
+    def scatter_async(
+        self,
+        x: A | None,
+        root: int = 0,
+        *,
+        out: A | None = None,
+        counts: Counts | None = None,
+        axis: int = 0,
+        timeout: float | None = None,
+    ) -> Work[A]: ...
     def scan(
         self,
         x: A,
@@ -397,6 +479,15 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
+    def scan_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> Work[A]: ...
     def exscan(
         self,
         x: A,
@@ -406,7 +497,17 @@ class Group:
         timeout: float | None = None,
         reproducible: Literal["shape", "world"] | None = None,
     ) -> A: ...
+    def exscan_async(
+        self,
+        x: A,
+        op: Op = "sum",
+        *,
+        out: A | None = None,
+        timeout: float | None = None,
+        reproducible: Literal["shape", "world"] | None = None,
+    ) -> Work[A]: ...
     def send(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> A: ...
+    def send_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
     @overload
     def recv(
         self,
@@ -435,6 +536,7 @@ class Group:
     def recv(
         self, x: None, peer: int, *, tag: int = 0, timeout: float | None = None, with_source: Literal[True]
     ) -> tuple[npt.NDArray[Any], int]: ...
+    def recv_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
     def sendrecv(
         self,
         x: A,
@@ -445,112 +547,15 @@ class Group:
         tag: int = 0,
         timeout: float | None = None,
     ) -> A: ...
+    def barrier(self, *, timeout: float | None = None) -> None: ...
+    def barrier_async(self, *, timeout: float | None = None) -> Work[None]: ...
+    # ---- end of what scripts/stubs writes
     def _find(
         self, peer: int, tag: int, timeout: float | None, /
     ) -> tuple[int, str, tuple[int, ...], object]: ...
     def _receive(self, x: A, token: object, bundle: int | None, /) -> A: ...
     def _send(self, x: A, peer: int, tag: int, timeout: float | None, bundle: int, /) -> A: ...
     def _recv(self, x: A, peer: int, tag: int, timeout: float | None, bundle: int, /) -> A: ...
-    def barrier(self, *, timeout: float | None = None) -> None: ...
-    def allreduce_async(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        out: A | None = None,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> Work[A]: ...
-    def plan_allreduce(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        out: A | None = None,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> PlannedCall[A]: ...
-    def broadcast_async(self, x: A, root: int = 0, *, timeout: float | None = None) -> Work[A]: ...
-    def reduce_async(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        root: int = 0,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> Work[A]: ...
-    def send_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
-    def recv_async(self, x: A, peer: int, *, tag: int = 0, timeout: float | None = None) -> Work[A]: ...
-    def allgather_async(
-        self,
-        x: A,
-        *,
-        out: A | None = None,
-        counts: Counts | None = None,
-        axis: int = 0,
-        timeout: float | None = None,
-    ) -> Work[A]: ...
-    def reduce_scatter_async(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        out: A | None = None,
-        counts: Counts | None = None,
-        axis: int = 0,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> Work[A]: ...
-    def alltoall_async(
-        self,
-        x: A,
-        *,
-        out: A | None = None,
-        counts: Sequence[int] | None = None,
-        recv_counts: Sequence[int] | None = None,
-        axis: int = 0,
-        timeout: float | None = None,
-    ) -> Work[A]: ...
-    def gather_async(
-        self,
-        x: A,
-        root: int = 0,
-        *,
-        out: A | None = None,
-        counts: Counts | None = None,
-        axis: int = 0,
-        timeout: float | None = None,
-    ) -> Work[A | None]: ...
-    def scatter_async(
-        self,
-        x: A | None,
-        root: int = 0,
-        *,
-        out: A | None = None,
-        counts: Counts | None = None,
-        axis: int = 0,
-        timeout: float | None = None,
-    ) -> Work[A]: ...
-    def scan_async(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        out: A | None = None,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> Work[A]: ...
-    def exscan_async(
-        self,
-        x: A,
-        op: Op = "sum",
-        *,
-        out: A | None = None,
-        timeout: float | None = None,
-        reproducible: Literal["shape", "world"] | None = None,
-    ) -> Work[A]: ...
-    def barrier_async(self, *, timeout: float | None = None) -> Work[None]: ...
     def resync(self, *, timeout: float | None = None) -> None: ...
     def broadcast_object(
         self,
