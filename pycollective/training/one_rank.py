@@ -1,7 +1,7 @@
 """What one rank does for all, or before all: single_process and main_first.
 
-While a thread is inside, its calls on several ranks are refused (bindings/calls/running_call.cc), because the other ranks do
-not make them. An error inside is raised on the other ranks too, which would otherwise wait.
+While a thread is inside, its calls on several ranks are refused (bindings/calls/running_call.cc), because the others
+do not make them. An error inside is raised on the other ranks too, which would otherwise wait.
 """
 
 from __future__ import annotations
