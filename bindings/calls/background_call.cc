@@ -31,7 +31,7 @@ bool BackgroundCall::begin(const GroupObject& group, const std::shared_ptr<Backg
   if (may_wait) on_end = [call](const Status&) { call->ended(); };
   call->self_ = call;  // first: it may end at once
   const Status status = run(group, [&](Communicator& communicator) {
-    Result<std::shared_ptr<AsyncCall>> begun =
+    Result<std::shared_ptr<AsyncWork>> begun =
         call->prepared_->begin(communicator, {call->prepared_->timeout_s, std::move(on_end)});
     if (!begun.is_ok()) return begun.status();
     call->call_ = std::move(begun).value();

@@ -8,7 +8,7 @@
 #include "bindings/calls/prepared_call.h"
 #include "bindings/python/end_bell.h"
 #include "bindings/python/ended_calls.h"
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 
 namespace pc {
 
@@ -23,7 +23,7 @@ class BackgroundCall final : public Ended, public std::enable_shared_from_this<B
 
   // From now on it keeps itself. False: a Python error is set, and it has not begun.
   static bool begin(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call);
-  AsyncCall& call() const { return *call_; }
+  AsyncWork& call() const { return *call_; }
   const char* function() const { return function_; }
   std::size_t nbytes() const { return nbytes_; }
   // It has ended: notes what it wrote, and lets its arrays go. Leaves Python errors as they are.
@@ -39,7 +39,7 @@ class BackgroundCall final : public Ended, public std::enable_shared_from_this<B
   std::unique_ptr<PreparedCall> prepared_;  // null once settled
   std::shared_ptr<GroupHold> hold_;         // likewise
   PyObject* held_[3] = {};
-  std::shared_ptr<AsyncCall> call_;
+  std::shared_ptr<AsyncWork> call_;
   std::shared_ptr<BackgroundCall> self_;  // from begin() to settle()
   EndedCalls* const ended_calls_;
   EndBell bell_;

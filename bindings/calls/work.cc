@@ -74,7 +74,7 @@ void work_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// `call`: an AsyncCall or a StartedDeviceCall.
+// `call`: an AsyncWork or a StartedDeviceCall.
 template <class Call>
 Status gave_up_waiting(const WorkObject& work, const Call& call, double seconds) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began();
@@ -101,13 +101,13 @@ std::optional<Status> wait_for_gpu(WorkObject& work, double timeout_s) {
 
 // Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
-                                   AsyncCall::Part part = AsyncCall::Part::kDrives) {
+                                   AsyncWork::Part part = AsyncWork::Part::kDrives) {
   if (work.gpu != nullptr) return wait_for_gpu(work, timeout_s);
-  AsyncCall& call = work.call->call();
+  AsyncWork& call = work.call->call();
   std::optional<Status> outcome = call.outcome();
   if (!outcome) {
     std::shared_ptr<Runtime> runtime = work.session->alive.lock();
-    if (runtime == nullptr) part = AsyncCall::Part::kLooksOn;
+    if (runtime == nullptr) part = AsyncWork::Part::kLooksOn;
     const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
     PyThreadState* thread = PyEval_SaveThread();
     outcome = call.wait({deadline, nullptr, &work.session->interrupted}, part);
@@ -202,7 +202,7 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
     work.state->ended_calls->settle();
-    if (!wait_for_end(work, -1, AsyncCall::Part::kLooksOn)) return nullptr;
+    if (!wait_for_end(work, -1, AsyncWork::Part::kLooksOn)) return nullptr;
     return Py_NewRef(Py_None);
   });
 }
@@ -252,7 +252,7 @@ Facts facts_of(const WorkObject& work) {
             call.operation().empty() ? work.gpu->function() : call.operation(), call.sequence(),
             call.ended_at() - call.began(), work.gpu->nbytes()};
   }
-  const AsyncCall& call = work.call->call();
+  const AsyncWork& call = work.call->call();
   const std::optional<Status> outcome = call.outcome();
   return {!outcome           ? "running"
           : outcome->is_ok() ? "done"

@@ -16,7 +16,7 @@
 
 namespace pc {
 
-class AsyncCall;
+class AsyncWork;
 
 // Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
 class Communicator {
@@ -71,20 +71,20 @@ class Communicator {
   // its memory must stay until it has ended. The timeout counts from here.
   struct Async {
     double timeout_s = -1;
-    std::function<void(const Status&)> on_end = {};  // AsyncCall::Start
+    std::function<void(const Status&)> on_end = {};  // AsyncWork::Start
   };
-  virtual Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) = 0;
-  virtual Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) = 0;
-  virtual Result<std::shared_ptr<AsyncCall>> begin_recv(const IncomingMessage& message, Async how) = 0;
-  Result<std::shared_ptr<AsyncCall>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
+  virtual Result<std::shared_ptr<AsyncWork>> begin(const Request& request, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, Async how) = 0;
+  virtual Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, Async how) = 0;
+  Result<std::shared_ptr<AsyncWork>> begin_recv(Buffer data, Rank peer, uint32_t tag, const char* site,
                                                 Async how) {
     return begin_recv({data, peer, tag, site}, std::move(how));
   }
 
   // A call that something else makes, NCCL say: numbered, described and compared like any other, while it runs elsewhere.
-  // It has been checked, and its arrays are not touched. `by` names what makes it. The AsyncCall ends well when all ranks have
+  // It has been checked, and its arrays are not touched. `by` names what makes it. The AsyncWork ends well when all ranks have
   // made the same call. Null: there is nothing to compare, because there is one rank, or nobody is to.
-  virtual Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
+  virtual Result<std::shared_ptr<AsyncWork>> begin_comparison(const Request& described, const Algorithm& by,
                                                               Async how) = 0;
   // How a call that was begun failed for whose end nobody asks: the next call raises it, or it is logged.
   virtual void unheard(const Status& outcome) = 0;

@@ -113,7 +113,7 @@ Status GroupCommunicator::make(const Request& request, double timeout_s, Purpose
   if (purpose == Purpose::kCall) PC_TRY(usable());
   if (purpose == Purpose::kResync) PC_TRY(shared_->calls.alive());
   const Choice choice = choose(request);
-  StartedCall started(*shared_);
+  CollectiveOperation started(*shared_);
   PC_TRY(start(request, choice, {began, true, leaving}, started));
   if (purpose == Purpose::kCall && started.finish_at_once()) return look_around(), Status::ok();
   Status ended = started.finish(context_for(timeout_s, began), [&]() -> std::string {
@@ -141,15 +141,16 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
   return work;
 }
 
-Result<std::unique_ptr<GroupWork>> GroupCommunicator::launch(const Request& checked, TimePoint began) {
+Result<std::unique_ptr<CollectiveOperation>> GroupCommunicator::launch(const Request& checked,
+                                                                       TimePoint began) {
   const Choice choice = choose(checked);
-  auto work = std::make_unique<GroupWork>(shared_);
-  PC_TRY(start(checked, choice, {began}, work->started()));
-  work->set_operation(operation_text(checked, choice, size_, work->sequence()));
+  auto work = std::make_unique<CollectiveOperation>(shared_);
+  PC_TRY(start(checked, choice, {began}, *work));
+  work->set_text(operation_text(checked, choice, size_, work->sequence()));
   return work;
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& request, Async how) {
+Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin(const Request& request, Async how) {
   const TimePoint began = now();
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
@@ -158,29 +159,29 @@ Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Request& reque
   if (size_ == 1) {
     copy_input(call);
     if (how.on_end) how.on_end(Status::ok());
-    return std::make_shared<AsyncCall>(Status::ok());
+    return std::make_shared<AsyncWork>(Status::ok());
   }
   PC_TRY(parts_.progress->start());
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<GroupWork> work, launch(call, began));
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveOperation> work, launch(call, began));
   return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
 // A barrier under the call's own description: it ends when all ranks have made the same call.
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_comparison(const Request& described,
+Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_comparison(const Request& described,
                                                                        const Algorithm& by, Async how) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
   PC_TRY(usable());
-  if (size_ == 1 || parts_.check == Check::kOff) return std::shared_ptr<AsyncCall>();
+  if (size_ == 1 || parts_.check == Check::kOff) return std::shared_ptr<AsyncWork>();
   const TimePoint began = now();
   PC_TRY(parts_.progress->start());
   const Choice described_choice{&by};
   const Request barrier;
-  auto work = std::make_unique<GroupWork>(shared_);
+  auto work = std::make_unique<CollectiveOperation>(shared_);
   {
     const std::unique_lock turn = shared_->calls.turn();
-    start_next(described, described_choice, {began}, barrier, choose(barrier), work->started().made);
+    start_next(described, described_choice, {began}, barrier, choose(barrier), work->made);
   }
-  work->set_operation(operation_text(described, described_choice, size_, work->sequence()));
+  work->set_text(operation_text(described, described_choice, size_, work->sequence()));
   return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
@@ -233,7 +234,7 @@ Choice GroupCommunicator::choose(const Request& request) const {
 }
 
 Status GroupCommunicator::start(const Request& request, const Choice& choice, const NextCall& as,
-                                StartedCall& started) {
+                                CollectiveOperation& started) {
   Executor& executor = *parts_.calls.executor;
   if (!executor.supports(request, size_)) {
     return Status(Code::kUnsupported, "the executor '" + std::string(executor.name()) +
@@ -253,7 +254,7 @@ Status GroupCommunicator::start(const Request& request, const Choice& choice, co
 // Gives the call that is `described` the next number, and launches what makes it. Turn held.
 void GroupCommunicator::start_next(const Request& described, const Choice& described_choice,
                                    const NextCall& as, const Request& made, const Choice& choice,
-                                   NumberedCall& next) {
+                                   CollectiveOperation::Call& next) {
   GroupCalls& calls = shared_->calls;
   const uint64_t sequence = calls.next_number();
   uint64_t digest = 0;
@@ -269,7 +270,7 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
   if (as.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
   next.call = {sequence, calls.record(record), as.began, as.leaving, as.confirms};
   if (calls.given_up_before(sequence)) {
-    next.refused = Status(Code::kAborted, "other ranks gave this call up before it was made here");
+    next.ended = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts_.calls.control->came_late(calls.id(sequence));
   } else {
     Result<std::unique_ptr<Work>> launched =
@@ -279,9 +280,9 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
       next.work = std::move(launched).value();
       return;
     }
-    next.refused = launched.status();
+    next.ended = launched.status();
   }
-  calls.cancel(sequence, next.refused);  // peers may send for it
+  calls.cancel(sequence, next.ended);  // peers may send for it
 }
 
 // The number is taken: whatever happens is told to the others.

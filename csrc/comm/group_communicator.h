@@ -8,8 +8,8 @@
 #include "comm/communicator.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/plan/plan_executor.h"
-#include "operation/group_work.h"
-#include "operation/message_work.h"
+#include "operation/collective_operation.h"
+#include "operation/message_operation.h"
 #include "tuning/profile.h"
 #include "tuning/selection.h"
 
@@ -56,7 +56,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   void put_back(const FoundMessage& message) override;
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                   double timeout_s) override;
-  Result<std::shared_ptr<AsyncCall>> begin_comparison(const Request& described, const Algorithm& by,
+  Result<std::shared_ptr<AsyncWork>> begin_comparison(const Request& described, const Algorithm& by,
                                                       Async how) override;
   WaitContext waiting_until(Deadline deadline) const override {
     return {deadline, shared_->calls.word(), parts_.interrupted, nullptr};
@@ -72,10 +72,10 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   Result<std::unique_ptr<Work>> launch(const Request& request) override;
   Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) override;
   Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
-  Result<std::shared_ptr<AsyncCall>> begin(const Request& request, Async how) override;
-  Result<std::shared_ptr<AsyncCall>> begin_send(const OutgoingMessage& message, Async how) override;
+  Result<std::shared_ptr<AsyncWork>> begin(const Request& request, Async how) override;
+  Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, Async how) override;
   using Communicator::begin_recv;
-  Result<std::shared_ptr<AsyncCall>> begin_recv(const IncomingMessage& message, Async how) override;
+  Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, Async how) override;
   Result<std::string> explain(ExplainedCall call) const override;
   std::string explain_messages() const override;
   bool ended() const override;
@@ -100,9 +100,10 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     bool leaving = false;
     uint64_t confirms = 0;  // not 0: the number of the call that it confirms
   };
-  Status start(const Request& request, const Choice& choice, const NextCall& as, StartedCall& started);
+  Status start(const Request& request, const Choice& choice, const NextCall& as,
+               CollectiveOperation& started);
   void start_next(const Request& described, const Choice& described_choice, const NextCall& as,
-                  const Request& made, const Choice& choice, NumberedCall& next);
+                  const Request& made, const Choice& choice, CollectiveOperation::Call& next);
   Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
   // A send has a message that is read only.
   struct Message {
@@ -124,7 +125,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     // An offer has no data, though it says what that is.
     std::size_t nbytes() const { return is_offer() ? 0 : data.nbytes(); }
     Buffer payload() const { return is_offer() ? Buffer{} : data; }
-    StartedMessage::What what() const {
+    MessageOperation::What what() const {
       return {place.array != nullptr ? *place.array : ConstBuffer(data),
               peer,
               tag,
@@ -141,16 +142,16 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     GroupCalls::Call call;
   };
   NumberedMessage number(const Message& message, TimePoint began);  // the turn of messages held
-  void post(const Message& message, const NumberedMessage& numbered, StartedMessage& started);
-  void post(const Message& message, TimePoint began, StartedMessage& started);
+  void post(const Message& message, const NumberedMessage& numbered, MessageOperation& started);
+  void post(const Message& message, TimePoint began, MessageOperation& started);
   bool exchange_at_once(const Message& message, const NumberedMessage& numbered, double timeout_s);
   Status exchange(const Message& message, double timeout_s, uint64_t* number = nullptr);
-  Status received(StartedMessage& started, const Message& message, const WaitContext& context);
-  void refuse(const StartedMessage& offered) override;
-  void answer(const StartedMessage& offered, const MessageAnswer& answer);
-  Result<std::unique_ptr<MessageWork>> launch(const Message& message, TimePoint began);
-  Result<std::unique_ptr<GroupWork>> launch(const Request& checked, TimePoint began);
-  Result<std::shared_ptr<AsyncCall>> begin(const Message& message, Async how);
+  Status received(MessageOperation& started, const Message& message, const WaitContext& context);
+  void refuse(const MessageOperation& offered) override;
+  void answer(const MessageOperation& offered, const MessageAnswer& answer);
+  Result<std::unique_ptr<MessageOperation>> launch(const Message& message, TimePoint began);
+  Result<std::unique_ptr<CollectiveOperation>> launch(const Request& checked, TimePoint began);
+  Result<std::shared_ptr<AsyncWork>> begin(const Message& message, Async how);
   WaitContext context_for(double timeout_s, TimePoint began,
                           const std::function<bool()>* stop = nullptr) const;
 

@@ -60,14 +60,14 @@ GroupCommunicator::NumberedMessage GroupCommunicator::number(const Message& mess
                                             : 0;  // what an offer was compared for comes in its size
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   const MessageId id{{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
-  const StartedMessage::What what = message.what();
+  const MessageOperation::What what = message.what();
   CallRecord record = message_record(what.data, peer, what.is_sent(), id, site, began);
   record.group = group_;
   return {id, {0, shared_->calls.record_message(record), began}};
 }
 
 void GroupCommunicator::post(const Message& message, const NumberedMessage& numbered,
-                             StartedMessage& started) {
+                             MessageOperation& started) {
   Reactor& reactor = *parts_.calls.reactor;
   const Rank to = shared_->calls.names().to_world(message.peer);
   started.set_posted(numbered.call, numbered.id,
@@ -77,7 +77,7 @@ void GroupCommunicator::post(const Message& message, const NumberedMessage& numb
                                                started.how()));
 }
 
-void GroupCommunicator::post(const Message& message, TimePoint began, StartedMessage& started) {
+void GroupCommunicator::post(const Message& message, TimePoint began, MessageOperation& started) {
   const std::unique_lock turn = shared_->messages.turn();
   post(message, number(message, began), started);
 }
@@ -112,7 +112,7 @@ Status GroupCommunicator::exchange(const Message& message, double timeout_s, uin
     look_around();
     return Status::ok();
   }
-  StartedMessage started(*shared_, message.what());
+  MessageOperation started(*shared_, message.what());
   post(message, numbered, started);
   if (message.sends) turn.unlock();
   const Status ended = received(started, message, context_for(seconds, began, message.place.stop));
@@ -121,7 +121,7 @@ Status GroupCommunicator::exchange(const Message& message, double timeout_s, uin
 }
 
 // What was offered instead of being sent is asked for.
-Status GroupCommunicator::received(StartedMessage& started, const Message& message,
+Status GroupCommunicator::received(MessageOperation& started, const Message& message,
                                    const WaitContext& context) {
   if (!started.was_offered(context)) {
     const Status ended = started.finish(context);
@@ -140,12 +140,12 @@ Status GroupCommunicator::received(StartedMessage& started, const Message& messa
                              {MessagePart::kGo, number, message.place.stop, &array}},
                             std::max(context.deadline.remaining_s(), kOfferGraceS));
   if (!heard.is_ok()) return refuse_data(message.peer, message.tag, number), heard;
-  PC_TRY(go.status(message.peer).with_rank(rank_).with_operation(started.operation()));
+  PC_TRY(go.status(message.peer).with_rank(rank_).with_operation(started.text()));
   Message data = message;
   data.number = number;
   data.digest = {};
   data.place.part = MessagePart::kData;
-  StartedMessage moving(*shared_, data.what());
+  MessageOperation moving(*shared_, data.what());
   post(data, now(), moving);
   WaitContext last = context;  // the sender counts on this rank now
   last.deadline = Deadline(std::max(context.deadline.when(), Deadline::after(kOfferGraceS).when()));
@@ -157,7 +157,7 @@ void GroupCommunicator::refuse_data(Rank peer, uint32_t tag, uint64_t number) {
   (void)begin_recv({{}, peer, tag, nullptr, 0, {MessagePart::kData, number}}, {timeout_s_, {}});
 }
 
-void GroupCommunicator::refuse(const StartedMessage& offered) {
+void GroupCommunicator::refuse(const MessageOperation& offered) {
   const ConstBuffer& array = offered.what().data;
   const std::string expected = array_text(array.dtype, array.count, array.layout);
   answer(offered,
@@ -165,8 +165,8 @@ void GroupCommunicator::refuse(const StartedMessage& offered) {
 }
 
 // Does not wait: the progress thread does it, too. Whoever cannot say it has a group that has ended.
-void GroupCommunicator::answer(const StartedMessage& offered, const MessageAnswer& answer) {
-  const StartedMessage::What& what = offered.what();
+void GroupCommunicator::answer(const MessageOperation& offered, const MessageAnswer& answer) {
+  const MessageOperation::What& what = offered.what();
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, what.data);
   (void)begin_send({bytes_of(kept->first),
                     what.peer,
@@ -207,19 +207,19 @@ Status GroupCommunicator::take_offer(const FoundMessage& offer, const ConstBuffe
   return exchange(message, timeout_s_);  // it is here
 }
 
-Result<std::unique_ptr<MessageWork>> GroupCommunicator::launch(const Message& message, TimePoint began) {
+Result<std::unique_ptr<MessageOperation>> GroupCommunicator::launch(const Message& message, TimePoint began) {
   PC_TRY(check(message));
-  auto work = std::make_unique<MessageWork>(shared_, message.what(), *this);
-  post(message, began, work->started());
+  auto work = std::make_unique<MessageOperation>(shared_, message.what(), *this);
+  post(message, began, *work);
   return work;
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin(const Message& message, Async how) {
+Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin(const Message& message, Async how) {
   const TimePoint began = now();
   PC_TRY(check(message));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
   PC_TRY(parts_.progress->start());
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageWork> work, launch(message, began));
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageOperation> work, launch(message, began));
   return parts_.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
@@ -284,7 +284,7 @@ Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::opti
   if (!bundle) message.digest = found.digest;
   if (const Status refused = check(message); !refused.is_ok()) return put_back(found), refused;
   const TimePoint began = now();
-  StartedMessage started(*shared_, message.what());
+  MessageOperation started(*shared_, message.what());
   post(message, began, started);
   WaitContext context = context_for(0, began);
   context.deadline = found.deadline;
@@ -306,7 +306,7 @@ Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank s
   }
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
-  StartedMessage sending(*shared_, there.what()), receiving(*shared_, here.what());
+  MessageOperation sending(*shared_, there.what()), receiving(*shared_, here.what());
   post(here, began, receiving);
   post(there, began, sending);
   const Status received = this->received(receiving, here, context_for(seconds, began));
@@ -331,11 +331,11 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch_recv(Buffer data, Rank p
   return work;
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_send(const OutgoingMessage& message, Async how) {
+Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_send(const OutgoingMessage& message, Async how) {
   return begin(sent(message), std::move(how));
 }
 
-Result<std::shared_ptr<AsyncCall>> GroupCommunicator::begin_recv(const IncomingMessage& message, Async how) {
+Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_recv(const IncomingMessage& message, Async how) {
   const auto& [data, peer, tag, site, bundle, place] = message;
   return begin({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, std::move(how));
 }

@@ -12,7 +12,7 @@
 #include "gpu/nccl/executor.h"
 #include "gpu/nccl_meeting.h"
 #include "gpu/staging/device_arguments.h"
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 #include "operation/plain_bytes.h"
 
 namespace pc {
@@ -228,7 +228,7 @@ Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
       if (outcome.is_ok()) agreed->agree(number);
     };
   }
-  Result<std::shared_ptr<AsyncCall>> begun =
+  Result<std::shared_ptr<AsyncWork>> begun =
       group_.begin_comparison(call.request, algorithm_of(call.request.collective, *executor_),
                               {std::max(started.deadline_.remaining_s(), 0.0), std::move(on_end)});
   const bool compares = begun.is_ok() && begun.value() != nullptr;
@@ -287,7 +287,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has
 
 // Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
 Status DeviceCalls::all_have_made(const Call& call) {
-  const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncCall::Part::kDrives);
+  const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncWork::Part::kDrives);
   if (call.compared()) return *compared;
   const Status interrupted(Code::kInterrupted, "interrupted while the ranks compared this call");
   fail((compared ? *compared : interrupted).with_operation(call.operation_), true);
@@ -295,7 +295,7 @@ Status DeviceCalls::all_have_made(const Call& call) {
 }
 
 // How the comparison ended, which its own deadline does too. Null: `until` came first.
-std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncCall::Part part) const {
+std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncWork::Part part) const {
   if (call.on_cpu_ == nullptr) return Status::ok();
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
 }
@@ -547,7 +547,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
   const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
   // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
-  const std::optional<Status> compared = calls->compared(*this, until, AsyncCall::Part::kLooksOn);
+  const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kLooksOn);
   if (compared && !compared->is_ok()) {
     if (!this->compared()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);

@@ -99,7 +99,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
   Status check(Request& request) const;
-  std::optional<Status> compared(const Call& call, TimePoint until, AsyncCall::Part part) const;
+  std::optional<Status> compared(const Call& call, TimePoint until, AsyncWork::Part part) const;
   Status begin_comparison(cuda::DeviceCall& call, Call& started);
   Status not_made(const Status& why);
   Status all_have_made(const Call& call);

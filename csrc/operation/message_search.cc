@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "operation/message_work.h"
+#include "operation/message_operation.h"
 
 namespace pc {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/message_probe.h"
-#include "operation/launched_work.h"
 #include "operation/message.h"
+#include "operation/operation.h"
 
 namespace pc {
 

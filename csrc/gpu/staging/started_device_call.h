@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "gpu/cuda/driver.h"
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 
 namespace pc {
 
@@ -46,7 +46,7 @@ class StartedDeviceCall {
  protected:
   StartedDeviceCall() = default;
   void end(State how, const Status& why = {});  // the first word counts
-  std::shared_ptr<AsyncCall> on_cpu_;  // compares the ranks meanwhile, or moves the data; may be null
+  std::shared_ptr<AsyncWork> on_cpu_;  // compares the ranks meanwhile, or moves the data; may be null
   std::string operation_;
 
  private:

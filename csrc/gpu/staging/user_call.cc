@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "comm/arguments.h"
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 
 namespace pc {
 
@@ -21,7 +21,7 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
   return group.run(request, timeout_s);
 }
 
-Result<std::shared_ptr<AsyncCall>> UserCall::begin(Communicator& group, Communicator::Async how) const {
+Result<std::shared_ptr<AsyncWork>> UserCall::begin(Communicator& group, Communicator::Async how) const {
   switch (kind) {
     case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
     case Kind::kRecv: return group.begin_recv(request.out, request.root, tag, request.site, std::move(how));

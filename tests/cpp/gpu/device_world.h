@@ -15,7 +15,7 @@
 #include "gpu/cuda/stream.h"
 #include "gpu/device_calls.h"
 #include "gpu/nccl/fake_library.h"
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 #include "world.h"
 
 namespace pc::testing {

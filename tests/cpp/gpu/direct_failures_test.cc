@@ -166,7 +166,7 @@ TEST_P(DirectFailures, an_offer_behind_what_nobody_receives_ends_at_its_calls_de
         if (group.rank() == 1) return done.get_future().wait(), Status::ok();
         PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
         PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
-        std::vector<std::shared_ptr<AsyncCall>> sent;
+        std::vector<std::shared_ptr<AsyncWork>> sent;
         for (int i = 0; i < 1500; ++i) {  // more than its credit
           PC_ASSIGN_OR_RETURN(auto each, group.begin_send({{reinterpret_cast<const std::byte*>(x.begin()),
                                                             i < 15 ? 16'300U : 2U, DType::kF32},

@@ -1,5 +1,5 @@
 // Calls that go on without their caller: order, progress, ends, and that none of them gets lost.
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 namespace pc::testing {
 namespace {
 
-using Calls = std::vector<std::shared_ptr<AsyncCall>>;
+using Calls = std::vector<std::shared_ptr<AsyncWork>>;
 
 // Signalled when a call has ended.
 class End {
@@ -43,7 +43,7 @@ struct Sum {
   Elements x, right;
 };
 
-Status wait(AsyncCall& call, double seconds = kLong) {
+Status wait(AsyncWork& call, double seconds = kLong) {
   const std::optional<Status> outcome = call.wait({Deadline::after(seconds)});
   return outcome.value_or(wrong("it has not ended"));
 }
@@ -82,7 +82,7 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
     Calls calls;
     for (Sum& sum : sums) {
       const bool is_last = &sum == &sums.back();
-      PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncCall> call,
+      PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncWork> call,
                           group.begin(sum.request(), is_last ? last.hook() : Communicator::Async{}));
       calls.push_back(std::move(call));
     }
@@ -126,8 +126,8 @@ TEST_P(Async, a_blocking_call_comes_after_those_that_were_begun_before_it) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     for (int round = 0; round < 20; ++round) {
       Sum first(group, 50'000), second(group, 3);
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> one, group.begin(first.request(), {}));
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(second.request(), {}));
+      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> one, group.begin(first.request(), {}));
+      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> two, group.begin(second.request(), {}));
       PC_TRY(group.run(Request{}));
       if (!one->done() || !two->done()) return wrong("overtaken");
       PC_TRY(wait(*one));
@@ -144,8 +144,8 @@ TEST_P(Async, many_threads_may_wait_for_one_call_and_for_those_behind_it) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     for (int round = 0; round < 10; ++round) {
       Sum first(group, 200'000), second(group, 3);
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> one, group.begin(first.request(), {}));
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(second.request(), {}));
+      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> one, group.begin(first.request(), {}));
+      PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> two, group.begin(second.request(), {}));
       std::vector<Status> ended(4);
       std::vector<std::thread> threads;
       for (std::size_t i = 0; i < ended.size(); ++i)
@@ -180,7 +180,7 @@ TEST_P(Async, threads_have_a_thousand_messages_under_way_each_with_a_tag_of_its_
                 calls.emplace_back(),
                 group.begin_send({{reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer, tag}, {}));
           }
-          for (const std::shared_ptr<AsyncCall>& call : calls) PC_TRY(wait(*call));
+          for (const std::shared_ptr<AsyncWork>& call : calls) PC_TRY(wait(*call));
           return in == out ? Status::ok() : wrong("messages came in another order");
         }();
       });
@@ -197,7 +197,7 @@ TEST_P(Async, a_large_send_that_was_begun_does_not_keep_a_receive_waiting) {
     const Rank next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     Elements out = contribution(DType::kF32, 300'000, group.rank(), 3), in = out;
     const Elements right = contribution(DType::kF32, 300'000, previous, 3);
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> sent, group.begin_send({out.view(), next}, {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> sent, group.begin_send({out.view(), next}, {}));
     PC_TRY(group.recv(in.buffer(), previous, 0, -1));
     PC_TRY(wait(*sent));
     return in.bytes == right.bytes ? Status::ok() : wrong("wrong result");
@@ -214,7 +214,7 @@ TEST_P(Async, a_wait_that_ends_early_leaves_the_call_as_it_is) {
       PC_TRY(group.run(sum.request()));
       return sum.check();
     }
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call, group.begin(sum.request(), {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call, group.begin(sum.request(), {}));
     const bool early = !call->wait({Deadline::after(0.05)}).has_value() && !call->done();
     int asked = 0;
     const std::function<bool()> interrupted = [&] { return ++asked == 2; };
@@ -241,12 +241,12 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
     End ended;
     Sum alone(group, 4), waited(group, 4);
     std::byte byte{};
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> one,
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> one,
                         group.begin(alone.request(), ended.hook(kShort)));
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> message,
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> message,
                         group.begin_recv({&byte, 1, DType::kU8}, 1, 5, nullptr, {kShort}));
     if (!ended.came()) return wrong("no end");
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(waited.request(), {kShort}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> two, group.begin(waited.request(), {kShort}));
     const Status of_one = wait(*one), of_two = wait(*two), of_message = wait(*message);
     over.set_value();
     if (of_one.code() != Code::kTimeout || of_one.peer() != 1 || !has(of_one, "allreduce #"))
@@ -280,8 +280,8 @@ TEST_P(Async, calls_in_different_order_are_a_mismatch_that_names_both) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     Sum first(group, 4), second(group, 9);
     if (group.rank() == 1) std::swap(first, second);
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> one, group.begin(first.request(), {}));
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> two, group.begin(second.request(), {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> one, group.begin(first.request(), {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> two, group.begin(second.request(), {}));
     for (const Status& status : {wait(*one), wait(*two)}) {
       if (status.code() != Code::kMismatch || !has(status, "float32[4]") || !has(status, "float32[9]"))
         return unexpected(status, "different orders");
@@ -295,7 +295,7 @@ TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     Sum sum(group, group.rank() == 0 ? 4 : 5);
     End ended;
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncCall> call, group.begin(sum.request(), ended.hook()));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncWork> call, group.begin(sum.request(), ended.hook()));
     if (group.rank() == 0) call->leave_alone();
     if (!ended.came()) return wrong("no end");
     call->leave_alone();
@@ -332,9 +332,9 @@ TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_says_who_died) {
         Sum sum(group, 4);
         End of_collective, of_message;
         PC_ASSIGN_OR_RETURN(
-            const std::shared_ptr<AsyncCall> message,
+            const std::shared_ptr<AsyncWork> message,
             group.begin_recv({&byte, 1, DType::kU8}, 1 - group.rank(), 0, nullptr, of_message.hook()));
-        PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
+        PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
                             group.begin(sum.request(), of_collective.hook()));
         PC_TRY(group.send({&ready, 1, DType::kU8}, 2, 0, -1));
         if (!of_message.came()) return wrong("the message does not end");
@@ -357,7 +357,7 @@ TEST_P(Async, abort_ends_what_is_under_way_with_its_cause) {
         const auto aborted = [&]() -> Status {
           std::byte byte{};
           End ended;
-          PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
+          PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
                               group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, ended.hook()));
           group.abort(Status(Code::kAborted, "red button"));
           if (!ended.came()) return wrong("no end");
@@ -380,7 +380,7 @@ TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) 
     for (Sum& sum : sums) {
       PC_ASSIGN_OR_RETURN(calls.emplace_back(), group.begin(sum.request(), {}));
     }
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> never,
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> never,
                         group.begin_recv({&byte, 1, DType::kU8}, 1 - group.rank(), 3, nullptr, {}));
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -396,7 +396,7 @@ TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) 
 }
 
 TEST_P(Async, calls_outlive_their_runtime_and_still_tell_how_they_ended) {
-  std::shared_ptr<AsyncCall> kept;
+  std::shared_ptr<AsyncWork> kept;
   Elements x = contribution(DType::kF32, 100'000, 0, 2);
   const Outcomes outcomes = run(
       2,
@@ -431,14 +431,14 @@ TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
           (void)group.recv({&byte, 1, DType::kU8}, 0, 0, -1);  // keeps this rank alive until rank 0 has gone
           return Status::ok();
         }
-        PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> call,
+        PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
                             group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, {}));
         outcome = std::async(std::launch::async, [call, &looks] {
           const std::function<bool()> in_the_wait = [&looks, told = false]() mutable {
             if (!std::exchange(told, true)) looks.set_value();
             return false;
           };
-          return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncCall::Part::kLooksOn);
+          return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncWork::Part::kLooksOn);
         });
         looks.get_future().wait();
         return Status::ok();
@@ -453,7 +453,7 @@ TEST_P(Async, blocking_calls_of_other_threads_go_on_beside_what_is_under_way) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     const Rank peer = 1 - group.rank();
     std::byte unsent{};
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncCall> idle,
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> idle,
                         group.begin_recv({&unsent, 1, DType::kU8}, peer, 9, nullptr, {}));
     std::vector<Status> ended(3);
     std::vector<std::thread> threads;
@@ -484,7 +484,7 @@ TEST(AsyncAlone, a_world_of_one_is_done_at_once_and_has_no_thread) {
   const std::unique_ptr<Runtime> runtime =
       Runtime::create(std::move(options), Deadline::after(kLong)).value();
   End ended;
-  const std::shared_ptr<AsyncCall> call = runtime->world().begin(Request{}, ended.hook()).value();
+  const std::shared_ptr<AsyncWork> call = runtime->world().begin(Request{}, ended.hook()).value();
   EXPECT_TRUE(call->done());
   EXPECT_TRUE(ended.came());
   EXPECT_TRUE(wait(*call, 0).is_ok());

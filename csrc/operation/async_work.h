@@ -9,15 +9,15 @@
 #include <string>
 
 #include "base/clock.h"
-#include "operation/launched_work.h"
+#include "operation/operation.h"
 
 namespace pc {
 
 // Thread-safety: all methods. Its memory is the call's until it has ended, also if nobody holds this any more.
-class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
+class AsyncWork : public std::enable_shared_from_this<AsyncWork> {
  public:
   struct Start {
-    std::unique_ptr<LaunchedWork> work;
+    std::unique_ptr<Operation> work;
     Deadline deadline = Deadline(TimePoint::max());  // of the call
     // Once, when it has ended, in the thread that ended it; shall not wait. May be empty.
     std::function<void(const Status& outcome)> on_end;
@@ -34,11 +34,11 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
    protected:
     ~Owner() = default;
   };
-  explicit AsyncCall(Status outcome);  // one that has ended
-  AsyncCall(Owner& owner, uint64_t id, Start start);
-  AsyncCall(const AsyncCall&) = delete;
-  AsyncCall& operator=(const AsyncCall&) = delete;
-  ~AsyncCall() = default;
+  explicit AsyncWork(Status outcome);  // one that has ended
+  AsyncWork(Owner& owner, uint64_t id, Start start);
+  AsyncWork(const AsyncWork&) = delete;
+  AsyncWork& operator=(const AsyncWork&) = delete;
+  ~AsyncWork() = default;
 
   // wait() would not wait for other ranks. If this is so, it is so for all earlier calls of the group, messages apart.
   bool done() const;
@@ -78,9 +78,9 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   const TimePoint began_ = now();
   const WaitContext own_ = {Deadline(TimePoint::max())};  // the call's deadline, and the group's word
 
-  mutable std::mutex mutex_;            // guards what follows
-  std::condition_variable changed_;     // claimed_ or outcome_
-  std::unique_ptr<LaunchedWork> work_;  // null once it has ended. Used by whoever has claimed it
+  mutable std::mutex mutex_;         // guards what follows
+  std::condition_variable changed_;  // claimed_ or outcome_
+  std::unique_ptr<Operation> work_;  // null once it has ended. Used by whoever has claimed it
   bool claimed_ = false;
   bool left_alone_ = false;
   std::function<void(const Status&)> on_end_;

@@ -1,37 +1,37 @@
-#include "operation/async_call.h"
+#include "operation/async_work.h"
 
 #include <algorithm>
 
 namespace pc {
 
-AsyncCall::AsyncCall(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
+AsyncWork::AsyncWork(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
 
-AsyncCall::AsyncCall(Owner& owner, uint64_t id, Start start)
+AsyncWork::AsyncWork(Owner& owner, uint64_t id, Start start)
     : owner_(&owner),
       id_(id),
-      group_(start.work->shared_group()),
-      operation_(start.work->operation()),
+      group_(start.work->kept_group()),
+      operation_(start.work->text()),
       sequence_(start.work->sequence()),
       own_{start.deadline, group_->calls.word(), nullptr, nullptr},
       work_(std::move(start.work)),
       on_end_(std::move(start.on_end)) {}
 
-bool AsyncCall::done() const {
+bool AsyncWork::done() const {
   const std::lock_guard lock(mutex_);
   return work_ == nullptr || work_->done();
 }
 
-std::optional<Status> AsyncCall::outcome() const {
+std::optional<Status> AsyncWork::outcome() const {
   const std::lock_guard lock(mutex_);
   return outcome_;
 }
 
-TimePoint AsyncCall::ended_at() const {
+TimePoint AsyncWork::ended_at() const {
   const std::lock_guard lock(mutex_);
   return outcome_ ? ended_at_ : now();
 }
 
-std::optional<Status> AsyncCall::wait(const WaitContext& context, Part part) {
+std::optional<Status> AsyncWork::wait(const WaitContext& context, Part part) {
   std::unique_lock lock(mutex_);
   while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
@@ -57,45 +57,45 @@ std::optional<Status> AsyncCall::wait(const WaitContext& context, Part part) {
 }
 
 // Whoever waits drives, and is all that the call has to see its deadline and the end of its group.
-WaitContext AsyncCall::with_own(const WaitContext& context) const {
+WaitContext AsyncWork::with_own(const WaitContext& context) const {
   WaitContext both = context;
   both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
   both.abort_word = own_.abort_word;
   return both;
 }
 
-void AsyncCall::leave_alone() {
+void AsyncWork::leave_alone() {
   std::unique_lock lock(mutex_);
   if (std::exchange(left_alone_, true) || !outcome_) return;
   lock.unlock();
   tell_if_unheard(*outcome_);
 }
 
-void AsyncCall::tell_if_unheard(const Status& outcome) const {
+void AsyncWork::tell_if_unheard(const Status& outcome) const {
   if (!outcome.is_ok() && group_ != nullptr) group_->calls.unheard(outcome);
 }
 
 // ---- for the progress thread
 
-void AsyncCall::go_on() {
+void AsyncWork::go_on() {
   if (!claim()) return;
   work_->progress();
   work_->done() || Waiter::check(own_) != WaitEnd::kReady ? end() : let_go();
 }
 
-void AsyncCall::look(TimePoint now) {
+void AsyncWork::look(TimePoint now) {
   if (!claim()) return;
   if (work_->done() || Waiter::check(own_) != WaitEnd::kReady) return end();
   work_->look_after(now);
   let_go();
 }
 
-void AsyncCall::end_now() {
+void AsyncWork::end_now() {
   if (claim()) finish(nullptr);
 }
 
 // The thread has other calls to drive and to end, so it asks the others now, and looks again.
-void AsyncCall::end() {
+void AsyncWork::end() {
   if (!work_->asks(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
@@ -105,13 +105,13 @@ void AsyncCall::end() {
   if (owner_->stopping()) end_now();
 }
 
-bool AsyncCall::claim() {
+bool AsyncWork::claim() {
   const std::lock_guard lock(mutex_);
   if (claimed_ || outcome_) return false;
   return claimed_ = true;
 }
 
-void AsyncCall::let_go() {
+void AsyncWork::let_go() {
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
@@ -121,11 +121,11 @@ void AsyncCall::let_go() {
   if (owner_->stopping()) end_now();
 }
 
-void AsyncCall::finish(const std::function<bool()>* probe) {
+void AsyncWork::finish(const std::function<bool()>* probe) {
   WaitContext context = own_;
   context.interrupted = probe;
   Status outcome = work_->wait(context);
-  std::unique_ptr<LaunchedWork> ended;
+  std::unique_ptr<Operation> ended;
   std::function<void(const Status&)> on_end;
   bool unheard = false;
   {

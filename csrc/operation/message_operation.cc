@@ -1,4 +1,4 @@
-#include "operation/message_work.h"
+#include "operation/message_operation.h"
 
 #include "failure/descriptor.h"
 
@@ -8,44 +8,45 @@ Status has_left(const std::string& who) {
   return Status(Code::kPeerExited, who + " is in shutdown(), and takes part in nothing more");
 }
 
-std::string StartedMessage::operation() const {
+std::string MessageOperation::text() const {
   return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
 }
 
-void StartedMessage::set_posted(const GroupCalls::Call& call, const MessageId& id,
-                                std::unique_ptr<Work> work) {
+void MessageOperation::set_posted(const GroupCalls::Call& call, const MessageId& id,
+                                  std::unique_ptr<Work> work) {
   call_ = call;
   number_ = id.sequence;
   digest_ = id.digest;
   work_ = std::move(work);
 }
 
-MessageWatch& StartedMessage::watch() {
+MessageWatch& MessageOperation::watch() {
   if (!watch_) watch_.emplace(group_.calls, call_, *work_, std::span(&what_.peer, 1), what_.verb());
   return *watch_;
 }
 
-WaitEnd StartedMessage::drive(WaitContext context) {
-  context.watch = &watch();
-  return group_.reentry.drive(*work_, context, [this] { return operation(); });
+WaitEnd MessageOperation::drive(const WaitContext& context) {
+  WaitContext watched = context;
+  watched.watch = &watch();
+  return group_.reentry.drive(*work_, watched, [this] { return text(); });
 }
 
-const Status& StartedMessage::end(WaitContext context) {
+const Status& MessageOperation::end(WaitContext context) {
   if (ended_) return *ended_;
   context.watch = &watch();
-  const Status ended = group_.reentry.wait(*work_, context, [this] { return operation(); });
+  const Status ended = group_.reentry.wait(*work_, context, [this] { return text(); });
   // If the peer knows nothing of it, the next message takes its place.
   const bool has_turn = what_.part == MessagePart::kWhole || what_.part == MessagePart::kOffer;
   if (how_.untold && has_turn) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
   return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(what_.peer));
 }
 
-bool StartedMessage::asks(const WaitContext& context) {
+bool MessageOperation::asks(const WaitContext& context) {
   const Status& ended = end(context);
   return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
 }
 
-bool StartedMessage::was_offered(const WaitContext& context) {
+bool MessageOperation::was_offered(const WaitContext& context) {
   if (end(context).code() != Code::kMismatch || what_.part != MessagePart::kWhole || what_.sends)
     return false;
   if (!is_offer(how_.found.digest) || how_.found.digest != (digest_ | kOfferBit)) return false;
@@ -53,17 +54,17 @@ bool StartedMessage::was_offered(const WaitContext& context) {
   return true;
 }
 
-bool StartedMessage::refuses_offer() const {
+bool MessageOperation::refuses_offer() const {
   return ended_ && ended_->code() == Code::kMismatch && !what_.sends && is_offer(how_.found.digest);
 }
 
-Status StartedMessage::finish(const WaitContext& context) {
+Status MessageOperation::finish(const WaitContext& context) {
   const Status& ended = end(context);
   if (ended.is_ok()) return group_.calls.done(call_), ended;
-  return group_.calls.conclude_message(ended, call_, operation(), context.interrupted);
+  return group_.calls.conclude_message(ended, call_, text(), context.interrupted);
 }
 
-Status StartedMessage::in_words(const Status& ended) const {
+Status MessageOperation::in_words(const Status& ended) const {
   const bool mismatch = ended.code() == Code::kMismatch;
   const bool offered = mismatch && !what_.sends && is_offer(how_.found.digest);
   const std::string theirs =
@@ -86,13 +87,12 @@ Status StartedMessage::in_words(const Status& ended) const {
   return ended;
 }
 
-Status MessageWork::wait(const WaitContext& context) {
-  if (told_) return outcome_;
-  PC_TRY(group_->reentry.check());
-  outcome_ = message_.finish(context);
-  if (message_.refuses_offer()) offers_.refuse(message_);
-  told_ = true;
-  return outcome_;
+Status MessageOperation::wait(const WaitContext& context) {
+  if (outcome_) return *outcome_;
+  PC_TRY(group_.reentry.check());
+  outcome_ = finish(context);
+  if (offers_ != nullptr && refuses_offer()) offers_->refuse(*this);
+  return *outcome_;
 }
 
 }  // namespace pc

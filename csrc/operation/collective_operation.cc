@@ -1,0 +1,91 @@
+#include "operation/collective_operation.h"
+
+namespace pc {
+
+CollectiveOperation::~CollectiveOperation() {
+  if (finished_) return;
+  const Status why(Code::kAborted, "dropped by its owner before it was done");
+  drop(made, why);
+  drop(confirmation, why);
+}
+
+void CollectiveOperation::drop(const Call& each, const Status& why) {
+  if (!each.exists()) return;
+  if (!each.done()) group_.calls.cancel(each.call.sequence, why);
+  const Status ended = each.work == nullptr ? each.ended : each.work->wait({Deadline(each.call.began)});
+  ended.is_ok() ? group_.calls.done(each.call) : group_.calls.forsake(ended, each.call);
+}
+
+// First: others wait in it, and telling may take a while. They learn what was wrong, and not that this rank was late.
+void CollectiveOperation::drop_confirmation(const Status& why) {
+  if (!confirmation.exists()) return;
+  drop(confirmation, group_.calls.why_given_up(made.call.sequence, why));
+  confirmation.call.sequence = 0;
+}
+
+bool CollectiveOperation::asks(const WaitContext& context) {
+  const auto text = [this] { return text_; };
+  const Status ended = wait_for(made, context, text);
+  if (!ended.is_ok()) {
+    drop_confirmation(ended);
+    return group_.calls.asks(ended, made.call);
+  }
+  if (!confirmation.exists()) return false;
+  const Status confirmed = wait_for(confirmation, context, text);
+  return !confirmed.is_ok() && group_.calls.asks(confirmed, confirmation.call);
+}
+
+Status CollectiveOperation::wait(const WaitContext& context) {
+  if (outcome_) return *outcome_;
+  PC_TRY(group_.reentry.check());
+  return outcome_.emplace(finish(context, [this] { return text_; }));
+}
+
+WaitEnd CollectiveOperation::drive(const Call& each, WaitContext context) {
+  if (each.done()) return WaitEnd::kReady;
+  CallWatch watch(group_.calls, each.call, *each.work);
+  context.watch = &watch;
+  return group_.reentry.drive(*each.work, context, [this] { return text_; });
+}
+
+WaitEnd CollectiveOperation::drive(const WaitContext& context) {
+  const WaitEnd end = drive(made, context);
+  return end != WaitEnd::kReady || done() ? end : drive(confirmation, context);
+}
+
+void CollectiveOperation::progress() {
+  if (Work* const work = running().work.get(); work != nullptr) work->progress();
+}
+
+void CollectiveOperation::ring(CompletionSink* bell, uint64_t token) {
+  for (const Call* each : {&made, &confirmation}) {
+    if (!each->done()) each->work->ring(bell, token);
+  }
+  if (bell != nullptr && done()) bell->complete(Completion{token, Status(), {}, 0});
+}
+
+// An operation behind others waits for no rank: those before it are looked after.
+void CollectiveOperation::look_after(TimePoint now) {
+  const Call& each = running();
+  if (each.done() || each.work->waits_for() < 0) return;
+  if (!watch_) watch_.emplace(group_.calls, each.call, *each.work, now);
+  watch_->look(now);
+}
+
+void CollectiveOperation::cancel() {
+  for (const Call* each : {&made, &confirmation}) {
+    if (each->work != nullptr) each->work->cancel();
+  }
+}
+
+Rank CollectiveOperation::waits_for() const {
+  const Work* const work = running().work.get();
+  return work == nullptr ? -1 : work->waits_for();
+}
+
+std::string CollectiveOperation::where() const {
+  const Work* const work = running().work.get();
+  return work == nullptr ? "ended" : work->where();
+}
+
+}  // namespace pc
