@@ -10,9 +10,6 @@
 namespace pc {
 namespace {
 
-// More than ControlPlane::kPatience: the thread that collects may itself be late.
-constexpr std::chrono::milliseconds kPatience{1000};
-constexpr std::size_t kMostEndings = 1024;          // of calls that were not made here yet
 constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
 
 // Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
@@ -26,7 +23,8 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
     : parts_(parts),
       group_(group),
       names_(std::move(names)),
-      identity_(identity_of(group, names_.world_ranks())) {}
+      identity_(identity_of(group, names_.world_ranks())),
+      late_errors_(names_.rank()) {}
 
 // ---- around a call
 
@@ -38,7 +36,7 @@ Status GroupCalls::look() {
       return cause();
     }
   }
-  return take_deferred();
+  return take_late_error();
 }
 
 Status GroupCalls::alive() const {
@@ -61,48 +59,40 @@ Status GroupCalls::cause() const {
 }
 
 bool GroupCalls::given_up_before(uint64_t sequence) {
-  if (ending_count_.load(std::memory_order_acquire) == 0) return false;
+  if (!endings_.any()) return false;
   const std::lock_guard lock(mutex_);
-  return endings_.count(sequence) != 0;
+  return endings_.contains(sequence);
 }
 
 Status GroupCalls::quit_by_others() {
-  if (ending_count_.load(std::memory_order_acquire) == 0) return Status::ok();
+  if (!endings_.any()) return Status::ok();
   const std::unique_lock in_turn = turn();
   const std::lock_guard lock(mutex_);
-  for (const auto& [sequence, ending] :
-       endings_) {  // of calls that this rank has not made yet, whichever the other had come to
-    if (sequence > sequence_ && ending.why.code == Code::kPeerExited)
-      return verdict_of(ending.why, {}, names_);
-  }
-  return Status::ok();
+  // Of a call that this rank has not made yet, whichever the other had come to.
+  const CallEnd* const left = endings_.left_behind(sequence_);
+  return left == nullptr ? Status::ok() : verdict_of(*left, {}, names_);
 }
 
 Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {
   const std::lock_guard lock(mutex_);
-  const auto ending = endings_.find(sequence);
-  return ending == endings_.end() ? otherwise : verdict_of(ending->second.why, {}, names_);
+  const CallEnding* const ending = endings_.find(sequence);
+  return ending == nullptr ? otherwise : verdict_of(ending->why, {}, names_);
 }
 
 void GroupCalls::done(const Call& call) {
   recorder_of(call).end(call.ticket, Code::kOk, now_ns());
-  if (call.sequence == 0 || ending_count_.load(std::memory_order_acquire) == 0) return;
+  if (call.sequence == 0 || !endings_.any()) return;
   std::unique_lock lock(mutex_);  // others gave it up while it ended well here
-  const auto ending = endings_.find(call.sequence);
-  if (ending == endings_.end() || !ending->second.standings) return;  // or the verdict is still to come
-  wrong_after_all(call.sequence, verdict_of(ending->second.why, *ending->second.standings, names_));
-  forget(call.sequence);
-  warn_of_settled(lock);
+  const CallEnding* const ending = endings_.find(call.sequence);
+  if (ending == nullptr || !ending->answers.standings) return;  // or the verdict is still to come
+  wrong_after_all(call.sequence, verdict_of(ending->why, *ending->answers.standings, names_));
+  endings_.forget(call.sequence);
+  warn_of_unraised(lock);
 }
 
 void GroupCalls::cancel(uint64_t sequence, const Status& why) {
   const std::lock_guard lock(mutex_);
   if (cause_.is_ok()) parts_.executor->cancel(group_, sequence, why);
-}
-
-void GroupCalls::forget(uint64_t sequence) {
-  endings_.erase(sequence);
-  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
 }
 
 Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
@@ -120,11 +110,11 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
 // a consequence, which the next call raises. Mutex held.
 std::optional<Status> GroupCalls::before_the_end(uint64_t sequence, const Status& ended) const {
   if (ended.code() == Code::kMismatch || ended.code() == Code::kInterrupted) return ended;
-  const auto ending = endings_.find(sequence);
-  if (ending == endings_.end()) return std::nullopt;
-  const CallEnd& why = ending->second.why;
+  const CallEnding* const ending = endings_.find(sequence);
+  if (ending == nullptr) return std::nullopt;
+  const CallEnd& why = ending->why;
   if (why.code != Code::kMismatch && why.code != Code::kInterrupted) return std::nullopt;
-  return verdict_of(why, ending->second.standings.value_or(std::vector<Standing>()), names_);
+  return verdict_of(why, ending->answers.standings.value_or(std::vector<Standing>()), names_);
 }
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
@@ -135,7 +125,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     const Status failure = first_failure(ended, operation, probe);
     const std::lock_guard lock(mutex_);
     const Status first = before_the_end(call.sequence, ended).value_or(failure);
-    forget(call.sequence);
+    endings_.forget(call.sequence);
     return told(first, call, operation);
   }
   const CallEnd ours = our_word(ended);
@@ -151,24 +141,23 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     record();
     if (!cause_.is_ok()) {
       const Status first = before_the_end(call.sequence, ended).value_or(cause_);
-      forget(call.sequence);
+      endings_.forget(call.sequence);
       return told(first, call, operation);
     }
     if (closing_) {
-      forget(call.sequence);
+      endings_.forget(call.sequence);
       return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
     }
-    others_know = !note_ending(call, ours);
+    others_know = !endings_.add(call.sequence, ours);
   }
   if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
   Status outcome = ended;
   if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
-    outcome = await_verdict(call.sequence, probe);
+    outcome = await_verdict(call.sequence, ended, probe);
   if (outcome.code() == Code::kPeerExited) end_for_all(outcome.with_operation(operation), our_word(outcome));
   const std::lock_guard lock(mutex_);
-  forget(call.sequence);
-  if (const auto news = deferred_.find(call.sequence); news != deferred_.end()) (void)take_news(news);
-  note_deferred();
+  endings_.forget(call.sequence);
+  late_errors_.drop(call.sequence);
   return told(outcome, call, operation);
 }
 
@@ -177,23 +166,17 @@ CallEnd GroupCalls::our_word(const Status& ended) const {
   return {ended.code(), names_.to_world(by), ended.message()};
 }
 
-bool GroupCalls::note_ending(const Call& call, const CallEnd& ours) {
-  const bool first = endings_.try_emplace(call.sequence, Ending{ours}).second;
-  ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
-  return first;
-}
-
 bool GroupCalls::asks(const Status& ended, const Call& call) {
   if (ended.code() == Code::kInterrupted || ended.code() == Code::kPeerFailure) return false;
   const CallEnd ours = our_word(ended);
   {
     const std::lock_guard lock(mutex_);
     if (!cause_.is_ok() || closing_) return false;
-    const auto ending = endings_.find(call.sequence);
-    if (ending != endings_.end()) return worth_waiting(ending->second.why.code) && is_open(ending->second);
+    if (const CallEnding* const ending = endings_.find(call.sequence); ending != nullptr)
+      return worth_waiting(ending->why.code) && is_open(ending->answers);
     if (!worth_waiting(ended.code())) return false;
     recorder_of(call).end(call.ticket, ended.code(), now_ns());  // in one with the ending, as in conclude()
-    (void)note_ending(call, ours);
+    (void)endings_.add(call.sequence, ours);
   }
   parts_.control->gave_up(id(call.sequence), ours);
   return true;
@@ -202,8 +185,8 @@ bool GroupCalls::asks(const Status& ended, const Call& call) {
 void GroupCalls::forsake(const Status& ended, const Call& call) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   const std::lock_guard lock(mutex_);
-  const bool others_know = endings_.count(call.sequence) != 0;
-  forget(call.sequence);
+  const bool others_know = endings_.contains(call.sequence);
+  endings_.forget(call.sequence);
   if (!cause_.is_ok() || closing_ || others_know) return;
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
@@ -214,8 +197,9 @@ bool GroupCalls::asks_peer(const Status& ended, Call& call) {
   const uint64_t question = whereabouts(ended.peer()).sequence;
   const std::lock_guard lock(mutex_);
   if (!cause_.is_ok()) return false;
-  if (!std::exchange(call.asked, true)) (void)join_survey(question);
-  return is_open(surveys_[question]);
+  if (!std::exchange(call.asked, true)) (void)ask(question);
+  const Answers* const answers = surveys_.find(question);
+  return answers != nullptr && is_open(*answers);
 }
 
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
@@ -223,7 +207,7 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
   Status outcome = told_of_message(ended, call, operation, probe);
   if (!call.asked) return outcome;
   const std::lock_guard lock(mutex_);
-  leave_survey(whereabouts(ended.peer()).sequence);
+  surveys_.leave(whereabouts(ended.peer()).sequence);
   return outcome;
 }
 
@@ -281,33 +265,24 @@ Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
 std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
   std::unique_lock lock(mutex_);
   if (!cause_.is_ok()) return {};
-  const Survey& asked = join_survey(sequence);
-  (void)wait_briefly(lock, probe, asked.began,
-                     [&] { return asked.standings.has_value() || !cause_.is_ok(); });
-  std::vector<Standing> standings = asked.standings.value_or(std::vector<Standing>());
-  leave_survey(sequence);
+  const Answers* const asked = ask(sequence);
+  (void)wait_briefly(lock, probe, asked->began,
+                     [&] { return asked->standings.has_value() || !cause_.is_ok(); });
+  std::vector<Standing> standings = asked->standings.value_or(std::vector<Standing>());
+  surveys_.leave(sequence);
   return standings;
 }
 
-GroupCalls::Survey& GroupCalls::join_survey(uint64_t sequence) {
-  Survey& survey = surveys_[sequence];
-  if (survey.waiters++ == 0) parts_.control->survey(id(sequence));
-  return survey;
-}
-
-void GroupCalls::leave_survey(uint64_t sequence) {
-  if (--surveys_[sequence].waiters == 0) surveys_.erase(sequence);
-}
-
-template <class Question>
-bool GroupCalls::is_open(const Question& question) const {
-  return !question.standings && cause_.is_ok() && now() < question.began + kPatience;
+const Answers* GroupCalls::ask(uint64_t question) {
+  const auto [answers, is_first] = surveys_.join(question);
+  if (is_first) parts_.control->survey(id(question));
+  return answers;
 }
 
 template <class Ready>
 bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began,
                               Ready&& ready) {
-  const TimePoint until = began + kPatience;
+  const TimePoint until = began + kPatienceForAnswers;
   while (!ready()) {
     if (now() >= until) return false;
     changed_.wait_for(lock, kWaitSlice);
@@ -320,14 +295,16 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
   return true;
 }
 
-Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
+// The ending is there until this thread forgets it.
+Status GroupCalls::await_verdict(uint64_t sequence, const Status& ended, const Probe* probe) {
   std::unique_lock lock(mutex_);
-  const auto known = [&] { return endings_[sequence].standings.has_value() || !cause_.is_ok(); };
-  if (worth_waiting(endings_[sequence].why.code))
-    (void)wait_briefly(lock, probe, endings_[sequence].began, known);
+  const CallEnding* const ending = endings_.find(sequence);
+  if (ending == nullptr) return ended;
+  const auto known = [&] { return ending->answers.standings.has_value() || !cause_.is_ok(); };
+  if (worth_waiting(ending->why.code)) (void)wait_briefly(lock, probe, ending->answers.began, known);
   if (!cause_.is_ok()) return before_the_end(sequence, cause_).value_or(cause_);
-  const CallEnd why = endings_[sequence].why;
-  std::vector<Standing> standings = endings_[sequence].standings.value_or(std::vector<Standing>());
+  const CallEnd why = ending->why;
+  std::vector<Standing> standings = ending->answers.standings.value_or(std::vector<Standing>());
   lock.unlock();
   // The others may have given the call up before this rank made it, and do not know what it would have made.
   if (!standings.empty() && why.code == Code::kMismatch)
@@ -338,7 +315,7 @@ Status GroupCalls::await_verdict(uint64_t sequence, const Probe* probe) {
 void GroupCalls::close() {
   std::unique_lock lock(mutex_);
   closing_ = true;
-  warn_of_settled(lock);
+  warn_of_unraised(lock);
 }
 
 void GroupCalls::abort(const Status& why) noexcept { end_group(why); }
@@ -392,6 +369,51 @@ std::string GroupCalls::advice(const Status& ended, bool is_message) const {
       return "\nAll ranks must make the same calls in the same order, with equal dtype, count, op and root";
     default: return "";
   }
+}
+
+// ---- earlier calls
+
+void GroupCalls::unheard(const Status& outcome) {
+  std::unique_lock lock(mutex_);
+  if (cause_told_) return;
+  late_errors_.add_unheard(outcome, closing_);
+  warn_of_unraised(lock);
+}
+
+Status GroupCalls::take_late_error() {
+  const std::lock_guard lock(mutex_);
+  return late_errors_.take();
+}
+
+void GroupCalls::settle(uint64_t sequence) {
+  std::unique_lock lock(mutex_);
+  for (const Status& what : late_errors_.settle(sequence))
+    parts_.log.warning("not raised any more: " + what.to_string());
+  warn_of_unraised(lock);
+}
+
+// What no error will tell, once all is known about it.
+void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
+  if (closing_ && cause_told_) late_errors_.forget_unheard();
+  const std::string text =
+      late_errors_.take_unraised(closing_ || !cause_.is_ok(), closing_, /*awaits=*/parts_.compares);
+  lock.unlock();
+  if (!text.empty()) parts_.log.warning(text);
+}
+
+// A call that was done here was another one on other ranks. Mutex held.
+void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
+  if (verdict.code() == Code::kMismatch && !parts_.confirms) late_errors_.add(sequence, verdict, true);
+}
+
+void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!cause_.is_ok()) return;
+  const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
+  // Of a call that has failed here its caller hears in the call, and in its confirmation where it has one.
+  if (!parts_.confirms && (!record || record->state != CallRecord::State::kFailed))
+    late_errors_.add(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)), false);
+  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells all ranks
 }
 
 // ---- ControlledGroup
@@ -448,9 +470,8 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     ahead = done && why.code == Code::kPeerExited && (!record || record->kind != CallRecord::Kind::kShutdown);
     const std::lock_guard lock(mutex_);
-    if (!cause_.is_ok() || endings_.size() >= kMostEndings) return;
-    if (!done && !endings_.try_emplace(sequence, Ending{why}).second) return;
-    ending_count_.store(static_cast<uint32_t>(endings_.size()), std::memory_order_release);
+    if (!cause_.is_ok() || endings_.is_full()) return;
+    if (!done && !endings_.add(sequence, why)) return;
   }
   // The others have ended the group there, and make none of the calls that this rank is in by now.
   if (ahead) end_group(verdict_of(why, {}, names_));
@@ -463,24 +484,20 @@ void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const 
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   if (record && record->state == CallRecord::State::kDone) {
     wrong_after_all(sequence, verdict_of(why, standings, names_));
-    forget(sequence);
-    return warn_of_settled(lock);
+    endings_.forget(sequence);
+    return warn_of_unraised(lock);
   }
-  const auto ending = endings_.find(sequence);
-  if (ending == endings_.end()) return;  // its caller has not waited for this
-  ending->second.why = why;
-  ending->second.standings.emplace(standings.begin(), standings.end());
+  CallEnding* const ending = endings_.find(sequence);
+  if (ending == nullptr) return;  // its caller has not waited for this
+  ending->why = why;
+  ending->answers.come(standings);
   changed_.notify_all();
 }
 
 void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
   {
     const std::lock_guard lock(mutex_);
-    const auto waited_for = surveys_.find(sequence);
-    if (waited_for != surveys_.end()) {
-      waited_for->second.standings.emplace(standings.begin(), standings.end());
-      return changed_.notify_all();
-    }
+    if (surveys_.answer(sequence, standings)) return changed_.notify_all();
     if (!id(sequence).is_call()) return;
   }
   const std::string late = late_ranks(standings, names_);

@@ -5,12 +5,10 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +17,9 @@
 #include "base/waiter.h"
 #include "engine/executor.h"
 #include "engine/flight_recorder.h"
+#include "failure/call_endings.h"
 #include "failure/control_thread.h"
+#include "failure/late_errors.h"
 #include "failure/verdict.h"
 #include "transport/reactor.h"
 
@@ -60,8 +60,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   const std::atomic<uint32_t>* word() const { return &ended_; }
   // Not OK: the group has ended; or an earlier call of this rank has turned out to be wrong, which is told once.
   Status before() {
-    const uint32_t flags = ended_.load(std::memory_order_acquire) | noted_.load(std::memory_order_acquire);
-    return flags == 0 ? Status::ok() : look();
+    return ended_.load(std::memory_order_acquire) == 0 && !late_errors_.any() ? Status::ok() : look();
   }
   Status alive() const;  // not OK: the group has ended
   // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
@@ -76,7 +75,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
   void done(const Call& call);
-  Status noticed() { return noted_.load(std::memory_order_acquire) == 0 ? Status::ok() : take_deferred(); }
+  Status noticed() { return late_errors_.any() ? take_late_error() : Status::ok(); }
   // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
   void settle(uint64_t sequence);
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
@@ -126,33 +125,14 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
  private:
   std::optional<Status> before_the_end(uint64_t sequence, const Status& ended) const;
-  // A call that ended for all, until its caller here has been told.
-  struct Ending {
-    CallEnd why;
-    std::optional<std::vector<Standing>> standings = {};  // the verdict has come
-    TimePoint began = now();
-  };
-  struct Survey {
-    int waiters = 0;
-    std::optional<std::vector<Standing>> standings = {};  // the answers have come
-    TimePoint began = now();
-  };
-  // Until all that can be known is known, or it has taken too long. mutex_ held.
-  template <class Question>
-  bool is_open(const Question& question) const;
-  // About a call that was done here and was wrong.
-  struct News {
-    Status what;
-    bool is_verdict = false;  // false: the others are being asked
-  };
+  // All that can be known about it is not known yet, and has not taken too long. mutex_ held.
+  bool is_open(const Answers& answers) const {
+    return !answers.standings && cause_.is_ok() && !answers.are_late();
+  }
   Status look();
-  Status take_deferred();
-  void note_deferred();                                               // mutex_ held
-  Status take_news(std::map<uint64_t, News>::iterator news);          // mutex_ held
-  void defer(uint64_t sequence, const Status& why, bool is_verdict);  // mutex_ held
-  void warn_of_settled(std::unique_lock<std::mutex>& lock);           // unlocks
-  void wrong_after_all(uint64_t sequence, const Status& verdict);     // mutex_ held
-  void forget(uint64_t sequence);                                     // mutex_ held
+  Status take_late_error();
+  void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
+  void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
   FlightRecorder& recorder_of(const Call& call) {
     return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
   }
@@ -161,16 +141,13 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void end_group(const Status& why);
   void end_for_all(const Status& why, const CallEnd& told);
   CallEnd our_word(const Status& ended) const;  // for the others
-  bool note_ending(const Call& call,
-                   const CallEnd& ours);  // mutex_ held; true: the others are still to be told
-  Status await_verdict(uint64_t sequence, const Probe* probe);
+  Status await_verdict(uint64_t sequence, const Status& ended, const Probe* probe);
   Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
                          const Probe* probe);
   Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
   Status with_standing(const Status& ended, const Probe* probe);
   std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
-  Survey& join_survey(uint64_t sequence);  // mutex_ held
-  void leave_survey(uint64_t sequence);    // mutex_ held
+  const Answers* ask(uint64_t question);  // joins the survey; mutex_ held
   template <class Ready>
   bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began, Ready&& ready);
   std::string advice(const Status& ended, bool is_message) const;
@@ -185,23 +162,16 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   const uint64_t identity_;
   std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
   uint64_t sequence_ = 0;
-  std::atomic<uint32_t> ended_{0};         // not 0: cause_ is set for good
-  std::atomic<uint32_t> ending_count_{0};  // size of endings_, readable without its lock
-  std::atomic<uint32_t> noted_{0};         // not 0: deferred_ has something to raise
-  mutable std::mutex mutex_;               // guards what follows
+  std::atomic<uint32_t> ended_{0};  // not 0: cause_ is set for good
+  mutable std::mutex mutex_;        // guards what follows
   Status cause_;
   bool closing_ = false;
-  bool cause_told_ = false;            // a call has raised it
-  std::map<uint64_t, News> deferred_;  // by number of the call; not told yet
-  std::deque<Status> unheard_;         // likewise, of asynchronous calls
-  std::size_t unheard_late_ = 0;       // since close()
-  uint64_t settled_ = 0;               // nothing is raised about calls up to this one
-  std::set<uint64_t> told_;            // calls that something was raised, or logged, about later
-  uint64_t told_until_ = 0;            // and nothing is told about these any more
-  std::map<uint64_t, Ending> endings_;
+  bool cause_told_ = false;  // a call has raised it
+  LateErrors late_errors_;
+  CallEndings endings_;
+  Surveys surveys_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
-  std::map<uint64_t, Survey> surveys_;
-  std::condition_variable changed_;  // a verdict, a survey, or the end of the group
+  std::condition_variable changed_;    // a verdict, a survey, or the end of the group
 };
 
 }  // namespace pc
