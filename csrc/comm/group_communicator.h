@@ -10,6 +10,7 @@
 #include "engine/plan/plan_executor.h"
 #include "operation/group_work.h"
 #include "operation/message_work.h"
+#include "operation/progress.h"
 #include "tuning/profile.h"
 #include "tuning/selection.h"
 
