@@ -1,6 +1,7 @@
 #include "bindings/module/call_methods.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bindings/calls/call_table.h"
@@ -38,30 +39,51 @@ PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
   });
 }
 
+// With {name} for the call that it is a form of.
+constexpr const char* kAsync = R"(Begin {name}() and return its Work at once.
+{order}
+Parameters:
+    As {name}(). The timeout counts from here. {held}
+
+Returns:
+    The Work, whose wait() returns what {name}() does.
+
+Raises:
+    InvalidArgument, Unsupported, NotInitialized, ForkedProcess: as {name}(), at once. All else is raised by wait().
+    CollectiveMismatch and others: an earlier call has failed, and its error has not been raised yet.
+
+Source: {name}().
+
+Example:
+    >>> import numpy as np, pycollective as pc
+    >>> _ = pc.init()
+{example}
+    >>> pc.shutdown()
+)";
+constexpr const char* kOrderOfMessages = R"(
+Messages are ordered only among those with the same peer, tag and direction: a message that has begun keeps nothing
+else waiting, so `send_async(x, next); recv(y, previous)` on every rank of a ring is right.
+)";
+constexpr const char* kArraysAreHeld = R"(Arrays are held until the call has ended: do not touch
+    what is written, nor change what is read.)";
+constexpr const char* kEqualParts = R"(
+    Equal parts along axis 0 of arrays that lie in one block; Unsupported for others.)";
+
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+}
+
 std::string async_text(const CallRow& row) {
-  const std::string name = row.signature.function;
-  std::string text = "Begin " + name + "() and return its Work at once.\n\n";
-  if (row.is_message)
-    text +=
-        "Messages are ordered only among those with the same peer, tag and direction: a message that has "
-        "begun keeps\n"
-        "nothing else waiting, so `send_async(x, next); recv(y, previous)` on every rank of a ring is "
-        "right.\n\n";
-  text += "Parameters:\n    As " + name +
-          "(). The timeout counts from here. Arrays are held, and must not be touched, until the call has "
-          "ended.\n";
-  if (row.background == Background::kParts)
-    text +=
-        std::string("    Equal parts along axis 0 of arrays that lie in one block; Unsupported for others.") +
-        row.async_note + "\n";
-  return text + "\nReturns:\n    The Work, whose wait() returns what " + name +
-         "() does.\n\nRaises:\n    InvalidArgument, Unsupported, NotInitialized, ForkedProcess: as " + name +
-         "(), at once. All else is raised by wait().\n"
-         "    CollectiveMismatch and others: an earlier call has failed, and its error has not been raised "
-         "yet.\n"
-         "\nSource: " +
-         name + "().\n\nExample:\n    >>> import numpy as np, pycollective as pc\n    >>> _ = pc.init()\n" +
-         row.async_example + "\n    >>> pc.shutdown()\n";
+  const bool has_array = row.signature.required > 0;
+  std::string held = has_array ? kArraysAreHeld : "Other calls may be made meanwhile; they come after it.";
+  if (row.background == Background::kParts) held += kEqualParts + std::string(row.async_note);
+  std::string text = kAsync;
+  replace_all(text, "{order}", row.is_message ? kOrderOfMessages : "");
+  replace_all(text, "{held}", held);
+  replace_all(text, "{example}", row.async_example);
+  replace_all(text, "{name}", row.signature.function);
+  return text;
 }
 
 struct Texts {  // of one row

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "failure/control_thread.h"
+#include "wire/control_plane.h"
 
 namespace pc {
 

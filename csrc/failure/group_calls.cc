@@ -375,8 +375,7 @@ std::string GroupCalls::advice(const Status& ended, bool is_message) const {
 
 void GroupCalls::unheard(const Status& outcome) {
   std::unique_lock lock(mutex_);
-  if (cause_told_) return;
-  late_errors_.add_unheard(outcome, closing_);
+  if (cause_told_ || !late_errors_.add_unheard(outcome, closing_)) return;
   warn_of_unraised(lock);
 }
 

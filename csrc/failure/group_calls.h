@@ -167,8 +167,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status cause_;
   bool closing_ = false;
   bool cause_told_ = false;  // a call has raised it
-  LateErrors late_errors_;
   CallEndings endings_;
+  LateErrors late_errors_;
   Surveys surveys_;
   std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
   std::condition_variable changed_;    // a verdict, a survey, or the end of the group

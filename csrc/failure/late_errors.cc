@@ -40,9 +40,9 @@ void LateErrors::add(uint64_t sequence, const Status& why, bool is_known) {
   update();
 }
 
-void LateErrors::add_unheard(const Status& outcome, bool is_last) {
-  if (unheard_.size() >= kMost) return;
-  if (is_last && ++unheard_at_end_ > kMostWarned) return;
+bool LateErrors::add_unheard(const Status& outcome, bool is_last) {
+  if (unheard_.size() >= kMost) return false;
+  if (is_last && ++unheard_at_end_ > kMostWarned) return false;
   unheard_.push_back(
       Status(outcome.code(),
              "of an asynchronous call for which nobody waited, and raised here for that reason: " +
@@ -54,6 +54,7 @@ void LateErrors::add_unheard(const Status& outcome, bool is_last) {
           .with_sequence(outcome.sequence())
           .with_cause(outcome.cause()));
   update();
+  return true;
 }
 
 void LateErrors::drop(uint64_t sequence) {

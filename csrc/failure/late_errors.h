@@ -23,8 +23,8 @@ class LateErrors {
   Status take();  // what the next call raises; OK: nothing
   // A call that this rank had completed was wrong. `is_known`: the others have been asked, and no more comes.
   void add(uint64_t sequence, const Status& why, bool is_known);
-  // How an asynchronous call failed for whose end no caller asks. `is_last`: no call follows, so few are kept.
-  void add_unheard(const Status& outcome, bool is_last);
+  // How an asynchronous call failed for whose end no caller asks. `is_last`: no call follows, so few are kept. False: too many are.
+  bool add_unheard(const Status& outcome, bool is_last);
   // The caller of this call is told now: what is kept about it is not raised again.
   void drop(uint64_t sequence);
   // Nothing is raised any more about calls up to this one. Returns what was to be raised of asynchronous calls.

@@ -1,7 +1,6 @@
 // A collective of a group while it runs.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>

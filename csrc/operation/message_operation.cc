@@ -1,7 +1,5 @@
 #include "operation/message_operation.h"
 
-#include "failure/descriptor.h"
-
 namespace pc {
 
 Status has_left(const std::string& who) {

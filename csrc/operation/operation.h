@@ -25,7 +25,7 @@ class Operation : public Work {
   const std::shared_ptr<GroupState>& kept_group() const { return kept_; }  // null: its caller keeps the group
 
  protected:
-  // `kept`: the same, for an operation that may outlive its group.
+  // `kept`: the same, for an operation that may outlive its caller's group, as each of an AsyncWork does.
   explicit Operation(GroupState& group, std::shared_ptr<GroupState> kept = nullptr)
       : group_(group),
         kept_(std::move(kept)) {}

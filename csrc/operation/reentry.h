@@ -23,23 +23,23 @@ class Reentry {
                                                         : refuse();  // our own store is always seen
   }
 
-  // Work::wait() that knows when the probe runs. `operation()` is its text.
-  template <class Operation>
-  Status wait(Work& work, const WaitContext& context, const Operation& operation) {
-    return with_probe(context, operation, [&](const WaitContext& told) { return work.wait(told); });
+  // Work::wait() that knows when the probe runs. `text()` says what it is.
+  template <class Text>
+  Status wait(Work& work, const WaitContext& context, const Text& text) {
+    return with_probe(context, text, [&](const WaitContext& told) { return work.wait(told); });
   }
   // Work::drive(), likewise.
-  template <class Operation>
-  WaitEnd drive(Work& work, const WaitContext& context, const Operation& operation) {
-    return with_probe(context, operation, [&](const WaitContext& told) { return work.drive(told); });
+  template <class Text>
+  WaitEnd drive(Work& work, const WaitContext& context, const Text& text) {
+    return with_probe(context, text, [&](const WaitContext& told) { return work.drive(told); });
   }
 
  private:
-  template <class Operation, class Wait>
-  auto with_probe(WaitContext context, const Operation& operation, Wait&& wait) {
+  template <class Text, class Wait>
+  auto with_probe(WaitContext context, const Text& text, Wait&& wait) {
     if (context.interrupted == nullptr || !*context.interrupted) return wait(context);
-    const auto probe = [this, asked = context.interrupted, &operation] {
-      const Inside inside(*this, operation());
+    const auto probe = [this, asked = context.interrupted, &text] {
+      const Inside inside(*this, text());
       return (*asked)();
     };
     const std::function<bool()> by_reference = std::cref(probe);  // a function of this size allocates nothing

@@ -34,7 +34,7 @@ def device() -> str:
         True
         >>> pc.shutdown()
     """
-    number = _gpu_of(_core.world().local_rank)
+    number = _gpu_of(_local_rank())
     return "cpu" if number is None else f"cuda:{number}"
 
 
@@ -47,7 +47,7 @@ def make_default() -> None:
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:
         return
-    local_rank = _core.world().local_rank
+    local_rank = _local_rank()
     number = _gpu_of(local_rank)
     if number is None:
         return
@@ -56,6 +56,10 @@ def make_default() -> None:
     places = getattr(paddle, "device", None)
     if places is not None and places.is_compiled_with_cuda() and places.get_device() == PADDLES_OWN:
         places.set_device(f"gpu:{number}")
+
+
+def _local_rank() -> int:
+    return _core.world().local_rank
 
 
 def _begin_on_gpu(torch: Any, local_rank: int) -> None:  # noqa: ANN401

@@ -27,7 +27,7 @@ LEFT_OUT = (
     "Door.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
     "ProcessMemory.threads_of_one_process_read_each_other",  # process_vm_readv
 )
-LAYERS = ("base", "kernels", "wire", "session", "store", "transport", "engine", "comm")
+LAYERS = ("base", "kernels", "wire", "net", "store", "transport", "engine", "comm")
 
 
 @pytest.mark.timeout(5400)

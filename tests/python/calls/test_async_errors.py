@@ -146,9 +146,12 @@ def bad_arguments() -> None:
         pc.allreduce_async(np.zeros((4, 4))[:, 1])
     with pytest.raises(TypeError, match="recv_async"):
         pc.recv_async(np.zeros(1), "1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"allreduce_async\(\) got an unexpected keyword argument 'root'"):
+        pc.allreduce_async([np.zeros(1)], root=0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"wait\(\)"):
         pc.barrier_async().wait(when=3)  # type: ignore[call-arg]
     assert pc.allreduce_async(np.ones(1)).wait()[0] == pc.size()
+    assert pc.allreduce_async(x=[np.ones(1)]).wait()[0] == pc.size()
 
 
 def test_bad_arguments_are_refused_before_a_byte_is_sent() -> None:

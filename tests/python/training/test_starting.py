@@ -191,7 +191,7 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(
     monkeypatch: pytest.MonkeyPatch, local_rank: int, name: str
 ) -> None:
     present(monkeypatch, 3)
-    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: local_rank)
+    monkeypatch.setattr(devices, "_local_rank", lambda: local_rank)
     assert pc.device() == name
 
 
@@ -235,7 +235,7 @@ class FakePaddleDevice:
 
 def test_init_makes_the_device_of_the_rank_that_of_torch_and_paddle(monkeypatch: pytest.MonkeyPatch) -> None:
     present(monkeypatch, 3)
-    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 4)
+    monkeypatch.setattr(devices, "_local_rank", lambda: 4)
     cuda, place = FakeCuda(initialized=False), FakePaddleDevice("gpu:0")
     monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
     monkeypatch.setitem(sys.modules, "paddle", types.SimpleNamespace(device=place))
@@ -256,7 +256,7 @@ def test_gpus_count_as_they_are_when_torch_initializes_cuda(
 ) -> None:
     """As of a script that sets CUDA_VISIBLE_DEVICES after init(). In the last row torch sees fewer than that names."""
     present(monkeypatch, 3)
-    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 1)
+    monkeypatch.setattr(devices, "_local_rank", lambda: 1)
     cuda = FakeCuda(initialized=False, count=count)
     monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
     devices.make_default()
@@ -269,7 +269,7 @@ def test_gpus_count_as_they_are_when_torch_initializes_cuda(
 
 def test_a_device_that_the_program_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     present(monkeypatch, 3)
-    monkeypatch.setattr(devices.lifetime, "local_rank", lambda: 2)
+    monkeypatch.setattr(devices, "_local_rank", lambda: 2)
     cuda = FakeCuda(initialized=True)
     monkeypatch.setattr(sys.modules["torch"], "cuda", cuda, raising=False)
     for chosen in ("cpu", "gpu:1"):
