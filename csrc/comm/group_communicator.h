@@ -8,13 +8,8 @@
 #include "comm/communicator.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/plan/plan_executor.h"
-<<<<<<< HEAD
 #include "operation/collective_operation.h"
 #include "operation/message_operation.h"
-=======
-#include "operation/group_work.h"
-#include "operation/message_work.h"
->>>>>>> 0580b963fa72cb697f6e7a1d297eaf85ccf04e8a
 #include "operation/progress.h"
 #include "tuning/profile.h"
 #include "tuning/selection.h"
