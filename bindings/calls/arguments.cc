@@ -109,13 +109,6 @@ bool parse(const State& state, const Signature& signature, PyObject* const* args
   return true;
 }
 
-bool parse(const State& state, const Signature& signature, const Arguments& arguments, Given& given) {
-  PyObject* slots[kNameCount];
-  if (!parse(state, signature, arguments.args, arguments.nargs, arguments.kwnames, slots)) return false;
-  for (int i = 0; i < signature.count; ++i) given[signature.names[static_cast<std::size_t>(i)]] = slots[i];
-  return true;
-}
-
 std::string signature_text(const Signature& signature) {
   std::string text = std::string(signature.function) + "(";
   for (int i = 0; i < signature.count; ++i) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bindings/calls/arguments.h"
+#include "bindings/calls/call_methods.h"
 #include "bindings/calls/calls.h"
 #include "bindings/calls/gpu_call.h"
 #include "bindings/calls/group_hold.h"
@@ -20,7 +21,6 @@
 #include "bindings/docs/object_docs.h"
 #include "bindings/docs/planned_docs.h"
 #include "bindings/docs/work_docs.h"
-#include "bindings/module/call_methods.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/errors.h"
 #include "bindings/state/group_object.h"

@@ -33,9 +33,7 @@ PyObject* make_group_object(State* state, const std::shared_ptr<Session>& sessio
   return self;
 }
 
-PyObject* current_world(const State& state) {
-  if (state.world != nullptr) [[likely]]
-    return Py_NewRef(reinterpret_cast<PyObject*>(state.world));
+PyObject* refuse_without_world(const State& state) {
   return raise_status(state,
                       Status(Code::kNotInitialized, "there is no world yet: call pycollective.init() first"));
 }

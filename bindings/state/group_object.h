@@ -42,8 +42,13 @@ struct GroupObject {
 // New reference, or nullptr with a Python error set.
 PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session,
                             Communicator& communicator);
+PyObject* refuse_without_world(const State& state);  // nullptr, with NotInitialized set
 // The group that the functions of the module act on: a new reference, or nullptr with NotInitialized set.
-PyObject* current_world(const State& state);
+inline PyObject* current_world(const State& state) {
+  if (state.world != nullptr) [[likely]]
+    return Py_NewRef(reinterpret_cast<PyObject*>(state.world));
+  return refuse_without_world(state);
+}
 bool is_group(const State& state, PyObject* object);
 
 }  // namespace pc

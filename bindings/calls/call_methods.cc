@@ -1,4 +1,4 @@
-#include "bindings/module/call_methods.h"
+#include "bindings/calls/call_methods.h"
 
 #include <string>
 #include <string_view>
@@ -13,7 +13,8 @@
 namespace pc {
 namespace {
 
-PyObject* make(GroupObject& group, const CallRow& row, Form form, const Arguments& arguments) {
+[[gnu::always_inline]] inline PyObject* make(GroupObject& group, const CallRow& row, Form form,
+                                             const Arguments& arguments) {
   switch (form) {
     case Form::kBlocking: return make_blocking(group, row, arguments);
     case Form::kAsync: return make_async(group, row, arguments);
