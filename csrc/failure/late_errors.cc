@@ -8,7 +8,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMostWarned = 8;  // in one warning
-constexpr std::size_t kMost = 1024;     // of wrong calls, and of those that were told
+constexpr std::size_t kMostKept = 1024;     // of wrong calls, and of those that were told
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Status LateErrors::take() {
 
 void LateErrors::add(uint64_t sequence, const Status& why, bool is_known) {
   if (sequence <= told_until_ || told_.contains(sequence)) return;
-  if (late_.size() >= kMost) late_.erase(late_.begin());
+  if (late_.size() >= kMostKept) late_.erase(late_.begin());
   const auto [late, first] = late_.try_emplace(sequence);
   if (!first && !is_known) return;
   late->second.is_known = is_known;
@@ -41,7 +41,7 @@ void LateErrors::add(uint64_t sequence, const Status& why, bool is_known) {
 }
 
 bool LateErrors::add_unheard(const Status& outcome, bool is_last) {
-  if (unheard_.size() >= kMost) return false;
+  if (unheard_.size() >= kMostKept) return false;
   if (is_last && ++unheard_at_end_ > kMostWarned) return false;
   unheard_.push_back(
       Status(outcome.code(),
@@ -89,7 +89,7 @@ std::string LateErrors::take_unraised(bool all, bool unheard, bool awaits) {
 }
 
 Status LateErrors::extract(std::map<uint64_t, Late>::iterator late) {
-  if (told_.size() >= kMost) told_until_ = std::max(told_until_, told_.extract(told_.begin()).value());
+  if (told_.size() >= kMostKept) told_until_ = std::max(told_until_, told_.extract(told_.begin()).value());
   told_.insert(late->first);
   return std::move(late_.extract(late).mapped().what);
 }
