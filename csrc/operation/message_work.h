@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/plan/point_to_point.h"
+#include "failure/descriptor.h"
 #include "operation/launched_work.h"
 #include "operation/offered_message.h"
 #include "operation/wait_watch.h"
