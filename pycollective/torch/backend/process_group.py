@@ -1,16 +1,10 @@
 """The torch.distributed backend "pycollective": torch's ProcessGroup over a Group of ours.
 
-A subclass of ProcessGroup and not of Backend, which Python cannot subclass usefully: so it is the whole group, for all
-devices. torch.distributed calls methods of this object; C++ (DDP, functional collectives) calls those that ProcessGroup
-lets Python override. torch renamed some of them within 2.x, so those have both names.
-
-Each call goes where its tensors lie: on a GPU behind what is queued on the current stream, in front of what comes there
-next. The copies around a call are torch's own operations on that stream, so they are in that order too.
-
-A call with opts.asyncOp off (all of torch.distributed's blocking ones) runs in the caller's thread, and is done when
-the method returns; on a GPU it is queued on the current stream then. Options come as objects, or one by one, as
-ProcessGroup's own methods take them. Every list of tensors has one: several devices per process are not supported.
-Thread-safety: as a Group's, calls are ordered by the caller.
+It subclasses ProcessGroup, because Python cannot subclass Backend usefully, so it is the whole group for all devices.
+torch.distributed calls its methods, and C++ (DDP, functional collectives) those that ProcessGroup lets Python override.
+What torch renamed within 2.x has both names. A call goes where its tensors lie. On a GPU it and its copies are
+in the order of the current stream. With opts.asyncOp off it is done when the method returns. Options come as objects or
+one by one. A list of tensors has one: several devices per process are not supported. The caller orders calls.
 """
 
 from __future__ import annotations
