@@ -52,7 +52,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 
   // ---- the rest is the thread's
   void serve(const epoll_event& event);
-  void read(Rank rank);
+  void read(Rank rank, bool hears_the_dead = true);
   void broke(Rank rank, const std::string& why);
   void unwatch(int fd);
   Status send(Peer& peer);
@@ -196,7 +196,7 @@ void ControlThread::State::serve(const epoll_event& event) {
   broke(rank, "its process ended");
 }
 
-void ControlThread::State::read(Rank rank) {
+void ControlThread::State::read(Rank rank, bool hears_the_dead) {
   Peer& peer = at(rank);
   std::array<std::byte, 16 * kKiB> bytes;
   for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerTurn || peer.socket.holds_bytes()); ++i) {
@@ -206,7 +206,12 @@ void ControlThread::State::read(Rank rank) {
     if (got.value().end) return broke(rank, "its connection closed");
     if (got.value().nbytes == 0) return;
     const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
-    while (std::optional<ControlMessage> message = peer.reader.next()) plane.received(rank, *message, now());
+    while (std::optional<ControlMessage> message = peer.reader.next()) {
+      // What a rank said before it went is here, even if the news of its end overtakes it by way of another rank.
+      const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
+      if (hears_the_dead && known(dead) && dead != rank) read(dead, false);
+      plane.received(rank, *message, now());
+    }
     if (!fed.is_ok()) return broke(rank, fed.message());
   }
 }

@@ -106,15 +106,31 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
       .with_cause(ended.cause());
 }
 
-// What had gone wrong with this call when the group ended. Who heard of it first may have raised and gone already: that is
-// a consequence, which the next call raises. Mutex held.
-std::optional<Status> GroupCalls::before_the_end(uint64_t sequence, const Status& ended) const {
-  if (ended.code() == Code::kMismatch || ended.code() == Code::kInterrupted) return ended;
+// What had gone wrong with this call when the group ended. The rank that heard of it first may have raised and gone already:
+// that is a consequence, which the next call raises.
+std::optional<Status> GroupCalls::before_the_end(std::unique_lock<std::mutex>& lock, uint64_t sequence,
+                                                 const Status& ended, const Probe* probe) {
+  const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
   const CallEnding* const ending = endings_.find(sequence);
-  if (ending == nullptr) return std::nullopt;
-  const CallEnd& why = ending->why;
-  if (why.code != Code::kMismatch && why.code != Code::kInterrupted) return std::nullopt;
-  return verdict_of(why, ending->answers.standings.value_or(std::vector<Standing>()), names_);
+  if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code))
+    return verdict_on(lock, sequence, *ending, probe);
+  return is_first(ended.code()) ? std::optional(ended) : std::nullopt;
+}
+
+// May wait for what the others know about the call. The ending is there until this thread forgets it.
+Status GroupCalls::verdict_on(std::unique_lock<std::mutex>& lock, uint64_t sequence, const CallEnding& ending,
+                              const Probe* probe) {
+  if (worth_waiting(ending.why.code))
+    (void)wait_briefly(lock, probe, ending.answers.began, [&] { return !is_open(ending.answers); });
+  const CallEnd why = ending.why;
+  std::vector<Standing> standings = ending.answers.standings.value_or(std::vector<Standing>());
+  // The others may have given the call up before this rank made it, and do not know what it would have made.
+  if (!standings.empty() && why.code == Code::kMismatch) {
+    lock.unlock();
+    standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
+    lock.lock();
+  }
+  return verdict_of(why, standings, names_);
 }
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
@@ -123,8 +139,8 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   if (ended.code() == Code::kPeerFailure) {
     record();
     const Status failure = first_failure(ended, operation, probe);
-    const std::lock_guard lock(mutex_);
-    const Status first = before_the_end(call.sequence, ended).value_or(failure);
+    std::unique_lock lock(mutex_);
+    const Status first = before_the_end(lock, call.sequence, ended, probe).value_or(failure);
     endings_.forget(call.sequence);
     return told(first, call, operation);
   }
@@ -136,11 +152,11 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   }
   bool others_know = false;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
     record();
     if (!cause_.is_ok()) {
-      const Status first = before_the_end(call.sequence, ended).value_or(cause_);
+      const Status first = before_the_end(lock, call.sequence, ended, probe).value_or(cause_);
       endings_.forget(call.sequence);
       return told(first, call, operation);
     }
@@ -171,10 +187,10 @@ bool GroupCalls::asks(const Status& ended, const Call& call) {
   const CallEnd ours = our_word(ended);
   {
     const std::lock_guard lock(mutex_);
-    if (!cause_.is_ok() || closing_) return false;
+    if (closing_) return false;
     if (const CallEnding* const ending = endings_.find(call.sequence); ending != nullptr)
       return worth_waiting(ending->why.code) && is_open(ending->answers);
-    if (!worth_waiting(ended.code())) return false;
+    if (!cause_.is_ok() || !worth_waiting(ended.code())) return false;
     recorder_of(call).end(call.ticket, ended.code(), now_ns());  // in one with the ending, as in conclude()
     (void)endings_.add(call.sequence, ours);
   }
@@ -295,21 +311,12 @@ bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* p
   return true;
 }
 
-// The ending is there until this thread forgets it.
 Status GroupCalls::await_verdict(uint64_t sequence, const Status& ended, const Probe* probe) {
   std::unique_lock lock(mutex_);
   const CallEnding* const ending = endings_.find(sequence);
   if (ending == nullptr) return ended;
-  const auto known = [&] { return ending->answers.standings.has_value() || !cause_.is_ok(); };
-  if (worth_waiting(ending->why.code)) (void)wait_briefly(lock, probe, ending->answers.began, known);
-  if (!cause_.is_ok()) return before_the_end(sequence, cause_).value_or(cause_);
-  const CallEnd why = ending->why;
-  std::vector<Standing> standings = ending->answers.standings.value_or(std::vector<Standing>());
-  lock.unlock();
-  // The others may have given the call up before this rank made it, and do not know what it would have made.
-  if (!standings.empty() && why.code == Code::kMismatch)
-    standings[static_cast<std::size_t>(names_.rank())].report = report(sequence);
-  return verdict_of(why, standings, names_);
+  Status verdict = verdict_on(lock, sequence, *ending, probe);
+  return cause_.is_ok() ? verdict : before_the_end(lock, sequence, cause_, probe).value_or(cause_);
 }
 
 void GroupCalls::close() {

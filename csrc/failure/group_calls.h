@@ -124,10 +124,16 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void peer_ended(Rank peer, const Status& why) override;
 
  private:
-  std::optional<Status> before_the_end(uint64_t sequence, const Status& ended) const;
-  // All that can be known about it is not known yet, and has not taken too long. mutex_ held.
+  std::optional<Status> before_the_end(std::unique_lock<std::mutex>& lock, uint64_t sequence,
+                                       const Status& ended, const Probe* probe);
+  Status verdict_on(std::unique_lock<std::mutex>& lock, uint64_t sequence, const CallEnding& ending,
+                    const Probe* probe);
+  // All that can be known about it is not known yet, has not taken too long, and may still come: what a rank says before it
+  // goes arrives even if the group has ended by then. mutex_ held.
   bool is_open(const Answers& answers) const {
-    return !answers.standings && cause_.is_ok() && !answers.are_late();
+    const bool comes =
+        cause_.is_ok() || cause_.code() == Code::kPeerFailure || cause_.code() == Code::kPeerExited;
+    return !answers.standings && comes && !answers.are_late();
   }
   Status look();
   Status take_late_error();

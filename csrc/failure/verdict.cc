@@ -108,8 +108,10 @@ Status disagreement(std::span<const Standing> standings, const GroupNames& names
   if (gone != standings.end() && !we_leave) return exited(names.from_world(gone->rank), names);
   const std::vector<Camp> camps = camps_of(standings);
   if (camps.size() < 2) {
+    const Rank by = names.from_world(why.by);
+    const std::string found = by == names.rank() ? why.text : names.full(by) + " says that " + why.text;
     return Status(Code::kMismatch,
-                  "the ranks made different calls: " + why.text + table(standings, camps, names));
+                  "the ranks made different calls: " + found + table(standings, camps, names));
   }
   const Camp& usual = camps[0];
   std::string text = "the ranks made different calls";

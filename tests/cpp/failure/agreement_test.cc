@@ -100,6 +100,22 @@ TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the
   }
 }
 
+// The rank that goes has heard what each rank made; the others may see it go before they have heard as much.
+TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has_heard) {
+  for (int round = 0; round < 20; ++round) {
+    const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) {
+      Status status = make(group, Made{.dtype = group.rank() == 1 ? DType::kF64 : DType::kF32});
+      if (group.rank() == 0) runtime.abort(Status(Code::kNotInitialized, "this process left"));
+      return status;
+    });
+    for (const Status& each : outcomes) {
+      ASSERT_EQ(each.code(), Code::kMismatch) << text_of(outcomes);
+      ASSERT_TRUE(has(each, "rank 1 ") && has(each, "made dtype float64 instead of float32"))
+          << text_of(outcomes);
+    }
+  }
+}
+
 TEST_P(Agreement, different_roots_are_found_and_resync_brings_all_back) {
   for (const Collective what : {Collective::kBroadcast, Collective::kReduce}) {
     for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
