@@ -1,5 +1,6 @@
 #include "bindings/calls/arguments.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -10,15 +11,15 @@
 namespace pc {
 namespace {
 
-// Index of the parameter that `keyword` names, or -1.
-int find(const State& state, const Signature& signature, PyObject* keyword) {
-  for (int i = 0; i < signature.count; ++i) {
-    if (state.names[signature.names[static_cast<std::size_t>(i)]] == keyword) return i;
-  }
-  for (int i = 0; i < signature.count; ++i) {  // not interned: built at run time
-    if (PyUnicode_Compare(state.names[signature.names[static_cast<std::size_t>(i)]], keyword) == 0) return i;
-  }
-  return -1;
+// The parameter that `keyword` names, or null.
+const Name* find(const State& state, const Signature& signature, PyObject* keyword) {
+  const Name* const begin = signature.names.data();
+  const Name* const end = begin + signature.count;
+  const Name* found = std::find_if(begin, end, [&](Name name) { return state.names[name] == keyword; });
+  if (found == end)  // not interned: built at run time
+    found = std::find_if(begin, end,
+                         [&](Name name) { return PyUnicode_Compare(state.names[name], keyword) == 0; });
+  return found == end ? nullptr : found;
 }
 
 // What to write for a keyword that is called otherwise here, from Python's part, which has the table. Null with an error
@@ -81,29 +82,30 @@ std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
 
 }  // namespace
 
-bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
-           PyObject* kwnames, PyObject** slots) {
+bool parse(const State& state, const Signature& signature, const Arguments& arguments, Given& given) {
+  const auto& [args, nargs, kwnames] = arguments;
   if (nargs > signature.positional) return too_many(state, signature, nargs), false;
-  for (int i = 0; i < signature.count; ++i) slots[i] = i < nargs ? args[i] : nullptr;
+  for (Py_ssize_t i = 0; i < nargs; ++i) given.set(signature.names[static_cast<std::size_t>(i)], args[i]);
   const Py_ssize_t keywords = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
   for (Py_ssize_t k = 0; k < keywords; ++k) {
     PyObject* keyword = PyTuple_GET_ITEM(kwnames, k);
-    const int at = find(state, signature, keyword);
-    if (at < 0) {
+    const Name* const name = find(state, signature, keyword);
+    if (name == nullptr) {
       unexpected(state, signature, keyword);
       return false;
     }
-    if (slots[at] != nullptr) {
+    if (given[*name] != nullptr) {
       PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", signature.function,
                    keyword);
       return false;
     }
-    slots[at] = args[nargs + k];
+    given.set(*name, args[nargs + k]);
   }
   for (int i = 0; i < signature.required; ++i) {
-    if (slots[i] != nullptr) continue;
+    const Name name = signature.names[static_cast<std::size_t>(i)];
+    if (given[name] != nullptr) continue;
     PyErr_Format(PyExc_TypeError, "%s() missing required argument '%U'", signature.function,
-                 state.names[signature.names[static_cast<std::size_t>(i)]]);
+                 state.names[name]);
     return false;
   }
   return true;

@@ -23,29 +23,20 @@ struct Arguments {
 // What a call was given for each parameter, borrowed. Null: it was left out, or the call has no such parameter.
 class Given {
  public:
-  Given() {
-    for (PyObject*& each : values_) {
-      each = nullptr;
-      asm("" : "+m"(each));
-    }
+  void set(Name name, PyObject* value) {
+    values_[name] = value;
+    is_set_ |= 1U << name;
   }
-  PyObject*& operator[](Name name) { return values_[name]; }
-  PyObject* operator[](Name name) const { return values_[name]; }
+  PyObject* operator[](Name name) const { return (is_set_ >> name & 1U) != 0 ? values_[name] : nullptr; }
 
  private:
-  std::array<PyObject*, kNameCount> values_;
+  static_assert(kNameCount <= 32);
+  uint32_t is_set_ = 0;
+  std::array<PyObject*, kNameCount> values_;  // valid where is_set_ says so: clearing all costs 20 ns
 };
 
-// Fills slots[0..count) with borrowed references, nullptr where an argument was left out. False: TypeError is set.
-bool parse(const State& state, const Signature& signature, PyObject* const* args, Py_ssize_t nargs,
-           PyObject* kwnames, PyObject** slots);
-[[gnu::always_inline]] inline bool parse(const State& state, const Signature& signature,
-                                         const Arguments& arguments, Given& given) {
-  PyObject* slots[kNameCount];
-  if (!parse(state, signature, arguments.args, arguments.nargs, arguments.kwnames, slots)) return false;
-  for (int i = 0; i < signature.count; ++i) given[signature.names[static_cast<std::size_t>(i)]] = slots[i];
-  return true;
-}
+// False: TypeError is set.
+bool parse(const State& state, const Signature& signature, const Arguments& arguments, Given& given);
 
 // "allreduce(x, op='sum', *, out=None)", as inspect.signature() reads it.
 std::string signature_text(const Signature& signature);

@@ -111,11 +111,11 @@ bool prepare_barrier(GroupObject& group, const Given& given, Form, PreparedCall&
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   static constexpr Signature kSignature = {"resync", 0, 0, 1, {kTimeout}};
   State& state = *group.state;
-  PyObject* given[1];
-  if (!parse(state, kSignature, args, nargs, kwnames, given)) return nullptr;
+  Given given;
+  if (!parse(state, kSignature, {args, nargs, kwnames}, given)) return nullptr;
   const char* const site = site_of(group);
   double timeout = -1;
-  if (!to_timeout(state, "resync", given[0], &timeout)) return nullptr;
+  if (!to_timeout(state, "resync", given[kTimeout], &timeout)) return nullptr;
   const Status status = run(group, [&](Communicator& c) { return c.resync(timeout, site); });
   return finish(group, status, nullptr, Py_None);
 }

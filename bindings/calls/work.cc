@@ -132,15 +132,15 @@ std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
 bool take_timeout(WorkObject& work, const char* function, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* kwnames, double* seconds, bool* host = nullptr) {
   const Signature signature = {function, 0, 1, host == nullptr ? 1 : 2, {kTimeout, kHost}};
-  PyObject* given[2] = {};
-  if (!is_here(work) || !parse(*work.state, signature, args, nargs, kwnames, given)) return false;
+  Given given;
+  if (!is_here(work) || !parse(*work.state, signature, {args, nargs, kwnames}, given)) return false;
   work.state->ended_calls->settle();
-  if (given[1] != nullptr) {
-    const int truth = PyObject_IsTrue(given[1]);
+  if (given[kHost] != nullptr) {
+    const int truth = PyObject_IsTrue(given[kHost]);
     if (truth < 0) return false;
     *host = truth == 1;
   }
-  return to_timeout(*work.state, function, given[0], seconds);
+  return to_timeout(*work.state, function, given[kTimeout], seconds);
 }
 
 // Of arrays on a GPU. Null: a Python error is set, and the call goes on.
