@@ -13,7 +13,7 @@
 namespace pc {
 namespace {
 
-[[gnu::always_inline]] inline PyObject* make(GroupObject& group, const CallRow& row, Form form,
+PyObject* make(GroupObject& group, const CallRow& row, Form form,
                                              const Arguments& arguments) {
   switch (form) {
     case Form::kBlocking: return make_blocking(group, row, arguments);

@@ -14,11 +14,32 @@
 namespace pc {
 namespace {
 
+bool prepare(GroupObject& group, const CallRow& row, Form form, const Signature& signature,
+             const Arguments& arguments, Given& given, PreparedCall& call) {
+  if (!parse(*group.state, signature, arguments, given)) return false;
+  call.function = signature.function;
+  // Before the arrays are looked at, which may run Python code.
+  call.request.site = row.is_message ? group.state->sites.here() : site_of(group);
+  return row.prepare(group, given, form, call);
+}
+
+bool is_stageable(const PreparedCall& call) {
+  return call.is_staged || call.in_view.stageable() || call.out_view.stageable();
+}
+
 bool is_collection(PyObject* x) {
   return x != nullptr && (PyList_Check(x) || PyTuple_Check(x) || PyDict_Check(x));
 }
 
 }  // namespace
+
+PyObject* make_blocking(GroupObject& group, const CallRow& row, const Arguments& arguments) {
+  Given given;
+  PreparedCall call;
+  if (prepare(group, row, Form::kBlocking, row.signature, arguments, given, call))
+    return run_prepared(group, call);
+  return is_stageable(call) ? staged(group, row.signature, given) : nullptr;
+}
 
 PyObject* make_async(GroupObject& group, const CallRow& row, const Arguments& arguments) {
   const Signature signature = row.signature_of(Form::kAsync);
