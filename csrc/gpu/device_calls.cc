@@ -33,25 +33,10 @@ Status interrupted(const std::string& operation) {
   return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
 }
 
-using Rows = std::array<Algorithm, kCollectiveCount>;
-Rows rows_of(std::string_view name, std::string_view summary) {
-  Rows rows{};
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    Algorithm& row = rows[static_cast<std::size_t>(i)];
-    row.name = name;
-    row.collective = static_cast<Collective>(i);
-    row.supports = [](const Shape&) { return true; };
-    row.build = nullptr;
-    row.source = "docs/gpu.md";
-    row.summary = summary;
-    row.pipelines = Pipelines::kNot;
-    row.name_hash = fnv1a(row.name);
-  }
-  return rows;
-}
 const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor& by) {
-  static const Rows kNccl = rows_of("nccl", "NCCL, on arrays of GPUs");
-  static const Rows kPeers = rows_of("peers", "ranks that reach each other's arrays on one GPU");
+  static const auto kNccl = algorithms_without_plan("nccl", "NCCL, on arrays of GPUs", "docs/gpu.md", false);
+  static const auto kPeers = algorithms_without_plan(
+      "peers", "ranks that reach each other's arrays on one GPU", "docs/gpu.md", /*fixed_order=*/false);
   return (by.name() == "nccl" ? kNccl : kPeers)[static_cast<std::size_t>(collective)];
 }
 

@@ -132,6 +132,23 @@ constexpr Algorithm kAlgorithms[] = {
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
+std::array<Algorithm, kCollectiveCount> algorithms_without_plan(std::string_view name,
+                                                                std::string_view summary,
+                                                                std::string_view source, bool fixed_order) {
+  std::array<Algorithm, kCollectiveCount> rows{};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = {.name = name,
+               .collective = static_cast<Collective>(i),
+               .supports = [](const Shape&) { return true; },
+               .build = nullptr,
+               .source = source,
+               .summary = summary,
+               .pipelines = Pipelines::kNot,
+               .fixed_order = fixed_order};
+  }
+  return rows;
+}
+
 const Algorithm* find_algorithm(Collective collective, std::string_view name) {
   for (const Algorithm& algorithm : kAlgorithms) {
     if (algorithm.collective == collective && algorithm.name == name) return &algorithm;

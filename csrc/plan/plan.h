@@ -3,6 +3,7 @@
 // checked without a network, simulated, explained, and named step by step in errors. See docs/plans.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -122,6 +123,10 @@ struct Algorithm {        // one row of plan/catalog.cc
   bool fixed_order = false;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
+// By collective: what runs it without a plan, as a name for records and errors. The texts live as long as the process.
+std::array<Algorithm, kCollectiveCount> algorithms_without_plan(std::string_view name,
+                                                                std::string_view summary,
+                                                                std::string_view source, bool fixed_order);
 std::span<const Algorithm> algorithms();                                        // the whole catalog
 const Algorithm* find_algorithm(Collective collective, std::string_view name);  // nullptr if there is none
 

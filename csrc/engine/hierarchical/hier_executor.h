@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/executor.h"
+#include "engine/cpu_executor.h"
 #include "engine/hierarchical/column.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/shm/host.h"
@@ -18,7 +18,7 @@ namespace pc::shm {
 // What goes by islands, as a name for records and errors; it has no plan.
 const Algorithm& by_islands(Collective collective);
 
-class HierExecutor final : public Executor {
+class HierExecutor final : public CpuExecutor {
  public:
   struct Parts {
     // Not owned; they outlive this.
@@ -32,21 +32,11 @@ class HierExecutor final : public Executor {
     ChoosePlan choose = {};
   };
   explicit HierExecutor(Parts parts);
-  ~HierExecutor() override;
-  HierExecutor(const HierExecutor&) = delete;
-  HierExecutor& operator=(const HierExecutor&) = delete;
   std::string_view name() const override { return "hierarchical"; }
-  bool supports(const Request& request, Rank size) const override;
   Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
-  void cancel(uint32_t group, uint64_t sequence, const Status& why) override;
-  void peer_left(Rank world) override;
-  void abort(uint32_t group, const Status& why) override;
-  void close(uint32_t group) override;
-  void abort(const Status& why) noexcept override;
 
  private:
-  struct State;  // shared with the Work it launched, which may outlive it
-  std::shared_ptr<State> state_;
+  struct State;
 };
 
 }  // namespace pc::shm

@@ -3,28 +3,19 @@
 
 #include <memory>
 
-#include "engine/executor.h"
+#include "engine/cpu_executor.h"
 #include "transport/reactor.h"
 
 namespace pc {
 
-class PlanExecutor final : public Executor {
+class PlanExecutor final : public CpuExecutor {
  public:
   PlanExecutor(Transport& transport, Reactor& reactor);  // neither is owned; both outlive this
-  ~PlanExecutor() override;
-  PlanExecutor(const PlanExecutor&) = delete;
-  PlanExecutor& operator=(const PlanExecutor&) = delete;
-  std::string_view name() const override;
-  bool supports(const Request& request, Rank size) const override;
+  std::string_view name() const override { return "plan"; }
   Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
-  void cancel(uint32_t group, uint64_t sequence, const Status& why) override;
-  void abort(uint32_t group, const Status& why) override;
-  void close(uint32_t group) override;
-  void abort(const Status& why) noexcept override;
 
  private:
-  struct State;  // shared with the Work it launched, which may outlive it
-  std::shared_ptr<State> state_;
+  struct State;
 };
 
 }  // namespace pc
