@@ -23,7 +23,7 @@ Status wait_in_slices(std::unique_lock<std::mutex>& lock, std::condition_variabl
     if (context.deadline.remaining_s() <= 0) return Status(Code::kTimeout, "the deadline has passed");
     changed.wait_for(lock, kWaitSlice);
     lock.unlock();
-    const bool stopped = context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
+    const bool stopped = context.is_interrupted();
     lock.lock();
     if (stopped) return Status(Code::kInterrupted, "interrupted");
   }

@@ -37,10 +37,18 @@ WaitEnd Waiter::check(const WaitContext& context) {
   const TimePoint now = pc::now();
   if (now >= context.deadline.when()) return WaitEnd::kTimeout;
   if (context.watch != nullptr) context.watch->look(now);
-  if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)()) {
-    return WaitEnd::kInterrupted;
-  }
-  return WaitEnd::kReady;
+  return context.is_interrupted() ? WaitEnd::kInterrupted : WaitEnd::kReady;
+}
+
+bool WaitContext::is_interrupted() const {
+  if (interrupted == nullptr || !*interrupted) return false;
+  if (probe_scopes == nullptr) return (*interrupted)();
+  WaitContext outer = *this;
+  outer.probe_scopes = probe_scopes->outer();
+  probe_scopes->enter();
+  const bool answer = outer.is_interrupted();
+  probe_scopes->leave();
+  return answer;
 }
 
 }  // namespace pc

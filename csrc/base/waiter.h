@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -33,13 +34,36 @@ class CoreWatch {
   ~CoreWatch() = default;
 };
 
+// Hears that the interrupt probe of a wait runs, which is other people's code, takes as long as it likes, and may call anything. In the
+// thread that waits.
+class ProbeScope {
+ public:
+  virtual void enter() = 0;  // the probe is about to run
+  virtual void leave() = 0;  // it has returned
+  ProbeScope* outer() const { return outer_; }
+
+ protected:
+  explicit ProbeScope(struct WaitContext& context);  // becomes its innermost, and outlives it
+  ProbeScope(const ProbeScope&) = delete;
+  ProbeScope& operator=(const ProbeScope&) = delete;
+  ~ProbeScope() = default;
+
+ private:
+  ProbeScope* const outer_;
+};
+
 // What every wait in this process looks at besides its own condition. Copied freely; holds no ownership.
 struct WaitContext {
   Deadline deadline;
   const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: somebody ended this group's operations
   const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (asked in slices only)
   WaitWatch* watch = nullptr;
+  ProbeScope* probe_scopes = nullptr;  // the innermost
+
+  bool is_interrupted() const;  // asks the probe, if there is one
 };
+inline ProbeScope::ProbeScope(WaitContext& context) : outer_(std::exchange(context.probe_scopes, this)) {}
+
 enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 
 // Thread-safety: one thread at a time. Keep one per waiting place (it remembers its spin budget).

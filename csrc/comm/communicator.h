@@ -61,7 +61,7 @@ class Communicator {
   virtual Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                           double timeout_s = -1) = 0;
   // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
-  // begin because others gave it up before.
+  // begin because others gave it up before. Null: it has ended well already.
   virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
   virtual Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) = 0;
   virtual Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag,

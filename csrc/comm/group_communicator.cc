@@ -55,17 +55,6 @@ CallRecord collective_record(const Request& request, const Choice& choice, uint3
   record.began_ns = to_ns(began);
   return record;
 }
-class FinishedWork final : public Work {
- public:
-  bool done() const override { return true; }
-  WaitEnd drive(const WaitContext&) override { return WaitEnd::kReady; }
-  void progress() override {}
-  void ring(CompletionSink*, uint64_t) override {}
-  Status wait(const WaitContext&) override { return Status(); }
-  void cancel() override {}
-  Rank waits_for() const override { return -1; }
-  std::string where() const override { return "ended"; }
-};
 
 }  // namespace
 
@@ -135,7 +124,7 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) 
   PC_TRY(usable());
   if (size_ == 1) {
     copy_input(call);
-    return std::unique_ptr<Work>(std::make_unique<FinishedWork>());
+    return std::unique_ptr<Work>();
   }
   PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(call, now()));
   return work;

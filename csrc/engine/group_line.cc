@@ -62,26 +62,65 @@ void GroupLine::drop_baton() {
 
 bool GroupLine::driven(const Run& run) const { return driven_ && !runs_.empty() && runs_.front() == &run; }
 
-Status GroupLine::wait(Run& run, const WaitContext& context) {
-  if (run.ended()) return run.result();
-  Lock lock(mutex_);
-  const WaitEnd how = drive(lock, run, context);
-  if (how != WaitEnd::kReady) end(lock, run, ended_early(how, run.where(), run.waits_for()));
-  return run.result();
-}
+// While the probe of the thread that drives the line runs, any thread may end the run.
+class GroupLine::Probed final : public ProbeScope {
+ public:
+  Probed(GroupLine& line, WaitContext& context) : ProbeScope(context), line_(line) {}
+  void enter() override { set(true); }
+  void leave() override { set(false); }
 
-WaitEnd GroupLine::drive(Run& run, const WaitContext& context) {
+ private:
+  void set(bool inside) {
+    const Lock lock(line_.mutex_);
+    line_.in_probe_ = inside;
+    line_.baton_free_.notify_all();
+  }
+  GroupLine& line_;
+};
+
+WaitEnd GroupLine::drive(const Run& run, const WaitContext& context) {
   if (run.ended()) return WaitEnd::kReady;
+  WaitContext driving = context;
+  const Probed probed(*this, driving);
   Lock lock(mutex_);
-  return drive(lock, run, context);
-}
-
-WaitEnd GroupLine::drive(Lock& lock, const Run& run, const WaitContext& context) {
   while (!run.ended()) {
-    const WaitEnd how = driven_ ? wait_for_baton(lock, context) : drive_first(lock, run, context);
+    WaitEnd how = WaitEnd::kReady;
+    if (driven_) {
+      how = wait_for_baton(lock, context);
+    } else {
+      Run& first = *runs_.front();
+      take_baton();
+      lock.unlock();
+      if (!first.started()) first.start(scratch_);
+      TimePoint looked{};
+      for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
+        how = first.wait(reactor_, driving);
+        if (how != WaitEnd::kReady) break;
+        first.advance();
+        if (first.ended()) break;
+        // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
+        const TimePoint now = pc::now();
+        if (looked == TimePoint{}) looked = now;
+        if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
+        looked = now;
+        how = Waiter::check(driving);
+      }
+      lock.lock();
+      const bool ended = first.ended();
+      drop_baton();
+      if (ended) {
+        start_first(lock);  // so that peers need not wait until a thread here waits for the next one
+        continue;
+      }
+    }
     if (how != WaitEnd::kReady && !run.ended()) return how;
   }
   return WaitEnd::kReady;
+}
+
+void GroupLine::end(Run& run, const Status& why) {
+  Lock lock(mutex_);
+  end(lock, run, why);
 }
 
 void GroupLine::progress() {
@@ -108,49 +147,6 @@ void GroupLine::ring(Run& run, CompletionSink* bell, uint64_t token) {
 // The first run may have to be started, and perhaps nobody waits for it.
 void GroupLine::ring_if_due() {
   if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->ring_now();
-}
-
-WaitEnd GroupLine::drive_first(Lock& lock, const Run& run, const WaitContext& context) {
-  Run& first = *runs_.front();
-  take_baton();
-  lock.unlock();
-  const std::function<bool()> probe = [this, asked = context.interrupted] { return ask(*asked); };
-  WaitContext told = context;
-  if (context.interrupted != nullptr && *context.interrupted) told.interrupted = &probe;
-  WaitEnd how = WaitEnd::kReady;
-  if (!first.started()) first.start(scratch_);
-  TimePoint looked{};
-  for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
-    how = first.wait(reactor_, told);
-    if (how != WaitEnd::kReady) break;
-    first.advance();
-    if (first.ended()) break;
-    // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
-    const TimePoint now = pc::now();
-    if (looked == TimePoint{}) looked = now;
-    if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
-    looked = now;
-    how = Waiter::check(told);
-  }
-  lock.lock();
-  const bool ended = first.ended();
-  drop_baton();
-  if (!ended) return how;
-  start_first(lock);  // so that peers need not wait until somebody here waits for the next one
-  return WaitEnd::kReady;
-}
-
-// The probe runs other people's code for as long as that likes. Meanwhile anybody may end the run.
-bool GroupLine::ask(const std::function<bool()>& interrupted) {
-  const auto set = [this](bool inside) {
-    const Lock lock(mutex_);
-    in_probe_ = inside;
-    baton_free_.notify_all();
-  };
-  set(true);
-  const bool answer = interrupted();
-  set(false);
-  return answer;
 }
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {

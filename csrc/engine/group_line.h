@@ -48,9 +48,9 @@ class GroupLine {
     if (Run* const run = begin(); run != nullptr) runs_.push_back(run);
     return true;
   }
-  Status wait(Run& run, const WaitContext& context);  // drives the line until `run` has ended
-  // The same, but leaves it as it is when the context ends.
-  WaitEnd drive(Run& run, const WaitContext& context);
+  // Drives the line until `run` has ended, or the context ends, which leaves it as it is.
+  WaitEnd drive(const Run& run, const WaitContext& context);
+  void end(Run& run, const Status& why);  // afterwards it has ended
   // Goes on with the first runs as far as that is possible without waiting. Nothing, if somebody drives them: he does so.
   void progress();
   void ring(Run& run, CompletionSink* bell, uint64_t token);  // Work::ring
@@ -63,17 +63,15 @@ class GroupLine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  void start_first(Lock& lock);                       // mutex_ held, baton free
-  void take_baton();                                  // mutex_ held
-  void drop_baton();                                  // mutex_ held: removes what has ended
-  bool driven(const Run& run) const;                  // mutex_ held
-  void end(Lock& lock, Run& run, const Status& why);  // afterwards it has ended
-  void keep(std::unique_ptr<Run> run);                // mutex_ held: to be used again
-  void discard_due();                                 // mutex_ held
-  bool ask(const std::function<bool()>& interrupted);
+  void start_first(Lock& lock);       // mutex_ held, baton free
+  void take_baton();                  // mutex_ held
+  void drop_baton();                  // mutex_ held: removes what has ended
+  bool driven(const Run& run) const;  // mutex_ held
+  void end(Lock& lock, Run& run, const Status& why);
+  void keep(std::unique_ptr<Run> run);  // mutex_ held: to be used again
+  void discard_due();                   // mutex_ held
+  class Probed;
   void ring_if_due();  // mutex_ held
-  WaitEnd drive(Lock& lock, const Run& run, const WaitContext& context);
-  WaitEnd drive_first(Lock& lock, const Run& run, const WaitContext& context);  // until `run` has ended
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 
   Reactor& reactor_;

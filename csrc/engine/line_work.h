@@ -25,7 +25,11 @@ class LineWork final : public Work {
   WaitEnd drive(const WaitContext& context) override { return line_.drive(*run_, context); }
   void progress() override { line_.progress(); }
   void ring(CompletionSink* bell, uint64_t token) override { line_.ring(*run_, bell, token); }
-  Status wait(const WaitContext& context) override { return line_.wait(*run_, context); }
+  Status wait(const WaitContext& context) override {
+    const WaitEnd how = line_.drive(*run_, context);
+    if (how != WaitEnd::kReady) line_.end(*run_, ended_early(how, run_->where(), run_->waits_for()));
+    return run_->result();
+  }
   void cancel() override { line_.cancel(run_->sequence(), Status(Code::kAborted, "cancelled by its owner")); }
   Rank waits_for() const override { return run_->waits_for(); }
   std::string where() const override { return run_->where(); }

@@ -186,9 +186,7 @@ class DirectMessageCall final : public StartedDeviceCall,
  private:
   static constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
 
-  static bool interrupted(const WaitContext& context) {
-    return context.interrupted != nullptr && *context.interrupted && (*context.interrupted)();
-  }
+  static bool interrupted(const WaitContext& context) { return context.is_interrupted(); }
   void tell_if_unheard() {  // mutex_ held
     if (!queued_ || heard_) return;
     heard_ = true;

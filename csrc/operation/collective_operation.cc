@@ -45,7 +45,9 @@ WaitEnd CollectiveOperation::drive(const Call& each, WaitContext context) {
   if (each.done()) return WaitEnd::kReady;
   CallWatch watch(group_.calls, each.call, *each.work);
   context.watch = &watch;
-  return group_.reentry.drive(*each.work, context, [this] { return text_; });
+  const auto text = [this] { return text_; };
+  const Reentry::Scope scope(group_.reentry, context, text);
+  return each.work->drive(context);
 }
 
 WaitEnd CollectiveOperation::drive(const WaitContext& context) {

@@ -75,7 +75,8 @@ class CollectiveOperation final : public Operation {
     if (each.work == nullptr) return each.ended;
     CallWatch watch(group_.calls, each.call, *each.work);
     context.watch = &watch;
-    return group_.reentry.wait(*each.work, context, text);
+    const Reentry::Scope scope(group_.reentry, context, text);
+    return each.work->wait(context);
   }
   // Puts the end into the words of the group.
   template <class Text>

@@ -26,13 +26,17 @@ MessageWatch& MessageOperation::watch() {
 WaitEnd MessageOperation::drive(const WaitContext& context) {
   WaitContext watched = context;
   watched.watch = &watch();
-  return group_.reentry.drive(*work_, watched, [this] { return text(); });
+  const auto text = [this] { return this->text(); };
+  const Reentry::Scope scope(group_.reentry, watched, text);
+  return work_->drive(watched);
 }
 
 const Status& MessageOperation::end(WaitContext context) {
   if (ended_) return *ended_;
   context.watch = &watch();
-  const Status ended = group_.reentry.wait(*work_, context, [this] { return text(); });
+  const auto text = [this] { return this->text(); };
+  const Reentry::Scope scope(group_.reentry, context, text);
+  const Status ended = work_->wait(context);
   // If the peer knows nothing of it, the next message takes its place.
   const bool has_turn = what_.part == MessagePart::kWhole || what_.part == MessagePart::kOffer;
   if (how_.untold && has_turn) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);

@@ -67,13 +67,16 @@ std::vector<Rank> MessageSearch::in_turn(Rank last) const {
   return peers;
 }
 
-Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, WaitContext context) {
+Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, const WaitContext& context) {
   for (;;) {
     MessageProbe probe(transport_, reactor_);
     begin(probe);
     MessageWatch watch(group_.calls, call, probe, peers_, kVerb);
-    context.watch = &watch;
-    const Status ended = group_.reentry.wait(probe, context, [this] { return operation(); });
+    WaitContext watched = context;
+    watched.watch = &watch;
+    const auto text = [this] { return operation(); };
+    const Reentry::Scope scope(group_.reentry, watched, text);
+    const Status ended = probe.wait(watched);
     group_.messages.unwatch(probe.changes());
     if (!ended.is_ok()) {
       const std::optional<std::size_t> failed = probe.failed();

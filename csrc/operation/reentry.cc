@@ -4,17 +4,17 @@
 
 namespace pc {
 
-Reentry::Inside::Inside(Reentry& reentry, std::string operation) : reentry_(reentry) {
-  const std::lock_guard<std::mutex> lock(reentry_.mutex_);
-  reentry_.inside_.push_back({std::this_thread::get_id(), std::move(operation)});
-  reentry_.probes_.store(static_cast<uint32_t>(reentry_.inside_.size()), std::memory_order_relaxed);
+void Reentry::enter(std::string operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  inside_.push_back({std::this_thread::get_id(), std::move(operation)});
+  probes_.store(static_cast<uint32_t>(inside_.size()), std::memory_order_relaxed);
 }
 
-Reentry::Inside::~Inside() {
-  const std::lock_guard<std::mutex> lock(reentry_.mutex_);
+void Reentry::leave() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const std::thread::id me = std::this_thread::get_id();
-  std::erase_if(reentry_.inside_, [&](const Entry& entry) { return entry.thread == me; });
-  reentry_.probes_.store(static_cast<uint32_t>(reentry_.inside_.size()), std::memory_order_relaxed);
+  std::erase_if(inside_, [&](const Entry& entry) { return entry.thread == me; });
+  probes_.store(static_cast<uint32_t>(inside_.size()), std::memory_order_relaxed);
 }
 
 Status Reentry::refuse() const {

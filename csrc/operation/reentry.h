@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "engine/executor.h"
+#include "base/waiter.h"
 
 namespace pc {
 
@@ -23,44 +22,29 @@ class Reentry {
                                                         : refuse();  // our own store is always seen
   }
 
-  // Work::wait() that knows when the probe runs. `text()` says what it is.
+  // Of a wait of this group. `text()` says what waits.
   template <class Text>
-  Status wait(Work& work, const WaitContext& context, const Text& text) {
-    return with_probe(context, text, [&](const WaitContext& told) { return work.wait(told); });
-  }
-  // Work::drive(), likewise.
-  template <class Text>
-  WaitEnd drive(Work& work, const WaitContext& context, const Text& text) {
-    return with_probe(context, text, [&](const WaitContext& told) { return work.drive(told); });
-  }
+  class Scope final : public ProbeScope {
+   public:
+    Scope(Reentry& reentry, WaitContext& context, const Text& text)
+        : ProbeScope(context),
+          reentry_(reentry),
+          text_(text) {}
+    void enter() override { reentry_.enter(text_()); }
+    void leave() override { reentry_.leave(); }
+
+   private:
+    Reentry& reentry_;
+    const Text& text_;
+  };
 
  private:
-  template <class Text, class Wait>
-  auto with_probe(WaitContext context, const Text& text, Wait&& wait) {
-    if (context.interrupted == nullptr || !*context.interrupted) return wait(context);
-    const auto probe = [this, asked = context.interrupted, &text] {
-      const Inside inside(*this, text());
-      return (*asked)();
-    };
-    const std::function<bool()> by_reference = std::cref(probe);  // a function of this size allocates nothing
-    context.interrupted = &by_reference;
-    return wait(context);
-  }
-
   struct Entry {
     std::thread::id thread;
     std::string operation;
   };
-  class Inside {
-   public:
-    Inside(Reentry& reentry, std::string operation);
-    ~Inside();
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
-
-   private:
-    Reentry& reentry_;
-  };
+  void enter(std::string operation);
+  void leave();
   Status refuse() const;
 
   std::atomic<uint32_t> probes_{0};  // size of inside_, readable without its lock

@@ -257,14 +257,22 @@ void Reactor::remove(Pollable* source) {
   all.erase(at);
 }
 
+// The probe may wait for another of our threads.
+class Reactor::InProbe final : public ProbeScope {
+ public:
+  InProbe(Turn& turn, WaitContext& context) : ProbeScope(context), turn_(turn) {}
+  void enter() override { turn_.let_go(); }
+  void leave() override {}
+
+ private:
+  Turn& turn_;
+};
+
 WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   if (!queue.empty()) return WaitEnd::kReady;
   Turn turn(*state_, queue);
-  // The probe may run a signal handler, which takes as long as it likes and may wait for another of our threads.
-  const std::function<bool()>* const asked = context.interrupted;
-  const std::function<bool()> probe = [&turn, asked] { return turn.let_go(), (*asked)(); };
   WaitContext without_baton = context;
-  if (asked != nullptr && *asked) without_baton.interrupted = &probe;
+  const InProbe in_probe(turn, without_baton);
   TimePoint looked_at_context{};
   for (;;) {
     const WaitEnd end = turn.waiter().wait(

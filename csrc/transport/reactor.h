@@ -70,6 +70,7 @@ class Reactor {
  private:
   struct State;
   class Turn;
+  class InProbe;
   class Background;
   std::unique_ptr<State> state_;
 };

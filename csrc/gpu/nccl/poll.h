@@ -31,8 +31,7 @@ WaitEnd poll_until(Clock& clock, const WaitContext& context, const std::atomic<b
     if (now >= context.deadline.when()) return WaitEnd::kTimeout;
     const std::chrono::microseconds pause = pause_before(question);
     if (pause.count() > 0) {
-      if (context.interrupted != nullptr && *context.interrupted && (*context.interrupted)())
-        return WaitEnd::kInterrupted;
+      if (context.is_interrupted()) return WaitEnd::kInterrupted;
       if (context.watch != nullptr) context.watch->look(now);
     }
     clock.sleep(std::min<std::chrono::nanoseconds>(pause, context.deadline.when() - now));
