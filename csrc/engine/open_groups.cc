@@ -10,7 +10,7 @@ void OpenGroups::cancel(uint32_t id, uint64_t sequence, const Status& why) {
     const std::lock_guard lock(mutex_);
     if (const Slot* const slot = find(id)) return slot->group->line().cancel(sequence, why);
   }
-  discard(id, sequence);
+  discard_(id, sequence);
 }
 
 void OpenGroups::abort(uint32_t id, const Status& why) {

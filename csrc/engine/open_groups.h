@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "engine/group_line.h"
@@ -26,10 +28,12 @@ class OpenGroup {
 class OpenGroups {
  public:
   using Shared = std::shared_ptr<OpenGroup>;  // with the Work of the group, which may outlive its close()
-  OpenGroups() = default;
+  // What comes for a call that is cancelled in a group of which there is none here yet.
+  using Discard = std::function<void(uint32_t group, uint64_t sequence)>;
+  explicit OpenGroups(Discard discard = [](uint32_t, uint64_t) {}) : discard_(std::move(discard)) {}
   OpenGroups(const OpenGroups&) = delete;
   OpenGroups& operator=(const OpenGroups&) = delete;
-  virtual ~OpenGroups() = default;
+  ~OpenGroups() = default;
 
   // The group of this number; `make()` makes it. The reference is right until close(), before which all launches return.
   template <class Make>
@@ -50,10 +54,6 @@ class OpenGroups {
   void peer_left(Rank world);
   void close(uint32_t id);
 
- protected:
-  // A call that was cancelled in a group of which there is none here yet: what comes for it is discarded.
-  virtual void discard(uint32_t /*group*/, uint64_t /*sequence*/) {}
-
  private:
   static constexpr uint64_t kNone = ~uint64_t{0};
   struct Slot {  // stays where it is, whatever group has it
@@ -64,6 +64,7 @@ class OpenGroups {
   void close_ended();                    // mutex_ held
   Slot& add(uint32_t id, Shared group);  // mutex_ held
 
+  const Discard discard_;
   std::atomic<Slot*> recent_{nullptr};  // used last: most often the right one
   std::mutex mutex_;  // guards what follows; a slot's group changes only while its id is kNone
   std::deque<Slot> slots_;

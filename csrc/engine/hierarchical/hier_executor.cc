@@ -32,16 +32,18 @@ const Algorithm& by_islands(Collective collective) {
   return kRows[static_cast<std::size_t>(collective)];
 }
 
-struct HierExecutor::State : OpenGroups {
+struct HierExecutor::State {
   struct HierGroup : OpenGroup {
-    HierGroup(State& state, const Launch& launch)
-        : members(members_of(state.parts, launch)),
-          group(*state.parts.host, launch.group, members.table.own_place(), members.worlds,
-                limits_for(state.parts.limits, static_cast<std::size_t>(members.shape.most)),
+    HierGroup(const Parts& parts, const Launch& launch)
+        : members(members_of(parts, launch)),
+          group(*parts.host, launch.group, members.table.own_place(), members.worlds,
+                limits_for(parts.limits, static_cast<std::size_t>(members.shape.most)),
                 members.table.members()),
-          waiter(state.parts.crowded, Waiter::kSockets, state.parts.core),
-          queue(*state.parts.reactor, launch.group,
-                [&state, id = launch.group](uint64_t sequence) { state.discard(id, sequence); }) {}
+          waiter(parts.crowded, Waiter::kSockets, parts.core),
+          queue(*parts.reactor, launch.group,
+                [transport = parts.transport, id = launch.group](uint64_t sequence) {
+                  transport->discard(id, sequence);
+                }) {}
     GroupLine& line() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
@@ -52,18 +54,20 @@ struct HierExecutor::State : OpenGroups {
   };
 
   explicit State(Parts given) : parts(std::move(given)) {}
-  void discard(uint32_t group, uint64_t sequence) override { parts.transport->discard(group, sequence); }
 
   const Parts parts;
   PlanCache plans;
+  OpenGroups groups{[this](uint32_t group, uint64_t sequence) { parts.transport->discard(group, sequence); }};
 };
 
-HierExecutor::HierExecutor(Parts parts) : CpuExecutor(std::make_shared<State>(std::move(parts))) {}
+HierExecutor::HierExecutor(Parts parts) : HierExecutor(std::make_shared<State>(std::move(parts))) {}
+HierExecutor::HierExecutor(const std::shared_ptr<State>& state)
+    : CpuExecutor({state, &state->groups}),
+      state_(*state) {}
 
 Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const Launch& launch) {
-  State& state = static_cast<State&>(*groups_);
-  const std::shared_ptr<OpenGroup>& shared =
-      state.get(launch.group, [&] { return std::make_shared<State::HierGroup>(state, launch); });
+  const std::shared_ptr<OpenGroup>& shared = state_.groups.get(
+      launch.group, [&] { return std::make_shared<State::HierGroup>(state_.parts, launch); });
   auto& group = static_cast<State::HierGroup&>(*shared);
   auto work =
       std::make_unique<LineWork>(groups_, shared, group.queue);  // first: once it runs, something must own it
@@ -72,13 +76,13 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
     run = group.queue.take_idle(
         [](const Run& idle) { return dynamic_cast<const IslandRun*>(&idle) != nullptr; });
     if (run == nullptr) {
-      run = std::make_unique<IslandRun>(*state.parts.host, group.group, group.waiter, group.members,
-                                        *state.parts.transport, state.plans, state.parts.choose);
+      run = std::make_unique<IslandRun>(*state_.parts.host, group.group, group.waiter, group.members,
+                                        *state_.parts.transport, state_.plans, state_.parts.choose);
     }
     static_cast<IslandRun&>(*run).prepare_call(request, launch);
   } else {
     PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> plan_run,
-                        plan_run_for(request, launch, *state.parts.transport, group.queue, state.plans));
+                        plan_run_for(request, launch, *state_.parts.transport, group.queue, state_.plans));
     plan_run->prepare(request, launch);
     run = std::move(plan_run);
   }

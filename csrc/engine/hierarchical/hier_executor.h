@@ -37,6 +37,9 @@ class HierExecutor final : public CpuExecutor {
 
  private:
   struct State;
+  explicit HierExecutor(const std::shared_ptr<State>& state);
+
+  State& state_;
 };
 
 }  // namespace pc::shm

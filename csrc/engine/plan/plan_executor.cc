@@ -5,33 +5,35 @@
 
 namespace pc {
 
-struct PlanExecutor::State : OpenGroups {
+struct PlanExecutor::State {
   struct PlanGroup : OpenGroup {
-    PlanGroup(State& state, uint32_t id)
-        : queue(state.reactor, id, [&state, id](uint64_t sequence) { state.discard(id, sequence); }) {}
+    PlanGroup(Transport& transport, Reactor& reactor, uint32_t id)
+        : queue(reactor, id, [&transport, id](uint64_t sequence) { transport.discard(id, sequence); }) {}
     GroupLine& line() override { return queue; }
     GroupLine queue;
   };
-  State(Transport& transport_, Reactor& reactor_) : transport(transport_), reactor(reactor_) {}
-  void discard(uint32_t group, uint64_t sequence) override { transport.discard(group, sequence); }
 
   Transport& transport;
   Reactor& reactor;
-  PlanCache plans;
+  PlanCache plans = PlanCache();
+  OpenGroups groups{[this](uint32_t group, uint64_t sequence) { transport.discard(group, sequence); }};
 };
 
 PlanExecutor::PlanExecutor(Transport& transport, Reactor& reactor)
-    : CpuExecutor(std::make_shared<State>(transport, reactor)) {}
+    : PlanExecutor(std::make_shared<State>(transport, reactor)) {}
+PlanExecutor::PlanExecutor(const std::shared_ptr<State>& state)
+    : CpuExecutor({state, &state->groups}),
+      state_(*state) {}
 
 Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
-  State& state = static_cast<State&>(*groups_);
-  const std::shared_ptr<OpenGroup>& group =
-      state.get(launch.group, [&] { return std::make_shared<State::PlanGroup>(state, launch.group); });
+  const std::shared_ptr<OpenGroup>& group = state_.groups.get(launch.group, [&] {
+    return std::make_shared<State::PlanGroup>(state_.transport, state_.reactor, launch.group);
+  });
   GroupLine& queue = static_cast<State::PlanGroup&>(*group).queue;
   auto work =
       std::make_unique<LineWork>(groups_, group, queue);  // first: once it runs, something must own it
   PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> run,
-                      plan_run_for(request, launch, state.transport, queue, state.plans));
+                      plan_run_for(request, launch, state_.transport, queue, state_.plans));
   run->prepare(request, launch);
   queue.enter(*run);
   work->take(std::move(run));

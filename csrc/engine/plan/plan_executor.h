@@ -16,6 +16,9 @@ class PlanExecutor final : public CpuExecutor {
 
  private:
   struct State;
+  explicit PlanExecutor(const std::shared_ptr<State>& state);
+
+  State& state_;
 };
 
 }  // namespace pc

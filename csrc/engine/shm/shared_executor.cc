@@ -34,7 +34,7 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
          "; one exchange";
 }
 
-struct SharedExecutor::State : OpenGroups {
+struct SharedExecutor::State {
   struct SharedGroup : OpenGroup {
     SharedGroup(const State& state, const Launch& launch)
         : queue(state.reactor, launch.group, [](uint64_t) {}),  // void calls are announced with the next one
@@ -63,18 +63,21 @@ struct SharedExecutor::State : OpenGroups {
   const bool crowded;
   const LimitsByRanks limits;
   CoreWatch* const core;  // may be null
+  OpenGroups groups;      // whose calls use the rest
 };
 
 SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits,
                                CoreWatch* core)
-    : CpuExecutor(std::make_shared<State>(host, reactor, crowded, std::move(limits), core)) {}
+    : SharedExecutor(std::make_shared<State>(host, reactor, crowded, std::move(limits), core)) {}
+SharedExecutor::SharedExecutor(const std::shared_ptr<State>& state)
+    : CpuExecutor({state, &state->groups}),
+      state_(*state) {}
 
 Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, const Launch& launch) {
-  State& state = static_cast<State&>(*groups_);
   const std::shared_ptr<OpenGroup>& group =
-      state.get(launch.group, [&] { return std::make_shared<State::SharedGroup>(state, launch); });
+      state_.groups.get(launch.group, [&] { return std::make_shared<State::SharedGroup>(state_, launch); });
   auto& shared = static_cast<State::SharedGroup&>(*group);
-  const auto make_run = [&] { return std::make_unique<SharedRun>(state.host, shared.group, shared.waiter); };
+  const auto make_run = [&] { return std::make_unique<SharedRun>(state_.host, shared.group, shared.waiter); };
   std::unique_ptr<Run> run;
   Status result;
   std::vector<Stray> strays;

@@ -26,6 +26,9 @@ class SharedExecutor final : public CpuExecutor {
 
  private:
   struct State;
+  explicit SharedExecutor(const std::shared_ptr<State>& state);
+
+  State& state_;
 };
 
 }  // namespace pc::shm
