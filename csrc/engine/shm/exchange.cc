@@ -8,22 +8,6 @@ namespace {
 
 constexpr std::size_t kKeptAtOnce = 128UL * 1024;
 
-Status differs(const Exchange& exchange, Rank peer) {
-  const Launch& launch = exchange.launch;
-  const auto is_leaving = [&](uint32_t fingerprint) {
-    return launch.listener != nullptr &&
-           fingerprint == fingerprint_of(launch.listener->digest_of_leaving(launch.sequence));
-  };
-  if (is_leaving(exchange.group.fingerprint_of(peer))) return has_left(launch.named(peer));
-  const std::string who = "rank " + std::to_string(launch.named(peer));
-  const bool leaves = is_leaving(fingerprint_of(launch.digest));
-  return Status(Code::kMismatch,
-                who + (leaves ? " is in another call, and this rank leaves"
-                              : " made another call here: collective, dtype, op, root, count or algorithm "
-                                "differ, or one of the two skipped or repeated a call"))
-      .with_peer(launch.named(peer));
-}
-
 }  // namespace
 
 Status has_left(Rank peer) {
@@ -47,13 +31,19 @@ bool Exchange::join() {
   return joined.is_ok() ? joined.value() : fail(joined.status());
 }
 
-bool Exchange::compare(Rank peer) {
-  switch (group.look(peer)) {
-    case Group::Seen::kSame: return true;
-    case Group::Seen::kNothing: return false;
-    case Group::Seen::kOther: break;
-  }
-  return fail(differs(*this, peer));
+Status Exchange::differs(Rank peer) const {
+  const auto is_leaving = [this](uint32_t fingerprint) {
+    return launch.listener != nullptr &&
+           fingerprint == fingerprint_of(launch.listener->digest_of_leaving(launch.sequence));
+  };
+  if (is_leaving(group.fingerprint_of(peer))) return has_left(launch.named(peer));
+  const std::string who = "rank " + std::to_string(launch.named(peer));
+  const bool leaves = is_leaving(fingerprint_of(launch.digest));
+  return Status(Code::kMismatch,
+                who + (leaves ? " is in another call, and this rank leaves"
+                              : " made another call here: collective, dtype, op, root, count or algorithm "
+                                "differ, or one of the two skipped or repeated a call"))
+      .with_peer(launch.named(peer));
 }
 
 void Exchange::note_seen() {

@@ -33,7 +33,11 @@ struct Exchange {
   void prepare(const Division& division, Beyond* others);  // for what `request` and `launch` now describe
   bool join();
   void announce() { group.announce(launch.sequence, fingerprint_of(launch.digest)); }
-  bool compare(Rank peer);  // whether it has announced this call; another one is a failure
+  // Whether that rank has announced this call. If it has announced another one, that is a failure.
+  bool compare(Rank peer) {
+    const Group::Seen seen = group.look(peer);
+    return seen == Group::Seen::kSame || (seen == Group::Seen::kOther && fail(differs(peer)));
+  }
   // Calls `visit(peer)` for each of the others, and goes on where that has returned false before.
   template <class Visit>
   bool visit_peers(Visit&& visit) {
@@ -68,6 +72,7 @@ struct Exchange {
     failure = std::move(why);
     return false;
   }
+  Status differs(Rank peer) const;
 };
 
 Status has_left(Rank peer);  // before it made this call

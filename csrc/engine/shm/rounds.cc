@@ -142,10 +142,10 @@ const std::byte* Rounds::message(Rank peer, StreamKind kind, uint32_t round, std
 
 void Rounds::take_message(Rank writer, uint32_t round, const Traffic::Span& part,
                           const std::byte* message) const {
-  visit_pieces(writer, round, part, traffic.combines(),
-               [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
-                 exchange.arrays.take(message + place, begin, nbytes);
-               });
+  const auto take = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
+    exchange.arrays.take(message + place, begin, nbytes);
+  };
+  visit_pieces(writer, round, part, traffic.combines(), take);
 }
 
 }  // namespace pc::shm

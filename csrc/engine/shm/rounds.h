@@ -10,11 +10,7 @@
 namespace pc::shm {
 
 struct Rounds {
-  explicit Rounds(Exchange& call)
-      : exchange(call),
-        group(call.group),
-        launch(call.launch),
-        traffic(call.traffic) {}
+  explicit Rounds(Exchange& call) : exchange(call) {}
   bool announce();  // whether it is done
   bool go_on();     // likewise; the others need nothing more of this rank then
 
@@ -31,8 +27,7 @@ struct Rounds {
   struct Incoming {  // from one rank
     Opening opening;
     const std::byte* arrays[2] = {};  // null: it comes through the ring
-    uint64_t private_address =
-        0;  // of this rank's part in that rank's private memory; 0: it is not read there
+    uint64_t private_address = 0;     // in its private memory, of what it has for this rank; 0: in none
     Progress taken;
   };
   struct Trial {
@@ -41,9 +36,9 @@ struct Rounds {
   };
 
   Exchange& exchange;
-  Group& group;
-  const Launch& launch;
-  const Traffic& traffic;
+  Group& group = exchange.group;
+  const Launch& launch = exchange.launch;
+  const Traffic& traffic = exchange.traffic;
   enum class Stage : uint8_t { kComparing, kMoving, kLeaving } stage = Stage::kComparing;
   bool lends[2] = {};  // by StreamKind: others read this rank's array where it lies
   Progress put, combined;

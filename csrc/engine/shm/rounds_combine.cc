@@ -29,12 +29,12 @@ bool combine_own_piece(Rounds& rounds) {
   }
   const Traffic::Span input{traffic.outgoing(self).begin + rounds.offset(round), sum.nbytes};
   const std::size_t out_begin = exchange.beyond == nullptr ? sum.begin : CallArrays::kNowhere;
-  rounds.visit_pieces(
-      self, round, input, false, [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
-        exchange.sources[static_cast<std::size_t>(self)] = nullptr;  // it is elsewhere in the input each time
-        exchange.arrays.combine(sources, begin, out_begin, nbytes, room ? group.at(*room) + place : nullptr,
-                                group.stores_for_all());
-      });
+  const auto combine = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
+    exchange.sources[static_cast<std::size_t>(self)] = nullptr;  // it is elsewhere in the input each time
+    exchange.arrays.combine(sources, begin, out_begin, nbytes, room ? group.at(*room) + place : nullptr,
+                            group.stores_for_all());
+  };
+  rounds.visit_pieces(self, round, input, false, combine);
   if (exchange.beyond != nullptr) {
     exchange_between_hosts(rounds, round, *room, sum.nbytes);
   } else if (others_want_it) {

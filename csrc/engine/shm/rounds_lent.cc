@@ -38,10 +38,6 @@ Way choose_way(Rounds& rounds) {
   return chosen.way;
 }
 
-bool was_read_in_place(const Rounds::Incoming& from) {
-  return from.private_address != 0 || from.arrays[kInputs] != nullptr || from.arrays[kResults] != nullptr;
-}
-
 }  // namespace
 
 Rounds::Opening open_rounds(Rounds& rounds) {
@@ -103,7 +99,9 @@ bool find_arrays(Rounds& rounds, Rank peer) {
 // It is right only if its rank was still in the call then.
 bool have_stood(Rounds& rounds) {
   for (Rank r = 0; r < rounds.launch.size; ++r) {
-    if (was_read_in_place(rounds.from(r)) && !rounds.group.stands(r)) return false;
+    const auto& [opening, arrays, private_address, taken] = rounds.from(r);
+    const bool was_read = private_address != 0 || arrays[kInputs] != nullptr || arrays[kResults] != nullptr;
+    if (was_read && !rounds.group.stands(r)) return false;
   }
   return true;
 }

@@ -6,15 +6,13 @@
 namespace pc::shm {
 namespace {
 
-constexpr uint32_t kMostAhead =
-    4;  // rounds that a rank puts into its ring before it takes the first of them back
+constexpr uint32_t kMostAhead = 4;  // rounds in the ring before the first of them is combined
 
 void put_part(const Rounds& rounds, Rank reader, const Traffic::Span& part, std::byte* to) {
-  const bool has_own_part_alone = !rounds.traffic.combines();
-  rounds.visit_pieces(reader, rounds.put.next, part, has_own_part_alone,
-                      [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
-                        rounds.exchange.arrays.put(to + place, begin, nbytes, rounds.group.copy_for(reader));
-                      });
+  const auto put = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
+    rounds.exchange.arrays.put(to + place, begin, nbytes, rounds.group.copy_for(reader));
+  };
+  rounds.visit_pieces(reader, rounds.put.next, part, !rounds.traffic.combines(), put);
 }
 
 // One message that all read, or that is exchanged with other hosts before they do.
@@ -26,8 +24,8 @@ bool put_for_all(Rounds& rounds) {
   const std::optional<uint64_t> room =
       rounds.group.room(part.nbytes, {rounds.launch.sequence, round, kInputs});
   if (!room) return false;
-  if (exchange.arrays.has_input())
-    put_part(rounds, self, part, rounds.group.at(*room));  // else it comes from another host
+  const bool is_here = exchange.arrays.has_input();  // else it comes from another host
+  if (is_here) put_part(rounds, self, part, rounds.group.at(*room));
   ++rounds.put.next;
   if (exchange.beyond != nullptr && !rounds.traffic.combines())
     return exchange_between_hosts(rounds, round, *room, part.nbytes), true;
