@@ -66,15 +66,11 @@ void SharedRun::go_on() {
   } catch (const std::bad_alloc&) {
     return end(Status(Code::kSystem, "no memory to go on with this call"));
   }
-  for (const Awaited& word : group.awaited()) {
+  const std::vector<Awaited>& awaited = group.awaited();
+  for (const Awaited& word : awaited) {
     // In this order: what it wrote, it wrote before it left.
     if (group.has_left(word.peer) && !word.has_changed()) return end(has_left(launch_.named(word.peer)));
   }
-  note_whom_it_waits_for();
-}
-
-void SharedRun::note_whom_it_waits_for() {
-  const std::vector<Awaited>& awaited = exchange_.group.awaited();
   const Rank far = exchange_.beyond == nullptr ? -1 : exchange_.beyond->waits_for();
   const Rank near = awaited.empty() ? -1 : launch_.named(awaited.front().peer);
   waits_beyond_.store(far != -1, std::memory_order_relaxed);

@@ -46,7 +46,6 @@ class SharedRun : public Run {
   bool step();  // whether the call is done
   bool announce();
   bool leads() const { return exchange_.traffic.leader() == launch_.rank; }
-  void note_whom_it_waits_for();
   void undriven() override;
   void driven() override;
 
