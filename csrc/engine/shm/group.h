@@ -1,9 +1,8 @@
 // What the ranks of one group tell each other through shared memory: of each member two lines, which take turns. A member
 // announces a call in the line that it has not written last.
 //
-//   A rank announces a call only when all members have announced the one that it announced last, or a later one; so nobody
-//   reads any more what stands in the line that it overwrites. While it is in a call, nobody overwrites what he has announced
-//   for that.
+//   A rank announces a call only when all members have announced the one that it announced last, or a later one; so no rank
+//   reads any more what stands in the line that it overwrites. While a rank is in a call, what it has announced for that stays.
 //
 // So one exchange of lines is all that a small call needs. Calls that are not made here (plans run them), and calls that others
 // gave up, leave no trace in the lines.
@@ -50,9 +49,9 @@ class Group : public Members {
   std::byte* at(uint64_t position) const { return memory_.data() + position; }
 
   uint64_t announced() const { return announced_; }
-  // Whether that call can be announced. False: not everybody is there yet.
+  // Whether that call can be announced. False: not all are there yet.
   bool catch_up(uint64_t sequence);
-  // The same for who leads a call, and announces it when all others have: he can look() at what they announce for it.
+  // The same for the rank that leads a call and announces it when all others have: it can look() at what they announce.
   bool catch_up_to_lead(uint64_t sequence, uint32_t fingerprint);
   std::byte* payload() { return own_->lines[next_].payload; }  // of the next announcement; after catch_up()
   void announce(uint64_t sequence, uint32_t fingerprint);      // after catch_up(), and payload()
