@@ -1,0 +1,71 @@
+// Idea     A small call among several hosts. One rank of each host leads: it combines what the ranks there announce, exchanges
+//          that with those that lead elsewhere, and only then announces the call itself, with the result. The others look at
+//          its line alone.
+//
+//            follows   announces its array ---.                                            .---> takes the result
+//            leads                            '---> combines <== other hosts ==> announces ---'
+//
+// Cost     Two exchanges of lines, and the plan of the leaders between them.
+// Limits   The root leads, and waits for no rank in a broadcast; nor do those that follow in a reduce.
+#include "engine/shm/small_call.h"
+
+#include <cstring>
+
+namespace pc::shm {
+
+bool LedCall::lead() {
+  if (!position_ && !begin()) return false;
+  const Result<bool> is_done = exchange_.beyond->take(0);
+  if (!is_done.is_ok()) return exchange_.fail(is_done.status());
+  if (!is_done.value()) return false;
+  Group& group = exchange_.group;
+  const std::size_t nbytes = exchange_.traffic.nbytes();
+  const bool combines = exchange_.traffic.combines();
+  while (exchange_.keep_own_part()) {  // the root of a broadcast has the result
+  }
+  const CallArrays& arrays = exchange_.arrays;
+  const std::byte* const result = is_inline() ? inline_ : group.at(*position_);
+  if (arrays.has_output() && (combines || !arrays.has_input())) arrays.take(result, 0, nbytes);
+  const Place place{*position_, nbytes};
+  std::memcpy(group.payload(), is_inline() ? static_cast<const void*>(result) : &place,
+              is_inline() ? nbytes : sizeof place);
+  exchange_.announce();
+  if (combines) group.everybody_is_here();
+  return true;
+}
+
+// With what goes out: the combination of all here, or the root's array.
+bool LedCall::begin() {
+  Group& group = exchange_.group;
+  const Launch& launch = exchange_.launch;
+  const bool combines = exchange_.traffic.combines();
+  if (!group.catch_up_to_lead(launch.sequence, fingerprint_of(launch.digest))) return false;
+  if (combines && !exchange_.visit_peers([&](Rank peer) { return exchange_.compare(peer); })) return false;
+  const std::size_t nbytes = exchange_.traffic.nbytes();
+  const std::optional<uint64_t> position = is_inline() ? std::optional<uint64_t>(0) : exchange_.room(nbytes);
+  if (!position) return false;
+  std::byte* const to = is_inline() ? inline_ : group.at(*position);
+  if (combines) {
+    const auto sources = exchange_.contributions([&](Rank peer) { return exchange_.message(peer); });
+    if (sources.empty()) return false;
+    exchange_.arrays.combine(sources, 0, CallArrays::kNowhere, nbytes, to, group.stores_for_all());
+  } else if (exchange_.arrays.has_input()) {
+    exchange_.arrays.put(to, 0, nbytes, group.copy_for(launch.rank));
+  }
+  position_ = position;
+  exchange_.beyond->exchange(0, {to, nbytes});
+  return true;
+}
+
+bool follow(Exchange& exchange) {
+  if (exchange.request.collective == Collective::kReduce) return true;
+  const Rank leader = exchange.traffic.leader();
+  if (!exchange.compare(leader)) return false;
+  const std::byte* const message = exchange.message(leader);
+  if (message == nullptr) return false;
+  exchange.arrays.take(message, 0, exchange.traffic.nbytes());
+  if (exchange.traffic.combines()) exchange.group.everybody_is_here();  // the leader has seen them
+  return true;
+}
+
+}  // namespace pc::shm

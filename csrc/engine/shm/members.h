@@ -1,0 +1,90 @@
+// The members of one group in shared memory: where the area of each is, and which of them have left.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/shm/host.h"
+#include "shm/shared_copy.h"
+
+namespace pc::shm {
+
+// A word that has to change before it makes sense to look again.
+struct Awaited {
+  const std::atomic<uint64_t>* word;
+  uint64_t seen;
+  Rank peer;  // in the group
+  bool has_changed() const { return word->load(std::memory_order_seq_cst) != seen; }
+};
+
+// Thread-safety: none; the holder of the group's baton. What returns false has noted in awaited() what it waits for.
+class Members {
+ public:
+  // `names`: what errors call the members; empty: their ranks.
+  Members(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, std::vector<Rank> names);
+
+  Rank size() const { return static_cast<Rank>(peers_.size()); }
+  // Nothing of the group is read or announced here any more. Once, last of all.
+  void close();
+
+  // Finds the areas of all members, and out whether all can read each other's private memory. Once; then it is true for good.
+  Result<bool> join();
+  bool is_joined() const { return agreed_ == peers_.size(); }
+  bool reads_private_memory() const { return reads_all_; }
+
+  // Nothing more comes from that rank of the world. Thread-safety: from anywhere.
+  void note_left(Rank world);
+  bool has_left(Rank peer) const { return left_[index(peer)].load(std::memory_order_seq_cst); }
+
+  // Where a member's array lies. An error: it cannot be there.
+  Result<const std::byte*> array(Rank peer, const HeapPlace& place, std::size_t nbytes) {
+    return host_.find_array(peers_[index(peer)].world, place, nbytes);
+  }
+  // A member's private memory.
+  Status read(Rank peer, uint64_t address, std::span<std::byte> into) const {
+    return host_.read(peers_[index(peer)].world, address, into);
+  }
+  // How to copy into the ring for that member, or, if it is this rank, for all. Some may be far away, and others near.
+  SharedCopy& copy_for(Rank reader) { return peers_[index(reader)].copy; }
+  Stores stores_for_all() const;
+
+  std::vector<Awaited>& awaited() { return awaited_; }
+
+ protected:
+  struct Peer {
+    Rank world;
+    const GroupArea* area = nullptr;
+    Host::FoundArea found = {};
+    std::span<const std::byte> ring = {};
+    uint8_t line = 0;      // where look() has found what was looked for
+    SharedCopy copy = {};  // into the ring, for it alone; its own: for all
+  };
+  std::string who(Rank rank) const {
+    return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
+  }
+  Rank named(Rank rank) const { return names_.empty() ? rank : names_[index(rank)]; }
+  static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
+  void wake_all();
+  bool wait_for(const std::atomic<uint64_t>& word, uint64_t seen, Rank peer) {
+    awaited_.push_back({&word, seen, peer});
+    return false;
+  }
+
+  Host& host_;
+  const Rank rank_;
+  std::vector<Peer> peers_;  // by rank; this rank's has its own area
+  GroupArea* own_ = nullptr;
+
+ private:
+  bool agree();
+
+  const uint32_t group_;
+  const std::vector<Rank> names_;
+  std::size_t joined_ = 0, agreed_ = 0;  // of peers_, in order
+  bool reads_all_ = false;               // once joined
+  std::vector<std::atomic<bool>> left_;  // by rank
+  std::vector<Awaited> awaited_;
+};
+
+}  // namespace pc::shm

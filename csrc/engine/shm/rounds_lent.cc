@@ -1,0 +1,122 @@
+// Arrays of a call in rounds that others read where they lie, instead of through the ring: in the heap of the rank that lends
+// them, which all have mapped, or in its private memory, out of which the kernel copies (single copy).
+#include <cstring>
+#include <string>
+
+#include "engine/shm/rounds.h"
+
+namespace pc::shm {
+namespace {
+
+Ways::Kind kind_of(const Exchange& exchange) {
+  const Request& request = exchange.request;
+  return {request.collective, is_rooted(request.collective) && exchange.launch.rank == request.root,
+          exchange.traffic.nbytes()};
+}
+
+// What others have just read and this rank then overwrites, as these calls do, must come back from their caches line by line:
+// that costs more than copies, unless the array is in no cache anyway.
+bool pays(const Exchange& exchange) {
+  const Request& request = exchange.request;
+  const bool is_overwritten =
+      exchange.traffic.passes_results_on() || request.collective == Collective::kBroadcast;
+  return exchange.beyond == nullptr &&
+         (!is_overwritten ||
+          elements_of(request, exchange.launch.size).nbytes() >= exchange.group.limits().in_place_from);
+}
+
+// How others get an input that may be read where it lies, but is not in the heap.
+Way choose_way(Rounds& rounds) {
+  const Exchange& exchange = rounds.exchange;
+  Group& group = exchange.group;
+  const bool is_moved = !exchange.traffic.combines() && exchange.arrays.input() != nullptr;
+  const bool is_large = exchange.traffic.nbytes() >= group.limits().private_from;
+  if (!is_moved || !is_large || !group.reads_private_memory()) return Way::kRing;
+  const Ways::Chosen chosen = group.ways().next(kind_of(exchange));
+  if (chosen.way == Way::kPrivateMemory && !Host::can_be_read(exchange.arrays.input())) return Way::kRing;
+  if (chosen.on_trial) rounds.trial = {chosen.way, std::chrono::steady_clock::now()};
+  return chosen.way;
+}
+
+}  // namespace
+
+Rounds::Opening open_rounds(Rounds& rounds) {
+  const Exchange& exchange = rounds.exchange;
+  const Traffic& traffic = rounds.traffic;
+  const Request& request = exchange.request;
+  Rounds::Opening opening{{rounds.group.stream_base(kInputs), rounds.group.stream_base(kResults)}, {}};
+  const auto lend = [&](StreamKind kind, const std::byte* array, std::size_t nbytes) {
+    const std::optional<HeapPlace> place =
+        array == nullptr ? std::nullopt : exchange.host.heap().find(array, nbytes);
+    rounds.lends[kind] = place.has_value();
+    if (place) opening.arrays[kind] = *place;
+  };
+  rounds.lends[kInputs] = rounds.lends[kResults] = false;
+  rounds.trial.reset();
+  const bool may_lend = pays(exchange);
+  const bool stays =
+      traffic.writes() && traffic.inputs_stay(exchange.arrays.input() == exchange.arrays.output());
+  if (may_lend && stays) lend(kInputs, exchange.arrays.input(), request.in.nbytes());
+  if (may_lend && traffic.passes_results_on()) lend(kResults, exchange.arrays.output(), request.out.nbytes());
+  // Of lent arrays and rounds of other hosts times would say nothing about ways.
+  const bool has_ways = stays && !rounds.lends[kInputs] && exchange.beyond == nullptr;
+  if (has_ways && choose_way(rounds) == Way::kPrivateMemory) {
+    rounds.lends[kInputs] = true;
+    opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(exchange.arrays.input())};
+  }
+  return opening;
+}
+
+bool find_arrays(Rounds& rounds, Rank peer) {
+  Exchange& exchange = rounds.exchange;
+  Group& group = rounds.group;
+  const Traffic& traffic = rounds.traffic;
+  Rounds::Incoming& from = rounds.from(peer);
+  std::memcpy(&from.opening, group.inline_message(peer), sizeof from.opening);
+  for (const StreamKind kind : {kInputs, kResults}) {
+    const HeapPlace& place = from.opening.arrays[kind];
+    if (place.pages == 0 && place.offset == 0) continue;
+    const std::size_t nbytes = kind == kResults     ? traffic.piece(peer).nbytes
+                               : traffic.combines() ? rounds.own_sum().nbytes
+                                                    : traffic.incoming(peer).nbytes;
+    const std::size_t begin = kind == kResults ? traffic.piece(peer).begin : traffic.place_in_input(peer);
+    if (place.pages != 0) {
+      const Result<const std::byte*> array = group.array(peer, place, begin + nbytes);
+      if (!array.is_ok()) return exchange.fail(array.status());
+      from.arrays[kind] = array.value() + begin;
+    } else if (kind == kResults || traffic.combines() || !group.reads_private_memory()) {
+      return exchange.fail(Status(Code::kMismatch, "rank " + std::to_string(peer) +
+                                                       " says that its array is where none can be; its "
+                                                       "shared memory is damaged")
+                               .with_peer(peer));
+    } else {
+      from.private_address = place.offset + begin;
+    }
+  }
+  return true;
+}
+
+// It is right only if its rank was still in the call then.
+bool have_stood(Rounds& rounds) {
+  for (Rank r = 0; r < rounds.launch.size; ++r) {
+    const auto& [opening, arrays, private_address, taken] = rounds.from(r);
+    const bool was_read = private_address != 0 || arrays[kInputs] != nullptr || arrays[kResults] != nullptr;
+    if (was_read && !rounds.group.stands(r)) return false;
+  }
+  return true;
+}
+
+// An array is the caller's again when the others have what they need of it. On trial the time of all counts.
+bool are_given_back(Rounds& rounds) {
+  Group& group = rounds.group;
+  if (!rounds.lends[kInputs] && !rounds.lends[kResults] && !rounds.trial) return true;
+  for (Rank r = 0; r < rounds.launch.size; ++r) {
+    if (r != rounds.launch.rank && !group.is_done(r)) return false;
+  }
+  if (rounds.trial)
+    group.ways().took(rounds.trial->way, kind_of(rounds.exchange),
+                      std::chrono::steady_clock::now() - rounds.trial->began);
+  return true;
+}
+
+}  // namespace pc::shm

@@ -1,0 +1,70 @@
+// What others need of this rank's input, one round at a time, into its ring.
+#include <cstring>
+
+#include "engine/shm/rounds.h"
+
+namespace pc::shm {
+namespace {
+
+constexpr uint32_t kMostAhead = 4;  // rounds in the ring before the first of them is combined
+
+void put_part(const Rounds& rounds, Rank reader, const Traffic::Span& part, std::byte* to) {
+  const auto put = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
+    rounds.exchange.arrays.put(to + place, begin, nbytes, rounds.group.copy_for(reader));
+  };
+  rounds.visit_pieces(reader, rounds.put.next, part, !rounds.traffic.combines(), put);
+}
+
+// One message that all read, or that is exchanged with other hosts before they do.
+bool put_for_all(Rounds& rounds) {
+  Exchange& exchange = rounds.exchange;
+  const Rank self = rounds.launch.rank;
+  const uint32_t round = rounds.put.next;
+  const Traffic::Span part = rounds.part(rounds.traffic.outgoing(self), round);
+  const std::optional<uint64_t> room =
+      rounds.group.room(part.nbytes, {rounds.launch.sequence, round, kInputs});
+  if (!room) return false;
+  const bool is_here = exchange.arrays.has_input();  // else it comes from another host
+  if (is_here) put_part(rounds, self, part, rounds.group.at(*room));
+  ++rounds.put.next;
+  if (exchange.beyond != nullptr && !rounds.traffic.combines())
+    return exchange_between_hosts(rounds, round, *room, part.nbytes), true;
+  rounds.group.publish(kInputs, round, *room);
+  if (exchange.kept < rounds.offset(rounds.put.next)) exchange.keep_own_part();  // while it is in a cache
+  return true;
+}
+
+// One message with a part for each reader. Where only the two of them know its size, the sizes come first.
+bool put_for_each(Rounds& rounds) {
+  const Launch& launch = rounds.launch;
+  const uint32_t round = rounds.put.next;
+  const std::size_t chunk = rounds.traffic.chunk_nbytes();
+  const std::size_t sizes = round == 0 ? rounds.traffic.sizes_nbytes() : 0;
+  const std::size_t nbytes = sizes + chunk * (static_cast<std::size_t>(launch.size) - 1);
+  const std::optional<uint64_t> room = rounds.group.room(nbytes, {launch.sequence, round, kInputs});
+  if (!room) return false;
+  for (Rank reader = 0; reader < launch.size; ++reader) {
+    if (reader == launch.rank) continue;
+    const std::size_t number = part_number(launch.rank, reader);
+    const Traffic::Span all = rounds.traffic.outgoing(reader);
+    const uint64_t whole = all.nbytes;
+    std::byte* const to = rounds.group.at(*room);
+    put_part(rounds, reader, rounds.part(all, round), to + sizes + number * chunk);
+    if (sizes != 0) std::memcpy(to + number * sizeof whole, &whole, sizeof whole);
+  }
+  rounds.group.publish(kInputs, rounds.put.next++, *room);
+  return true;
+}
+
+}  // namespace
+
+bool put_inputs(Rounds& rounds) {
+  const Beyond* const beyond = rounds.exchange.beyond;
+  if (rounds.put.is_done()) return false;
+  if (beyond != nullptr && !rounds.traffic.combines() && !beyond->has_room()) return false;
+  // Not far ahead: what was read here is written when the result of the same round comes back.
+  if (!rounds.combined.is_done() && rounds.put.next >= rounds.combined.next + kMostAhead) return false;
+  return rounds.traffic.is_addressed() ? put_for_each(rounds) : put_for_all(rounds);
+}
+
+}  // namespace pc::shm
