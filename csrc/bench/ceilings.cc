@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "bench/memory.h"
+#include "bench/host_arrays.h"
 #include "kernels/reduce.h"
 #include "net/socket.h"
 

@@ -4,14 +4,7 @@
 
 #include <utility>
 
-#include "base/env.h"
-
 namespace pc::bench {
-
-Result<std::shared_ptr<const cuda::Driver>> Gpu::driver() {
-  PC_ASSIGN_OR_RETURN(const std::string path, env_text(Env::kCudaLib));
-  return cuda::open_driver({path});
-}
 
 Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> driver, int ordinal) {
   if (ordinal >= driver->device_count)

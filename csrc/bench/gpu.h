@@ -13,7 +13,6 @@ namespace pc::bench {
 // Thread-safety: belongs to the thread that opened it, for which its context is current.
 class Gpu {
  public:
-  static Result<std::shared_ptr<const cuda::Driver>> driver();  // the one that the environment names
   static Result<std::unique_ptr<Gpu>> open(std::shared_ptr<const cuda::Driver> driver, int ordinal);
 
   const cuda::Driver& driver_of() const { return context_.driver(); }

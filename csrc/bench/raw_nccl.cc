@@ -15,14 +15,14 @@ namespace {
 // NCCL's element type, operation, and how many of its elements one of ours is.
 nccl::Reduced in_nccls_words(const Case& what) {
   const nccl::Moved moved = nccl::moved(what.dtype);
-  if (!what.operation->reduces) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
+  if (!what.operation->reduces()) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
   return nccl::reduced(what.dtype, {what.op}).value();  // ours has been queued, so NCCL has it
 }
 
 }  // namespace
 
 bool has_raw(const Operation& operation) {
-  if (!operation.collective) return operation.moves_data;  // sendrecv
+  if (!operation.collective) return true;  // sendrecv
   switch (*operation.collective) {
     case Collective::kAllreduce:
     case Collective::kBroadcast:
