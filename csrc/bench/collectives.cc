@@ -28,21 +28,15 @@ uint64_t shifted(uint64_t i, Rank part) { return i + 131 * static_cast<uint64_t>
 
 // ---- what must come out
 
-double roots_mark(const Asked& asked, const Element& e) { return mark(asked.root, shifted(e.i, e.part)); }
-double all_reduced(const Asked& asked, const Element& e) { return reduced(asked.op, e.size, e.i); }
-double part_reduced(const Asked& asked, const Element& e) {
-  return reduced(asked.op, e.size, shifted(e.i, e.rank));
-}
-double reduced_until_own(const Asked& asked, const Element& e) {
-  return reduced_until(asked.op, e.rank + 1, e.size, e.i);
-}
-double reduced_before_own(const Asked& asked, const Element& e) {
-  return reduced_until(asked.op, e.rank, e.size, e.i);
+double roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.part)); }
+double all_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, e.i); }
+double part_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, shifted(e.i, e.rank)); }
+template <Rank more>  // than the ranks before this one
+double reduced_until_own(const Asked& a, const Element& e) {
+  return reduced_until(a.op, e.rank + more, e.size, e.i);
 }
 double everyones_mark(const Asked&, const Element& e) { return mark(e.part, e.i); }
-double part_of_roots_mark(const Asked& asked, const Element& e) {
-  return mark(asked.root, shifted(e.i, e.rank));
-}
+double part_of_roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.rank)); }
 double everyones_part_for_own(const Asked&, const Element& e) { return mark(e.part, shifted(e.i, e.rank)); }
 
 bool everybody(const Asked&, Rank, Rank) { return true; }
@@ -92,8 +86,8 @@ constexpr std::array kOperations = {
     one_call<Collective::kAlltoall>("alltoall", exchanges, kAllButOwn, everyones_part_for_own),
     one_call<Collective::kGather>("gather", gathers, kAllButOwn, everyones_mark, the_root),
     one_call<Collective::kScatter>("scatter", scatters, kAllButOwn, part_of_roots_mark),
-    one_call<Collective::kScan>("scan", whole, kBytes, reduced_until_own, everybody, kRunsAhead),
-    one_call<Collective::kExscan>("exscan", whole, kBytes, reduced_before_own, all_but_first, kRunsAhead),
+    one_call<Collective::kScan>("scan", whole, kBytes, reduced_until_own<1>, everybody, kRunsAhead),
+    one_call<Collective::kExscan>("exscan", whole, kBytes, reduced_until_own<0>, all_but_first, kRunsAhead),
     Operation{"sendrecv", {}, whole, kBytes, ping_pong, mark_of_even, has_mate, kHalfTrip, 2},
     Operation{"barrier", Collective::kBarrier, whole, kNothing, barrier, roots_mark, everybody},
 };

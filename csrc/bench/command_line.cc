@@ -64,7 +64,7 @@ Result<Words> read_flags(const std::vector<std::string>& words) {
 constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;  // where nccl-tests begins, ends, and its step
 
 Status put_sizes(Words& words) {
-  std::vector<uint64_t>& sizes = words.options.sizes;
+  std::vector<uint64_t>& sizes = words.sizes;
   const bool range = words.first || words.last || words.step || words.factor;
   if (range && !sizes.empty())
     return invalid_argument("--sizes lists them; -b, -e, -i and -f are another way to say it");
@@ -92,25 +92,24 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-bool measures(const Options& options, DType dtype, ReduceOp op) {
-  if (options.on_gpus() && options.way == GpuWay::kNccl && !nccl::reduced(dtype, {op}).is_ok()) return false;
-  return can_reduce(dtype, op) && has_pattern(dtype) && has_pattern(op);
-}
-
-Status why_not_measured(const Options& options, DType dtype, ReduceOp op) {
+// OK, or why not.
+Status can_measure(const Options& options, const Operation& operation, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
   if (options.on_gpus() && options.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
-  if (can_reduce(dtype, op)) return invalid_argument("there is no benchmark that reduces " + cell);
-  return invalid_argument("cannot reduce " + cell);
+  if (!can_reduce(dtype, op)) return invalid_argument("cannot reduce " + cell);
+  if (!has_pattern(dtype) || !has_pattern(op))
+    return invalid_argument("there is no benchmark that reduces " + cell);
+  if (op != ReduceOp::kAvg || operation.averages()) return Status::ok();
+  return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
 }
 
 // In the places that were asked for; what cannot be in place is measured out of place. On GPUs a row has both.
 void put_places(Words& words, Case what) {
-  std::vector<Case>& cases = words.options.cases;
+  std::vector<Case>& cases = words.cases;
   what.root = words.root;
   what.in_place = words.in_place && what.operation->in_place();
   what.out_of_place = !what.in_place || (words.out_of_place && what.operation->moves_data());
-  if (what.in_place && what.out_of_place && !words.options.on_gpus()) {
+  if (what.in_place && what.out_of_place && !words.on_gpus()) {
     cases.push_back(what);
     cases.back().out_of_place = false;
     what.in_place = false;
@@ -119,18 +118,6 @@ void put_places(Words& words, Case what) {
 }
 
 // Of "all" only what can be measured is meant; what is named must be.
-Status put_reductions(Words& words, const Operation& operation, DType dtype, bool all) {
-  for (const ReduceOp op : words.ops) {
-    if (measures(words.options, dtype, op) && (op != ReduceOp::kAvg || operation.averages())) {
-      put_places(words, {&operation, dtype, op, {}});
-    } else if (!all) {
-      if (!measures(words.options, dtype, op)) return why_not_measured(words.options, dtype, op);
-      return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
-    }
-  }
-  return Status::ok();
-}
-
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
@@ -141,16 +128,15 @@ Status put_cases(Words& words) {
       continue;
     }
     for (const DType dtype : words.dtypes) {
-      if (operation->reduces()) {
-        PC_TRY(put_reductions(words, *operation, dtype, all));
-      } else {
-        put_places(words, {operation, dtype, ReduceOp::kSum, {}});
+      for (const ReduceOp op : operation->reduces() ? words.ops : std::vector{ReduceOp::kSum}) {
+        const Status can = operation->reduces() ? can_measure(words, *operation, dtype, op) : Status::ok();
+        if (!can.is_ok() && !all) return can;
+        if (can.is_ok()) put_places(words, {operation, dtype, op, {}});
       }
     }
   }
-  return words.options.cases.empty()
-             ? invalid_argument("nothing to measure: none of these datatypes can be measured")
-             : Status::ok();
+  return words.cases.empty() ? invalid_argument("nothing to measure: none of these datatypes can be measured")
+                             : Status::ok();
 }
 
 // What a list of arrays can be reduced or sent as (docs/gpu.md), and in place alone.
@@ -160,7 +146,7 @@ bool takes_lists(const Operation& operation) {
 }
 
 Status put_device(Words& words) {
-  const Options& options = words.options;
+  const Options& options = words;
   if (!words.in_place && !words.out_of_place) {
     words.in_place = true;
     words.out_of_place = options.on_gpus();
@@ -206,9 +192,9 @@ Result<Options> parse(const std::vector<std::string>& words) {
   PC_TRY(put_device(read));
   PC_TRY(put_sizes(read));
   PC_TRY(put_cases(read));
-  for (const Case& what : read.options.cases)
-    if (read.options.on_gpus()) PC_TRY(check_on_gpu(read.options, what));
-  return read.options;
+  for (const Case& what : read.cases)
+    if (read.on_gpus()) PC_TRY(check_on_gpu(read, what));
+  return Options(read);
 }
 
 std::string usage() {

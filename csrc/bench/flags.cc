@@ -17,31 +17,22 @@ Status take(const Result<T>& value, Into& into) {
   return value.status();
 }
 
-template <auto member>
-auto& member_of(Words& words) {
-  if constexpr (requires { words.*member; }) {
-    return words.*member;
-  } else {
-    return words.options.*member;
-  }
-}
-
 template <auto member, uint64_t least, uint64_t most>
 Status set_number(Words& words, const std::string& value) {
-  return take(whole_number(value, least, most), member_of<member>(words));
+  return take(whole_number(value, least, most), words.*member);
 }
 template <auto member>
 Status set_bytes(Words& words, const std::string& value) {
-  return take(number_of_bytes(value), member_of<member>(words));
+  return take(number_of_bytes(value), words.*member);
 }
 template <auto member>
 Status set_text(Words& words, const std::string& value) {
-  member_of<member>(words) = value;
+  words.*member = value;
   return Status::ok();
 }
 template <auto member>
 Status set_on(Words& words, const std::string&) {
-  member_of<member>(words) = true;
+  words.*member = true;
   return Status::ok();
 }
 template <bool in, bool out>
@@ -64,11 +55,11 @@ Result<std::size_t> one_of(const std::string& kind, const std::string& value,
 }
 
 Status set_device(Words& words, const std::string& value) {
-  return take(one_of("device", value, std::array{"cpu", "cuda"}), words.options.device);
+  return take(one_of("device", value, std::array{"cpu", "cuda"}), words.device);
 }
 
 Status set_way(Words& words, const std::string& value) {
-  return take(one_of("way", value, std::array{"auto", "nccl", "staged"}), words.options.way);
+  return take(one_of("way", value, std::array{"auto", "nccl", "staged"}), words.way);
 }
 
 Status set_transport(Words& words, const std::string& value) {
@@ -79,7 +70,7 @@ Status set_transport(Words& words, const std::string& value) {
 Status set_sizes(Words& words, const std::string& value) {
   for (const std::string& word : split(value)) {
     PC_ASSIGN_OR_RETURN(const uint64_t nbytes, number_of_bytes(word));
-    words.options.sizes.push_back(nbytes);
+    words.sizes.push_back(nbytes);
   }
   return Status::ok();
 }
@@ -87,7 +78,7 @@ Status set_sizes(Words& words, const std::string& value) {
 Status set_gpus(Words& words, const std::string& value) {
   for (const std::string& word : split(value)) {
     PC_ASSIGN_OR_RETURN(const uint64_t gpu, whole_number(word, 0, 1023));
-    words.options.gpus.push_back(static_cast<int>(gpu));
+    words.gpus.push_back(static_cast<int>(gpu));
   }
   return Status::ok();
 }
@@ -133,9 +124,7 @@ Status set_group(Words& words, const std::string& value) {
   return value.empty() ? invalid_argument("'' names no ranks") : set_text<&Options::group>(words, value);
 }
 
-Status set_timeout(Words& words, const std::string& value) {
-  return take(seconds(value), words.options.timeout_s);
-}
+Status set_timeout(Words& words, const std::string& value) { return take(seconds(value), words.timeout_s); }
 
 Status set_gpus_of_a_rank(Words&, const std::string& value) {
   if (value == "1") return Status::ok();

@@ -14,8 +14,7 @@ namespace pc::bench {
 struct Flag;
 
 // As written, before it is put together.
-struct Words {
-  Options options;
+struct Words : Options {
   std::optional<uint64_t> first, last, step, factor;  // of a range of sizes
   std::vector<const Operation*> operations = {find_operation("allreduce")};
   std::vector<DType> dtypes = {DType::kF32};  // empty: all

@@ -5,7 +5,7 @@
 
 namespace pc::bench {
 
-Result<GpuArrays> GpuArrays::create(const Gpu& gpu, Communicator& group, const HostArrays::Kind& kind,
+Result<GpuArrays> GpuArrays::create(const Gpu& gpu, Communicator& group, const ArrayKind& kind,
                                     uint64_t copies) {
   PC_ASSIGN_OR_RETURN(HostArrays host, HostArrays::create(kind));
   GpuArrays made(gpu, group, std::move(host), copies);

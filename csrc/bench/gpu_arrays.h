@@ -12,7 +12,7 @@ namespace pc::bench {
 class GpuArrays {
  public:
   // `copies` of them, apart from each other: the arrays of one list. Zeros. `gpu` and `group` must outlive it.
-  static Result<GpuArrays> create(const Gpu& gpu, Communicator& group, const HostArrays::Kind& kind,
+  static Result<GpuArrays> create(const Gpu& gpu, Communicator& group, const ArrayKind& kind,
                                   uint64_t copies);
   GpuArrays(GpuArrays&&) noexcept = default;
   GpuArrays& operator=(GpuArrays&&) = delete;

@@ -168,40 +168,52 @@ class GpuCalls final : public Calls {
   const std::shared_ptr<const Taken> taken_;
 };
 
+class GpuDevice final : public MeasuredDevice {
+ public:
+  explicit GpuDevice(const GpuStage& stage) : MeasuredDevice(stage.group), stage_(stage) {}
+
+  Result<Route> route_of(const Case& what) const override {
+    const Options& options = stage_.options;
+    if (options.way == GpuWay::kStaged) return Route{"staged", Status(Code::kUnsupported, "--way staged")};
+    UserCall call;
+    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
+    call.request.op = what.op;
+    call.request.in.dtype = call.request.out.dtype = what.dtype;
+    const Status joined = stage_.way.by_nccl();
+    const Route route = {stage_.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
+    if (route.by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return route;
+    const std::string needs =
+        options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";
+    return Status(Code::kUnsupported,
+                  needs + ", and this call does not go there: " + route.by_nccl.message());
+  }
+
+  Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& kind) override {
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays,
+                        GpuArrays::create(stage_.gpu, group(), kind, stage_.options.aggregated));
+    return std::unique_ptr<Calls>(std::make_unique<GpuCalls>(stage_, what, std::move(arrays)));
+  }
+
+  // The other ranks, which may share rank 0's GPU, wait until it is done.
+  Result<std::optional<double>> time_copy(uint64_t nbytes) override {
+    if (!stage_.options.copy) return std::optional<double>();
+    double seconds = 0;
+    PC_TRY(group().run(Request{}));
+    if (group().rank() == 0) {
+      PC_ASSIGN_OR_RETURN(seconds, time_driver_copy(stage_.gpu, group(), nbytes));
+    }
+    PC_TRY(group().run(Request{}));
+    return std::optional<double>(seconds);
+  }
+
+ private:
+  const GpuStage stage_;
+};
+
 }  // namespace
 
-Result<Route> GpuDevice::route_of(const Case& what) const {
-  const Options& options = stage_.options;
-  if (options.way == GpuWay::kStaged) return Route{"staged", Status(Code::kUnsupported, "--way staged")};
-  UserCall call;
-  call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
-  call.request.op = what.op;
-  call.request.in.dtype = call.request.out.dtype = what.dtype;
-  const Status joined = stage_.way.by_nccl();
-  const Route route = {stage_.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
-  if (route.by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return route;
-  const std::string needs =
-      options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";
-  return Status(Code::kUnsupported, needs + ", and this call does not go there: " + route.by_nccl.message());
-}
-
-Result<std::unique_ptr<Calls>> GpuDevice::prepare(const Case& what, bool in_place, uint64_t count) {
-  const HostArrays::Kind kind = {what.operation, what.dtype, in_place, count, group().rank(), group().size()};
-  PC_ASSIGN_OR_RETURN(GpuArrays arrays,
-                      GpuArrays::create(stage_.gpu, group(), kind, stage_.options.aggregated));
-  return std::unique_ptr<Calls>(std::make_unique<GpuCalls>(stage_, what, std::move(arrays)));
-}
-
-// The other ranks, which may share rank 0's GPU, wait until it is done.
-Result<std::optional<double>> GpuDevice::time_copy(uint64_t nbytes) {
-  if (!stage_.options.copy) return std::optional<double>();
-  double seconds = 0;
-  PC_TRY(group().run(Request{}));
-  if (group().rank() == 0) {
-    PC_ASSIGN_OR_RETURN(seconds, time_driver_copy(stage_.gpu, group(), nbytes));
-  }
-  PC_TRY(group().run(Request{}));
-  return std::optional<double>(seconds);
+std::unique_ptr<MeasuredDevice> gpu_device(const GpuStage& stage) {
+  return std::make_unique<GpuDevice>(stage);
 }
 
 }  // namespace pc::bench

@@ -21,15 +21,7 @@ struct GpuStage {
   DeviceGroups* gpus = nullptr;        // of both; null: nothing but `way` is used
 };
 
-class GpuDevice final : public MeasuredDevice {
- public:
-  explicit GpuDevice(const GpuStage& stage) : MeasuredDevice(stage.group), stage_(stage) {}
-  Result<Route> route_of(const Case& what) const override;
-  Result<std::unique_ptr<Calls>> prepare(const Case& what, bool in_place, uint64_t count) override;
-  Result<std::optional<double>> time_copy(uint64_t nbytes) override;
-
- private:
-  const GpuStage stage_;
-};
+// What `stage` refers to must outlive it.
+std::unique_ptr<MeasuredDevice> gpu_device(const GpuStage& stage);
 
 }  // namespace pc::bench

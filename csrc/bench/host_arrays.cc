@@ -27,7 +27,7 @@ Result<Memory> allocate(std::size_t nbytes) {
 }
 
 // The larger array, and behind it the smaller one, on a page of its own too; in place it is the larger one or this rank's part of it.
-Result<HostArrays> HostArrays::create(const Kind& kind) {
+Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
   HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);
   const uint64_t in = kind.part * static_cast<uint64_t>(parts.in),

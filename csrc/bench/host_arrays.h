@@ -16,16 +16,18 @@ using Memory = std::unique_ptr<std::byte, FreeMemory>;
 // On a page of its own, as large arrays are; zeros, all of it touched.
 Result<Memory> allocate(std::size_t nbytes);
 
+// Of one rank.
+struct ArrayKind {
+  const Operation* operation = nullptr;
+  DType dtype = DType::kF32;
+  bool in_place = true;
+  uint64_t part = 0;  // elements in each part
+  Rank rank = 0, size = 1;
+};
+
 class HostArrays {
  public:
-  struct Kind {
-    const Operation* operation = nullptr;
-    DType dtype = DType::kF32;
-    bool in_place = true;
-    uint64_t part = 0;  // elements in each part
-    Rank rank = 0, size = 1;
-  };
-  static Result<HostArrays> create(const Kind& kind);  // zeros
+  static Result<HostArrays> create(const ArrayKind& kind);  // zeros
 
   const Arrays& arrays() const { return arrays_; }
   Buffer memory() const { return {memory_.get(), nbytes_, DType::kU8}; }  // in which both lie
@@ -34,10 +36,10 @@ class HostArrays {
   uint64_t count_wrong(const Asked& asked) const;
 
  private:
-  explicit HostArrays(const Kind& kind) : kind_(kind) {}
+  explicit HostArrays(const ArrayKind& kind) : kind_(kind) {}
   Buffer part_of(const Buffer& array, Rank part) const;
 
-  Kind kind_;
+  ArrayKind kind_;
   Memory memory_;
   std::size_t nbytes_ = 0;
   Arrays arrays_;

@@ -65,12 +65,22 @@ class HostCalls final : public Calls {
   HostArrays arrays_;
 };
 
+class HostDevice final : public MeasuredDevice {
+ public:
+  HostDevice(Communicator& group, bool one_clock) : MeasuredDevice(group), one_clock_(one_clock) {}
+  Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& arrays) override {
+    PC_ASSIGN_OR_RETURN(HostArrays made, HostArrays::create(arrays));
+    return std::unique_ptr<Calls>(std::make_unique<HostCalls>(group(), one_clock_, what, std::move(made)));
+  }
+
+ private:
+  const bool one_clock_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<Calls>> HostDevice::prepare(const Case& what, bool in_place, uint64_t count) {
-  PC_ASSIGN_OR_RETURN(HostArrays arrays, HostArrays::create({what.operation, what.dtype, in_place, count,
-                                                             group().rank(), group().size()}));
-  return std::unique_ptr<Calls>(std::make_unique<HostCalls>(group(), one_clock_, what, std::move(arrays)));
+std::unique_ptr<MeasuredDevice> host_device(Communicator& group, bool one_clock) {
+  return std::make_unique<HostDevice>(group, one_clock);
 }
 
 }  // namespace pc::bench

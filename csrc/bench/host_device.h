@@ -7,14 +7,7 @@
 
 namespace pc::bench {
 
-class HostDevice final : public MeasuredDevice {
- public:
-  // `one_clock`: all ranks read the same one.
-  HostDevice(Communicator& group, bool one_clock) : MeasuredDevice(group), one_clock_(one_clock) {}
-  Result<std::unique_ptr<Calls>> prepare(const Case& what, bool in_place, uint64_t count) override;
-
- private:
-  const bool one_clock_;
-};
+// `one_clock`: all ranks read the same one.
+std::unique_ptr<MeasuredDevice> host_device(Communicator& group, bool one_clock);
 
 }  // namespace pc::bench

@@ -152,19 +152,15 @@ class Family {
 
   int report() {
     if (failures_.empty()) return 0;
-    const auto first =
+    const auto cause =
         std::min_element(failures_.begin(), failures_.end(),
                          [](const Failure& a, const Failure& b) { return a.manner < b.manner; });
-    const std::size_t cause = static_cast<std::size_t>(first - failures_.begin());
-    if (failures_[cause].manner == kUnsupported) {  // which all ranks say
-      (void)complain(failures_[cause].words);
-      return kCannotHere;
-    }
-    for (std::size_t i = 0; i < failures_.size(); ++i) {
-      if (i != cause) complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
-    }
-    return complain("rank " + std::to_string(failures_[cause].rank) +
-                    " failed first: " + failures_[cause].words);
+    std::rotate(failures_.begin(), cause, cause + 1);
+    const Failure& first = failures_.front();
+    if (first.manner == kUnsupported) return complain(first.words), kCannotHere;  // which all ranks say
+    for (std::size_t i = 1; i < failures_.size(); ++i)
+      complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
+    return complain("rank " + std::to_string(first.rank) + " failed first: " + first.words);
   }
 
   std::vector<Child> children_;
@@ -183,7 +179,7 @@ int complain(const Status& status) {
 
 int launch_processes(Rank count, const Run& run) {
   Result<Credentials> job = new_job();
-  if (!job.is_ok()) return complain(job.status().to_string());
+  if (!job.is_ok()) return complain(job.status());
   const pid_t parent = ::getpid();
   std::vector<Child> children;
   for (Rank rank = 0; rank < count; ++rank) {
@@ -202,7 +198,7 @@ int launch_processes(Rank count, const Run& run) {
     children.push_back({rank, pid, std::move(ours)});
   }
   const Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open({"127.0.0.1:0"}, job.value());
-  if (!server.is_ok()) return complain(server.status().to_string());
+  if (!server.is_ok()) return complain(server.status());
   for (const Child& each : children) {
     const Status sent = send(each.talk, server.value()->addresses().front());
     if (!sent.is_ok()) return complain(sent.message());

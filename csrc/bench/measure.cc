@@ -27,15 +27,18 @@ Result<uint64_t> wrong_elements(Communicator& group, const Case& what, Calls& ca
 
 Result<Half> measure_half(MeasuredDevice& device, const Row& row, bool in_place, const Effort& effort) {
   Communicator& group = device.group();
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Calls> calls, device.prepare(row.what, in_place, row.count));
+  const Case& what = row.what;
+  PC_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Calls> calls,
+      device.prepare(what, {what.operation, what.dtype, in_place, row.count, group.rank(), group.size()}));
   Half half;
   PC_TRY(calls->time(effort, half));  // of zeros: their sums stay zeros, however often
   half.algbw = static_cast<double>(row.nbytes) / half.time.done.mean_s / 1e9;
-  half.busbw = half.algbw * row.what.operation->bus.factor(group.size());
+  half.busbw = half.algbw * what.operation->bus.factor(group.size());
   if (!effort.checks) return half;
-  PC_ASSIGN_OR_RETURN(half.wrong, wrong_elements(group, row.what, *calls, false));
+  PC_ASSIGN_OR_RETURN(half.wrong, wrong_elements(group, what, *calls, false));
   if (half.raw) {
-    PC_ASSIGN_OR_RETURN(half.raw_wrong, wrong_elements(group, row.what, *calls, true));
+    PC_ASSIGN_OR_RETURN(half.raw_wrong, wrong_elements(group, what, *calls, true));
   }
   return half;
 }

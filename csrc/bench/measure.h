@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/host_arrays.h"
 #include "bench/latencies.h"
 #include "bench/options.h"
 
@@ -63,7 +64,7 @@ class MeasuredDevice {
   Communicator& group() const { return group_; }
   // kUnsupported: it cannot be measured here, and why.
   virtual Result<Route> route_of(const Case&) const { return Route(); }
-  virtual Result<std::unique_ptr<Calls>> prepare(const Case& what, bool in_place, uint64_t count) = 0;
+  virtual Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& arrays) = 0;
   // Of the driver's copy of as many bytes, on rank 0, whose GPU does nothing else meanwhile; nothing: not asked for.
   virtual Result<std::optional<double>> time_copy(uint64_t) { return std::optional<double>(); }
 

@@ -33,6 +33,8 @@ class Output {
   std::string heading_;  // the last one
 };
 
+std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route);
+
 std::string table_line(const Ceiling& ceiling);
 std::string json_line(const Ceiling& ceiling);
 Status print_ceilings(const Options& options);

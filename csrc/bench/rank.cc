@@ -76,7 +76,7 @@ Status run_rank(const Options& options, const Place& place) {
     PC_ASSIGN_OR_RETURN(gpu, GpuSession::open(options, *runtime, std::move(driver), scene));
     device = gpu->device();
   } else {
-    device = std::make_unique<HostDevice>(group, scene.one_clock);
+    device = host_device(group, scene.one_clock);
   }
   Output output(options, scene, own.prints);
   const Status measured = measure_all(options, world, own, *device, output);

@@ -1,5 +1,7 @@
 #include "bench/raw_nccl.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <utility>
@@ -22,16 +24,10 @@ nccl::Reduced in_nccls_words(const Case& what) {
 }  // namespace
 
 bool has_raw(const Operation& operation) {
-  if (!operation.collective) return true;  // sendrecv
-  switch (*operation.collective) {
-    case Collective::kAllreduce:
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kAllgather:
-    case Collective::kReduceScatter:
-    case Collective::kAlltoall: return true;
-    default: return false;
-  }
+  constexpr std::array kTimed = {Collective::kAllreduce, Collective::kBroadcast,     Collective::kReduce,
+                                 Collective::kAllgather, Collective::kReduceScatter, Collective::kAlltoall};
+  return !operation.collective ||  // sendrecv
+         std::find(kTimed.begin(), kTimed.end(), *operation.collective) != kTimed.end();
 }
 
 Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {

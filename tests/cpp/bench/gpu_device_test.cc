@@ -93,8 +93,8 @@ class BenchOnGpu : public ::testing::Test {
     if (options.raw) {
       PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
     }
-    GpuDevice device({group, *gpu, way, raw.get(), options});
-    PC_ASSIGN_OR_RETURN(row, measure(device, what, 10'000, effort));
+    const std::unique_ptr<MeasuredDevice> device = gpu_device({group, *gpu, way, raw.get(), options});
+    PC_ASSIGN_OR_RETURN(row, measure(*device, what, 10'000, effort));
     if (raw) PC_TRY(raw->close());
     return way.close(kLong);
   }
@@ -359,7 +359,7 @@ TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
 TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
   const Outcomes outcomes = testing::run_world({.size = 1}, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
-    const HostArrays::Kind kind = {find_operation("allreduce"), DType::kF32, false, 2500, 0, 1};
+    const ArrayKind kind = {find_operation("allreduce"), DType::kF32, false, 2500, 0, 1};
     PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, group, kind, 2));
     PC_TRY(arrays.fill({}));
     PC_ASSIGN_OR_RETURN(const uint64_t before, arrays.count_wrong({}));
@@ -380,8 +380,8 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
         GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
         Options options = asked();
-        const GpuDevice device({group, *gpu, way, nullptr, options});
-        const auto route = [&](const char* name) { return device.route_of(in_place_of(name)).value(); };
+        const std::unique_ptr<MeasuredDevice> device = gpu_device({group, *gpu, way, nullptr, options});
+        const auto route = [&](const char* name) { return device->route_of(in_place_of(name)).value(); };
         EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
         EXPECT_EQ(route("allreduce").way, "nccl");
         EXPECT_EQ(route("scan").by_nccl.message(), "NCCL has no scan");
@@ -391,7 +391,7 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
         EXPECT_EQ(route("allreduce").way, "staged");
         options.way = GpuWay::kAuto;
         options.graph_launches = 1;
-        EXPECT_EQ(device.route_of(in_place_of("scan")).status().message(),
+        EXPECT_EQ(device->route_of(in_place_of("scan")).status().message(),
                   "-G: what goes into a CUDA graph goes by NCCL, and this call does not go there: NCCL has "
                   "no scan");
         return way.close(kLong);

@@ -1,5 +1,5 @@
 // Rows as JSON: the keys are what scripts read.
-#include "bench/json.h"
+#include "bench/output.h"
 
 #include <gtest/gtest.h>
 

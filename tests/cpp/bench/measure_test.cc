@@ -20,8 +20,8 @@ std::vector<Row> rows_of(Rank size, const Case& what, uint64_t nbytes, const Eff
                          bool one_clock = true) {
   std::vector<Row> rows(static_cast<std::size_t>(size));
   const testing::Outcomes outcomes = run_world({.size = size}, [&](Runtime&, Communicator& group) -> Status {
-    HostDevice device(group, one_clock);
-    PC_ASSIGN_OR_RETURN(rows[static_cast<std::size_t>(group.rank())], measure(device, what, nbytes, effort));
+    const std::unique_ptr<MeasuredDevice> device = host_device(group, one_clock);
+    PC_ASSIGN_OR_RETURN(rows[static_cast<std::size_t>(group.rank())], measure(*device, what, nbytes, effort));
     return Status::ok();
   });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
