@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "bench/flags.h"
 #include "bench/patterns.h"
@@ -158,16 +159,16 @@ Status put_device(Words& words) {
   if (words.cpu_flag != nullptr)
     return invalid_argument(std::string(words.cpu_flag->name) + " does not go with --device cuda");
   if (options.aggregated > 1) words.out_of_place = false;
-  if (options.threads != 0 && options.ranks) return invalid_argument("-t and -n: only one of them");
-  if (options.threads != 0 && options.shares_gpu)
-    return invalid_argument(
-        "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t");
-  if (options.graph_launches != 0 && options.blocking)
-    return invalid_argument("-G and -z: what goes into a graph is not waited for");
-  if (options.way == GpuWay::kStaged && options.graph_launches != 0)
-    return invalid_argument("-G: calls that go through the host cannot go into a CUDA graph");
-  if (options.way == GpuWay::kStaged && options.raw)
-    return invalid_argument("--raw compares with NCCL: not with --way staged");
+  const bool graph = options.graph_launches != 0, staged = options.way == GpuWay::kStaged;
+  const std::pair<bool, const char*> kContradictions[] = {
+      {options.threads != 0 && options.ranks, "-t and -n: only one of them"},
+      {options.threads != 0 && options.shares_gpu,
+       "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t"},
+      {graph && options.blocking, "-G and -z: what goes into a graph is not waited for"},
+      {graph && staged, "-G: calls that go through the host cannot go into a CUDA graph"},
+      {staged && options.raw, "--raw compares with NCCL: not with --way staged"}};
+  for (const auto& [is_so, why] : kContradictions)
+    if (is_so) return invalid_argument(why);
   return Status::ok();
 }
 

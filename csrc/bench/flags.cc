@@ -67,51 +67,46 @@ Status set_transport(Words& words, const std::string& value) {
   return set_text<&Options::transport>(words, value);
 }
 
-Status set_sizes(Words& words, const std::string& value) {
+// Appends what `one` makes of each word.
+template <class T, class One>
+Status take_list(const std::string& value, std::vector<T>& into, One one) {
   for (const std::string& word : split(value)) {
-    PC_ASSIGN_OR_RETURN(const uint64_t nbytes, number_of_bytes(word));
-    words.sizes.push_back(nbytes);
+    PC_ASSIGN_OR_RETURN(const auto each, one(word));
+    into.push_back(static_cast<T>(each));
   }
   return Status::ok();
+}
+
+Status set_sizes(Words& words, const std::string& value) {
+  return take_list(value, words.sizes, number_of_bytes);
 }
 
 Status set_gpus(Words& words, const std::string& value) {
-  for (const std::string& word : split(value)) {
-    PC_ASSIGN_OR_RETURN(const uint64_t gpu, whole_number(word, 0, 1023));
-    words.gpus.push_back(static_cast<int>(gpu));
-  }
-  return Status::ok();
+  return take_list(value, words.gpus, [](const std::string& word) { return whole_number(word, 0, 1023); });
 }
 
 // NumPy's names, and three of nccl-tests'.
-std::optional<DType> dtype_called(const std::string& name) {
+Result<DType> dtype_called(const std::string& name) {
   if (name == "half") return DType::kF16;
   if (name == "float") return DType::kF32;
   if (name == "double") return DType::kF64;
-  return dtype_from_name(name);
+  if (const std::optional<DType> dtype = dtype_from_name(name)) return *dtype;
+  return invalid_argument("there is no datatype '" + name + "'");
 }
 
 Status set_dtypes(Words& words, const std::string& value) {
   words.dtypes.clear();
-  if (value == "all") return Status::ok();
-  for (const std::string& word : split(value)) {
-    const std::optional<DType> dtype = dtype_called(word);
-    if (!dtype) return invalid_argument("there is no datatype '" + word + "'");
-    words.dtypes.push_back(*dtype);
-  }
-  return Status::ok();
+  return value == "all" ? Status::ok() : take_list(value, words.dtypes, dtype_called);
+}
+
+Result<ReduceOp> op_called(const std::string& name) {
+  if (const std::optional<ReduceOp> op = op_from_name(name); op && has_pattern(*op)) return *op;
+  return invalid_argument("'" + name + "' is not one of sum, prod, min, max, avg");
 }
 
 Status set_ops(Words& words, const std::string& value) {
   words.ops.clear();
-  if (value == "all") return Status::ok();
-  for (const std::string& word : split(value)) {
-    const std::optional<ReduceOp> op = op_from_name(word);
-    if (!op || !has_pattern(*op))
-      return invalid_argument("'" + word + "' is not one of sum, prod, min, max, avg");
-    words.ops.push_back(*op);
-  }
-  return Status::ok();
+  return value == "all" ? Status::ok() : take_list(value, words.ops, op_called);
 }
 
 Status set_root(Words& words, const std::string& value) {
@@ -204,11 +199,10 @@ Status set_operations(Words& words, const std::string& value) {
     for (const Operation& operation : operations()) words.operations.push_back(&operation);
     return Status::ok();
   }
-  for (const std::string& word : split(value)) {
-    words.operations.push_back(find_operation(word));
-    if (words.operations.back() == nullptr) return invalid_argument("there is no operation '" + word + "'");
-  }
-  return Status::ok();
+  return take_list(value, words.operations, [](const std::string& name) -> Result<const Operation*> {
+    if (const Operation* const operation = find_operation(name)) return operation;
+    return invalid_argument("there is no operation '" + name + "'");
+  });
 }
 
 std::span<const Flag> flags() { return kFlags; }

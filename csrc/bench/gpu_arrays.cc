@@ -5,16 +5,15 @@
 
 namespace pc::bench {
 
-Result<GpuArrays> GpuArrays::create(const Gpu& gpu, Communicator& group, const ArrayKind& kind,
-                                    uint64_t copies) {
+Result<GpuArrays> GpuArrays::create(const Gpu& gpu, const ArrayKind& kind, uint64_t copies) {
   PC_ASSIGN_OR_RETURN(HostArrays host, HostArrays::create(kind));
-  GpuArrays made(gpu, group, std::move(host), copies);
+  GpuArrays made(gpu, std::move(host), copies);
   PC_ASSIGN_OR_RETURN(cuda::DeviceMemory memory,
                       cuda::DeviceMemory::allocate(gpu.context(), made.stride() * copies));
   made.memory_ = std::make_unique<cuda::DeviceMemory>(std::move(memory));
   made.leaks_ = true;
   PC_TRY(cuda::fill_bytes(gpu.driver_of(), made.memory_->at(), 0, made.memory_->nbytes(), gpu.stream()));
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   made.leaks_ = false;
   return made;
 }
@@ -47,7 +46,7 @@ Status GpuArrays::fill(const Asked& asked) {
   for (uint64_t which = 0; which < copies_; ++which)
     PC_TRY(cuda::copy_to_device(gpu_.driver_of(), memory_->at() + which * stride(), {all.data, all.nbytes()},
                                 gpu_.stream()));
-  return gpu_.drain(group_);
+  return gpu_.drain();
 }
 
 Result<uint64_t> GpuArrays::count_wrong(const Asked& asked) {
@@ -56,7 +55,7 @@ Result<uint64_t> GpuArrays::count_wrong(const Asked& asked) {
   for (uint64_t which = 0; which < copies_; ++which) {
     const cuda::CUdeviceptr from = reinterpret_cast<cuda::CUdeviceptr>(there(out, which).data);
     PC_TRY(cuda::copy_to_host(gpu_.driver_of(), {out.data, out.nbytes()}, from, gpu_.stream()));
-    PC_TRY(gpu_.drain(group_));
+    PC_TRY(gpu_.drain());
     wrong += host_.count_wrong(asked);
   }
   return wrong;

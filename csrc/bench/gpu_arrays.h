@@ -11,9 +11,8 @@ namespace pc::bench {
 
 class GpuArrays {
  public:
-  // `copies` of them, apart from each other: the arrays of one list. Zeros. `gpu` and `group` must outlive it.
-  static Result<GpuArrays> create(const Gpu& gpu, Communicator& group, const ArrayKind& kind,
-                                  uint64_t copies);
+  // `copies` of them, apart from each other: the arrays of one list. Zeros. `gpu` must outlive it.
+  static Result<GpuArrays> create(const Gpu& gpu, const ArrayKind& kind, uint64_t copies);
   GpuArrays(GpuArrays&&) noexcept = default;
   GpuArrays& operator=(GpuArrays&&) = delete;
   ~GpuArrays();
@@ -28,16 +27,14 @@ class GpuArrays {
   void leak() { leaks_ = true; }  // the GPU may still use it, and freeing waits for that
 
  private:
-  GpuArrays(const Gpu& gpu, Communicator& group, HostArrays host, uint64_t copies)
+  GpuArrays(const Gpu& gpu, HostArrays host, uint64_t copies)
       : gpu_(gpu),
-        group_(group),
         host_(std::move(host)),
         copies_(copies) {}
   std::size_t stride() const;
   Buffer there(const Buffer& on_host, uint64_t which) const;
 
   const Gpu& gpu_;
-  Communicator& group_;
   HostArrays host_;
   uint64_t copies_;
   std::unique_ptr<cuda::DeviceMemory> memory_;

@@ -71,7 +71,7 @@ class GpuCalls final : public Calls {
 
   // There and back between two ranks.
   Queue messages() const {
-    const Rank rank = stage_.group.rank(), mate = mate_of(rank, stage_.group.size());
+    const Rank rank = stage_.gpu.group().rank(), mate = mate_of(rank, stage_.gpu.group().size());
     if (mate == rank) return [] { return Status::ok(); };
     const Arrays& pair = taken_->each.front();
     CallOnGpu sent, received;
@@ -99,7 +99,7 @@ class GpuCalls final : public Calls {
     call.keeps = taken_;
     return [this, call, raw, next = root.value_or(0), step = root ? 0 : 1]() mutable {
       call.call.request.root = next;
-      next = (next + step) % stage_.group.size();
+      next = (next + step) % stage_.gpu.group().size();
       if (!raw) return stage_.way.run(call, -1, true);
       return stage_.raw->queue(what_, call.call.request.root, taken_->each, stage_.gpu.stream());
     };
@@ -111,8 +111,8 @@ class GpuCalls final : public Calls {
   Result<Batch> warmed_up(bool raw, const Effort& effort) const {
     Queue one = queue_of(what_.root, raw);
     for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) PC_TRY(one());
-    PC_TRY(stage_.gpu.drain(stage_.group));
-    if (stage_.options.blocking) one = one_by_one(stage_.gpu, stage_.group, std::move(one));
+    PC_TRY(stage_.gpu.drain());
+    if (stage_.options.blocking) one = one_by_one(stage_.gpu, std::move(one));
     return batch_of(stage_.gpu, std::move(one), effort.iterations, stage_.options.graph_launches);
   }
 
@@ -121,14 +121,14 @@ class GpuCalls final : public Calls {
 
   Result<Times> averaged(const std::vector<Turn>& turns, const Batch& batch) const {
     const uint64_t trips = static_cast<uint64_t>(what_.operation->trips);
-    return average_over_ranks(stage_.group, turns, batch.iterations * stage_.options.aggregated * trips,
+    return average_over_ranks(stage_.gpu.group(), turns, batch.iterations * stage_.options.aggregated * trips,
                               stage_.options.average);
   }
 
   Status time_both(const Effort& effort, Half& half) const {
     PC_ASSIGN_OR_RETURN(const Batch ours, warmed_up(false, effort));
     if (stage_.raw == nullptr) {
-      PC_ASSIGN_OR_RETURN(const Turn turn, time_turn(stage_.gpu, stage_.group, ours.queue, ours.runs));
+      PC_ASSIGN_OR_RETURN(const Turn turn, time_turn(stage_.gpu, ours.queue, ours.runs));
       PC_ASSIGN_OR_RETURN(half.time, averaged({turn}, ours));
       return Status::ok();
     }
@@ -141,8 +141,7 @@ class GpuCalls final : public Calls {
       for (const bool second : {false, true}) {
         const bool is_raw = second != (turn % 2 == 1);
         PC_TRY(settle());
-        PC_ASSIGN_OR_RETURN(Turn took,
-                            time_turn(stage_.gpu, stage_.group, (is_raw ? raw : ours).queue, runs));
+        PC_ASSIGN_OR_RETURN(Turn took, time_turn(stage_.gpu, (is_raw ? raw : ours).queue, runs));
         (is_raw ? of_raw : of_ours).push_back(std::move(took));
       }
     }
@@ -158,7 +157,7 @@ class GpuCalls final : public Calls {
     const uint64_t launches = stage_.options.graph_launches != 0 ? 1 : 0;
     PC_ASSIGN_OR_RETURN(const Batch one, batch_of(stage_.gpu, queue_of(asked.root, raw), 1, launches));
     PC_TRY(one.queue());
-    PC_TRY(stage_.gpu.drain(stage_.group));
+    PC_TRY(stage_.gpu.drain());
     return arrays_.count_wrong(asked);
   }
 
@@ -170,7 +169,7 @@ class GpuCalls final : public Calls {
 
 class GpuDevice final : public MeasuredDevice {
  public:
-  explicit GpuDevice(const GpuStage& stage) : MeasuredDevice(stage.group), stage_(stage) {}
+  explicit GpuDevice(const GpuStage& stage) : MeasuredDevice(stage.gpu.group()), stage_(stage) {}
 
   Result<Route> route_of(const Case& what) const override {
     const Options& options = stage_.options;
@@ -189,8 +188,7 @@ class GpuDevice final : public MeasuredDevice {
   }
 
   Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& kind) override {
-    PC_ASSIGN_OR_RETURN(GpuArrays arrays,
-                        GpuArrays::create(stage_.gpu, group(), kind, stage_.options.aggregated));
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(stage_.gpu, kind, stage_.options.aggregated));
     return std::unique_ptr<Calls>(std::make_unique<GpuCalls>(stage_, what, std::move(arrays)));
   }
 
@@ -200,7 +198,7 @@ class GpuDevice final : public MeasuredDevice {
     double seconds = 0;
     PC_TRY(group().run(Request{}));
     if (group().rank() == 0) {
-      PC_ASSIGN_OR_RETURN(seconds, time_driver_copy(stage_.gpu, group(), nbytes));
+      PC_ASSIGN_OR_RETURN(seconds, time_driver_copy(stage_.gpu, nbytes));
     }
     PC_TRY(group().run(Request{}));
     return std::optional<double>(seconds);

@@ -12,7 +12,6 @@ namespace pc::bench {
 
 // With what a rank measures.
 struct GpuStage {
-  Communicator& group;
   const Gpu& gpu;
   GroupOnGpus& way;        // of collectives
   RawNccl* raw = nullptr;  // null: it is not compared with

@@ -51,7 +51,8 @@ int device_of(const Options& options, Rank local_rank, int count) {
 }
 
 // Every rank's own, in the words of nccl-tests. Collective.
-Result<std::vector<std::string>> device_lines(Communicator& group, const Gpu& gpu, const std::string& host) {
+Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string& host) {
+  Communicator& group = gpu.group();
   using Line = std::array<char, 192>;
   const cuda::DeviceInfo& info = gpu.info();
   Line mine = {};
@@ -90,7 +91,7 @@ Result<std::unique_ptr<GpuSession>> GpuSession::open(const Options& options, Run
                                                      Scene& scene) {
   Communicator& world = runtime.world();
   const int device = device_of(options, runtime.hosts().local_rank, driver->device_count);
-  Result<std::unique_ptr<Gpu>> gpu = Gpu::open(std::move(driver), device);
+  Result<std::unique_ptr<Gpu>> gpu = Gpu::open(std::move(driver), device, world);
   if (!gpu.is_ok()) return leave(world, gpu.status()), gpu.status();
   PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
   std::unique_ptr<GpuSession> session(
@@ -108,7 +109,7 @@ Status GpuSession::join(Scene& scene) {
   if (way_->by_nccl().is_ok()) PC_TRY(join_nccl(scene));
   const HostMap::Entry& here = runtime_.hosts().ranks[static_cast<std::size_t>(world.rank())];
   scene.gpu = gpu_->info().name;
-  PC_ASSIGN_OR_RETURN(scene.devices, device_lines(world, *gpu_, here.host_name));
+  PC_ASSIGN_OR_RETURN(scene.devices, device_lines(*gpu_, here.host_name));
   PC_ASSIGN_OR_RETURN(messages_, groups_.messages_of(world, device));
   return Status::ok();
 }
@@ -124,8 +125,7 @@ Status GpuSession::join_nccl(Scene& scene) {
 }
 
 std::unique_ptr<MeasuredDevice> GpuSession::device() {
-  return std::make_unique<GpuDevice>(
-      GpuStage{runtime_.world(), *gpu_, *way_, raw_.get(), options_, messages_.get(), &groups_});
+  return std::make_unique<GpuDevice>(GpuStage{*gpu_, *way_, raw_.get(), options_, messages_.get(), &groups_});
 }
 
 Status GpuSession::end(const Status& measured) {

@@ -28,24 +28,24 @@ Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t 
   return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, iterations, graph_launches};
 }
 
-Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one) {
-  return [&gpu, &group, one = std::move(one)] {
+Queue one_by_one(const Gpu& gpu, Queue one) {
+  return [&gpu, one = std::move(one)] {
     PC_TRY(one());
-    PC_TRY(gpu.drain(group));
-    return group.run(Request{});
+    PC_TRY(gpu.drain());
+    return gpu.group().run(Request{});
   };
 }
 
-Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Queue& queue, uint64_t runs) {
+Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs) {
   std::vector<int64_t> ends;
   ends.reserve(runs + 1);
-  PC_TRY(group.run(Request{}));
+  PC_TRY(gpu.group().run(Request{}));
   ends.push_back(now_ns());
   for (uint64_t i = 0; i < runs; ++i) {
     PC_TRY(queue());
     ends.push_back(now_ns());
   }
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   return Turn{now_ns() - ends.front(), differences(ends)};
 }
 
@@ -80,7 +80,7 @@ Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turn
   return result;
 }
 
-Result<double> time_driver_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes) {
+Result<double> time_driver_copy(const Gpu& gpu, uint64_t nbytes) {
   constexpr uint64_t kTimes = 10;
   PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory from, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
   PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory to, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
@@ -88,10 +88,10 @@ Result<double> time_driver_copy(const Gpu& gpu, Communicator& group, uint64_t nb
     return cuda::copy_on_device(gpu.driver_of(), to.at(), from.at(), nbytes, gpu.stream());
   };
   PC_TRY(copy());
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   const int64_t began = now_ns();
   PC_TRY(repeat(copy, kTimes));
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   return static_cast<double>(now_ns() - began) / kTimes / 1e9;
 }
 

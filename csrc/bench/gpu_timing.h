@@ -21,7 +21,7 @@ struct Batch {
 // `graph_launches`: of a graph of all iterations; 0: without one.
 Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches);
 // Waits after each for the GPU and for the other ranks.
-Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one);
+Queue one_by_one(const Gpu& gpu, Queue one);
 
 // What some runs of a batch took.
 struct Turn {
@@ -29,12 +29,12 @@ struct Turn {
   std::vector<int64_t> host_ns;  // how long each kept the host
 };
 // The ranks begin together.
-Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Queue& queue, uint64_t runs);
+Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs);
 // All ranks had the same turns, with so many calls in each run.
 Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turns, uint64_t calls,
                                  Average average);
 
 // How long the driver's own copy of `nbytes` takes from one array of this GPU to another, in seconds.
-Result<double> time_driver_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes);
+Result<double> time_driver_copy(const Gpu& gpu, uint64_t nbytes);
 
 }  // namespace pc::bench

@@ -88,11 +88,6 @@ Status Output::flush() const {
   return system_error("writing the table", errno);
 }
 
-Status Output::open() {
-  line(table_head(options_, scene_));
-  return flush();
-}
-
 Status Output::begin(const Case& what, const Route& route) {
   const std::string text = heading(options_, scene_, what, route);
   if (text == heading_) return Status::ok();

@@ -15,7 +15,7 @@ class Output {
       : options_(options),
         scene_(scene),
         prints_(prints) {}
-  Status open();
+  void open() const { line(table_head(options_, scene_)); }
   Status begin(const Case& what, const Route& route);
   Status add(const Row& row, const Route& route);
   Status close();

@@ -17,13 +17,12 @@ std::string places_of(const std::vector<Case>& cases) {
 }
 
 std::string host_head(const Options& options, const Scene& scene) {
-  const uint64_t first = options.sizes.front(), last = options.sizes.back();
-  std::string text = format("# pycollective-bench: %d %s %s\n# ", scene.size(),
-                            scene.size() == 1 ? "rank" : "ranks", scene.hosts.c_str());
-  text += std::to_string(first) + (options.sizes.size() == 1 ? "" : " to " + std::to_string(last)) +
-          " bytes, warmup_iters " + or_else(options.warm_up, "by size") + ", iters " +
-          or_else(options.iterations, "by size") + ", check " + (options.checks ? "1" : "0") + ", " +
-          places_of(options.cases);
+  const std::string first = options.sizes.size() == 1 ? "" : std::to_string(options.sizes.front()) + " to ";
+  std::string text = format(
+      "# pycollective-bench: %d %s %s\n# %s%" PRIu64 " bytes, warmup_iters %s, iters %s, check %d, %s",
+      scene.size(), scene.size() == 1 ? "rank" : "ranks", scene.hosts.c_str(), first.c_str(),
+      options.sizes.back(), or_else(options.warm_up, "by size").c_str(),
+      or_else(options.iterations, "by size").c_str(), options.checks, places_of(options.cases).c_str());
   if (!options.group.empty()) {
     text += "\n# these are ranks";
     for (const Rank rank : scene.ranks) text += " " + std::to_string(rank);
@@ -69,12 +68,12 @@ std::string host_line(const Row& row) {
 
 std::string gpu_head(const Options& options, const Scene& scene) {
   std::string text =
-      "# nThread " + std::to_string(options.threads == 0 ? 1 : options.threads) + " nGpus 1 minBytes " +
-      std::to_string(options.sizes.front()) + " maxBytes " + std::to_string(options.sizes.back()) +
-      " warmup iters: " + or_else(options.warm_up, "by size") +
-      " iters: " + or_else(options.iterations, "by size") +
-      " agg iters: " + std::to_string(options.aggregated) + " validation: " + (options.checks ? "1" : "0") +
-      " graph: " + std::to_string(options.graph_launches) + "\n#\n# Using devices\n";
+      format("# nThread %" PRIu64 " nGpus 1 minBytes %" PRIu64 " maxBytes %" PRIu64
+             " warmup iters: %s iters: %s agg iters: %" PRIu64 " validation: %d graph: %" PRIu64
+             "\n#\n# Using devices\n",
+             options.threads == 0 ? 1 : options.threads, options.sizes.front(), options.sizes.back(),
+             or_else(options.warm_up, "by size").c_str(), or_else(options.iterations, "by size").c_str(),
+             options.aggregated, options.checks, options.graph_launches);
   for (const std::string& each : scene.devices) text += each + "\n";
   if (!scene.nccl.empty()) text += "# " + scene.nccl_from + "\n";
   return text + "# time: " +

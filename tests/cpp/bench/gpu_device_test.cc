@@ -84,7 +84,7 @@ class BenchOnGpu : public ::testing::Test {
 
   Status measure_as_rank(Communicator& group, const Options& options, const Case& what, Row& row,
                          const Effort& effort) {
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank()));
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank(), group));
     Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
     if (options.way != GpuWay::kStaged) joined = join(group);
     if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
@@ -93,7 +93,7 @@ class BenchOnGpu : public ::testing::Test {
     if (options.raw) {
       PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
     }
-    const std::unique_ptr<MeasuredDevice> device = gpu_device({group, *gpu, way, raw.get(), options});
+    const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, raw.get(), options});
     PC_ASSIGN_OR_RETURN(row, measure(*device, what, 10'000, effort));
     if (raw) PC_TRY(raw->close());
     return way.close(kLong);
@@ -358,9 +358,9 @@ TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
 
 TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
   const Outcomes outcomes = testing::run_world({.size = 1}, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
     const ArrayKind kind = {find_operation("allreduce"), DType::kF32, false, 2500, 0, 1};
-    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, group, kind, 2));
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, kind, 2));
     PC_TRY(arrays.fill({}));
     PC_ASSIGN_OR_RETURN(const uint64_t before, arrays.count_wrong({}));
     EXPECT_EQ(before, 5000u);
@@ -376,11 +376,11 @@ TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
 TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
   const Outcomes outcomes =
       testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
+        PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
         GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
         Options options = asked();
-        const std::unique_ptr<MeasuredDevice> device = gpu_device({group, *gpu, way, nullptr, options});
+        const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, nullptr, options});
         const auto route = [&](const char* name) { return device->route_of(in_place_of(name)).value(); };
         EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
         EXPECT_EQ(route("allreduce").way, "nccl");
