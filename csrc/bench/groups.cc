@@ -41,10 +41,9 @@ Result<Groups> groups(const std::string& words, Rank size) {
 
 Result<Membership> join_group(Runtime& runtime, const std::string& words) {
   Communicator& world = runtime.world();
-  if (words.empty()) return Membership{&world, world.rank() == 0};
+  if (words.empty()) return Membership{world, &world, world.rank() == 0};
   PC_ASSIGN_OR_RETURN(const Groups all, groups(words, world.size()));
-  Membership own;
-  own.prints = world.rank() == all.front().front();
+  Membership own = {world, nullptr, world.rank() == all.front().front()};
   for (const std::vector<Rank>& ranks : all) {
     if (std::find(ranks.begin(), ranks.end(), world.rank()) == ranks.end()) continue;
     PC_ASSIGN_OR_RETURN(own.group, runtime.make_group(1, ranks));
@@ -61,9 +60,9 @@ Status allreduce(Communicator& group, std::span<int64_t> values, ReduceOp op) {
   return group.run(request);
 }
 
-Status sum_over_groups(Communicator& world, const Membership& own, std::optional<uint64_t>& wrong) {
+Status sum_over_groups(const Membership& own, std::optional<uint64_t>& wrong) {
   int64_t sum = wrong && own.group->rank() == 0 ? static_cast<int64_t>(*wrong) : 0;
-  PC_TRY(allreduce(world, {&sum, 1}, ReduceOp::kSum));
+  PC_TRY(allreduce(own.world, {&sum, 1}, ReduceOp::kSum));
   if (wrong) wrong = static_cast<uint64_t>(sum);
   return Status::ok();
 }

@@ -17,6 +17,7 @@ Result<std::vector<std::vector<Rank>>> groups(const std::string& words, Rank siz
 
 // What a rank has to do with them.
 struct Membership {
+  Communicator& world;
   Communicator* group = nullptr;  // null: the rank stands by
   bool prints = false;
 };
@@ -29,6 +30,6 @@ Status allreduce(Communicator& group, std::span<int64_t> values, ReduceOp op);
 
 // After each row, of all ranks of the world: so a rank that stands by never waits for longer than one. `wrong`, which the ranks of
 // a group have counted together, becomes the sum over all groups, if there is one.
-Status sum_over_groups(Communicator& world, const Membership& own, std::optional<uint64_t>& wrong);
+Status sum_over_groups(const Membership& own, std::optional<uint64_t>& wrong);
 
 }  // namespace pc::bench

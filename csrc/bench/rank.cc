@@ -27,8 +27,8 @@ Scene scene_of(const HostMap& hosts, const Communicator& group) {
 }
 
 // All sizes of one case. A rank that stands by has no rows, and meets the others after each of theirs.
-Status measure_sizes(const Options& options, const Case& what, Communicator& world, const Membership& own,
-                     MeasuredDevice& device, Output& output) {
+Status measure_sizes(const Options& options, const Case& what, const Membership& own, MeasuredDevice& device,
+                     Output& output) {
   PC_ASSIGN_OR_RETURN(const Route route, device.route_of(what));
   PC_TRY(output.begin(what, route));
   const std::vector<uint64_t> sizes = what.operation->moves_data() ? options.sizes : std::vector<uint64_t>{0};
@@ -36,24 +36,23 @@ Status measure_sizes(const Options& options, const Case& what, Communicator& wor
     std::optional<Row> row;
     if (own.group != nullptr) {
       const Result<Row> measured = measure(device, what, nbytes, effort(options, nbytes));
-      if (options.on_gpus() &&
-          measured.status().code() == Code::kUnsupported)  // too late for that: a failure
+      // Too late to say that it cannot be measured here: a failure.
+      if (options.on_gpus() && measured.status().code() == Code::kUnsupported)
         return Status(Code::kInternal, measured.status().message());
       PC_TRY(measured.status());
       row = measured.value();
     }
     std::optional<uint64_t> none;
-    if (!options.group.empty()) PC_TRY(sum_over_groups(world, own, row ? row->half().wrong : none));
+    if (!options.group.empty()) PC_TRY(sum_over_groups(own, row ? row->half().wrong : none));
     if (row) PC_TRY(output.add(*row, route));
   }
   return Status::ok();
 }
 
-Status measure_all(const Options& options, Communicator& world, const Membership& own, MeasuredDevice& device,
-                   Output& output) {
+Status measure_all(const Options& options, const Membership& own, MeasuredDevice& device, Output& output) {
   output.open();
   for (uint64_t cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
-    for (const Case& what : options.cases) PC_TRY(measure_sizes(options, what, world, own, device, output));
+    for (const Case& what : options.cases) PC_TRY(measure_sizes(options, what, own, device, output));
   }
   return output.close();
 }
@@ -67,8 +66,7 @@ Status run_rank(const Options& options, const Place& place) {
   }
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
   PC_ASSIGN_OR_RETURN(const Membership own, join_group(*runtime, options.group));
-  Communicator& world = runtime->world();
-  Communicator& group = own.group != nullptr ? *own.group : world;
+  Communicator& group = own.group != nullptr ? *own.group : own.world;
   Scene scene = scene_of(runtime->hosts(), group);
   std::unique_ptr<GpuSession> gpu;  // null: on the host
   std::unique_ptr<MeasuredDevice> device;
@@ -79,9 +77,9 @@ Status run_rank(const Options& options, const Place& place) {
     device = host_device(group, scene.one_clock);
   }
   Output output(options, scene, own.prints);
-  const Status measured = measure_all(options, world, own, *device, output);
+  const Status measured = measure_all(options, own, *device, output);
   PC_TRY(gpu != nullptr ? gpu->end(measured) : measured);
-  PC_TRY(runtime->shutdown(Deadline::after(world.timeout_s())));
+  PC_TRY(runtime->shutdown(Deadline::after(own.world.timeout_s())));
   return own.prints ? output.verdict() : Status::ok();
 }
 

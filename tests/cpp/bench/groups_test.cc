@@ -48,7 +48,7 @@ std::vector<Seen> seen(Rank size, const std::string& words, bool checks = true) 
           if (checks) mine.wrong = static_cast<uint64_t>(own.group->world_ranks()[0]) + 10;
           PC_TRY(own.group->run(Request{}));
         }
-        return sum_over_groups(world, own, mine.wrong);
+        return sum_over_groups(own, mine.wrong);
       });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
   return all;
