@@ -70,11 +70,6 @@ Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string&
   return lines;
 }
 
-// The others hear why, at once, where they would wait for this rank.
-void leave(Communicator& world, const Status& why) {
-  if (world.alive().is_ok()) world.quit(why);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Options& options, Rank rank) {
@@ -89,26 +84,23 @@ Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Option
 Result<std::unique_ptr<GpuSession>> GpuSession::open(const Options& options, Runtime& runtime,
                                                      std::shared_ptr<const cuda::Driver> driver,
                                                      Scene& scene) {
-  Communicator& world = runtime.world();
-  const int device = device_of(options, runtime.hosts().local_rank, driver->device_count);
-  Result<std::unique_ptr<Gpu>> gpu = Gpu::open(std::move(driver), device, world);
-  if (!gpu.is_ok()) return leave(world, gpu.status()), gpu.status();
   PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
-  std::unique_ptr<GpuSession> session(
-      new GpuSession(options, runtime, std::move(gpu).value(), std::move(of_groups)));
-  const Status joined = session->join(scene);
+  std::unique_ptr<GpuSession> session(new GpuSession(options, runtime, std::move(of_groups)));
+  const Status joined = session->join(std::move(driver), scene);
   if (!joined.is_ok()) return session->abort(joined), joined;
   return session;
 }
 
-Status GpuSession::join(Scene& scene) {
+Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene) {
   Communicator& world = runtime_.world();
-  const int device = gpu_->info().ordinal;
+  const HostMap& hosts = runtime_.hosts();
+  const int device = device_of(options_, hosts.local_rank, driver->device_count);
+  PC_ASSIGN_OR_RETURN(gpu_, Gpu::open(std::move(driver), device, world));
   const bool insists = options_.way == GpuWay::kNccl;
   PC_ASSIGN_OR_RETURN(way_, groups_.of(world, device, gpu_->stream(), -1, insists));
   if (way_->by_nccl().is_ok()) PC_TRY(join_nccl(scene));
-  const HostMap::Entry& here = runtime_.hosts().ranks[static_cast<std::size_t>(world.rank())];
   scene.gpu = gpu_->info().name;
+  const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(world.rank())];
   PC_ASSIGN_OR_RETURN(scene.devices, device_lines(*gpu_, here.host_name));
   PC_ASSIGN_OR_RETURN(messages_, groups_.messages_of(world, device));
   return Status::ok();
@@ -136,7 +128,8 @@ Status GpuSession::end(const Status& measured) {
 }
 
 void GpuSession::abort(const Status& why) {
-  leave(runtime_.world(), why);  // first: an abort may take long
+  Communicator& world = runtime_.world();
+  if (world.alive().is_ok()) world.quit(why);  // first, so that the others hear why: an abort may take long
   if (raw_ != nullptr) raw_->abort(why);
   groups_.abort(why);
 }

@@ -23,18 +23,17 @@ class GpuSession {
   Status end(const Status& measured);
 
  private:
-  GpuSession(const Options& options, Runtime& runtime, std::unique_ptr<Gpu> gpu, DeviceGroups::Options groups)
+  GpuSession(const Options& options, Runtime& runtime, DeviceGroups::Options groups)
       : options_(options),
         runtime_(runtime),
-        gpu_(std::move(gpu)),
         groups_(runtime, std::move(groups)) {}
-  Status join(Scene& scene);
+  Status join(std::shared_ptr<const cuda::Driver> driver, Scene& scene);
   Status join_nccl(Scene& scene);
   void abort(const Status& why);
 
   const Options& options_;
   Runtime& runtime_;
-  const std::unique_ptr<Gpu> gpu_;
+  std::unique_ptr<Gpu> gpu_;
   DeviceGroups groups_;
   std::shared_ptr<GroupOnGpus> way_;
   std::shared_ptr<DirectMessages> messages_;

@@ -13,19 +13,14 @@ Status refused(const std::string& words, const std::string& why) {
   return Status(Code::kInvalidArgument, "--group " + words + ": " + why);
 }
 
-std::vector<Rank> every(Rank step, Rank first, Rank size) {
-  std::vector<Rank> ranks;
-  for (Rank rank = first; rank < size; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
 }  // namespace
 
 Result<Groups> groups(const std::string& words, Rank size) {
-  if (words.empty()) return Groups{every(1, 0, size)};
-  if (words == "even-odd") {
-    if (size < 2) return refused(words, "that takes two ranks");
-    return Groups{every(2, 0, size), every(2, 1, size)};
+  if (words.empty() || words == "even-odd") {
+    Groups all(words.empty() ? 1 : 2);
+    if (static_cast<std::size_t>(size) < all.size()) return refused(words, "that takes two ranks");
+    for (Rank rank = 0; rank < size; ++rank) all[static_cast<std::size_t>(rank) % all.size()].push_back(rank);
+    return all;
   }
   std::vector<Rank> ranks;
   for (const std::string& word : split(words)) {

@@ -10,11 +10,8 @@
 #include "bench/patterns.h"
 
 namespace pc::bench {
-namespace {
 
 constexpr std::size_t kPage = 4096;
-
-}  // namespace
 
 void FreeMemory::operator()(std::byte* memory) const { std::free(memory); }
 

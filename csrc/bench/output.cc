@@ -144,9 +144,6 @@ std::string json_line(const Ceiling& ceiling) {
 }
 
 Status print_ceilings(const Options& options) {
-  const auto flushed = [] {
-    return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
-  };
   if (!options.json) {
     std::printf(
         "# what this machine can do at best: memcpy and add (a += b, float32) on one core, tcp one way\n"
@@ -156,7 +153,7 @@ Status print_ceilings(const Options& options) {
   }
   return measure_ceilings(options, [&](const Ceiling& ceiling) {
     std::printf("%s\n", (options.json ? json_line(ceiling) : table_line(ceiling)).c_str());
-    return flushed();
+    return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
   });
 }
 
