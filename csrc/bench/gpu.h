@@ -23,7 +23,7 @@ class Gpu {
   cuda::CUstream stream() const { return stream_.get(); }
   Device device() const { return {DeviceType::kCuda, static_cast<int16_t>(info_.ordinal)}; }
 
-  // Until all is done that was queued. Stays awake, as programs do that take times. Errors: the end of the group, or its deadline.
+  // Until all is done that was queued. Stays awake, as programs do that take times. Errors: the group's end, its deadline.
   Status drain() const;
 
  private:

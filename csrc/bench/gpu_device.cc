@@ -112,7 +112,13 @@ class GpuCalls final : public Calls {
     Queue one = queue_of(what_.root, raw);
     for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) PC_TRY(one());
     PC_TRY(stage_.gpu.drain());
-    if (stage_.options.blocking) one = one_by_one(stage_.gpu, std::move(one));
+    if (stage_.options.blocking) {
+      one = [&gpu = stage_.gpu, one = std::move(one)] {
+        PC_TRY(one());
+        PC_TRY(gpu.drain());
+        return gpu.group().run(Request{});
+      };
+    }
     return batch_of(stage_.gpu, std::move(one), effort.iterations, stage_.options.graph_launches);
   }
 

@@ -28,14 +28,6 @@ Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t 
   return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, iterations, graph_launches};
 }
 
-Queue one_by_one(const Gpu& gpu, Queue one) {
-  return [&gpu, one = std::move(one)] {
-    PC_TRY(one());
-    PC_TRY(gpu.drain());
-    return gpu.group().run(Request{});
-  };
-}
-
 Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs) {
   std::vector<int64_t> ends;
   ends.reserve(runs + 1);

@@ -20,8 +20,6 @@ struct Batch {
 };
 // `graph_launches`: of a graph of all iterations; 0: without one.
 Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches);
-// Waits after each for the GPU and for the other ranks.
-Queue one_by_one(const Gpu& gpu, Queue one);
 
 // What some runs of a batch took.
 struct Turn {

@@ -28,8 +28,8 @@ Result<Membership> join_group(Runtime& runtime, const std::string& words);
 // Of each value, in its place. Collective.
 Status allreduce(Communicator& group, std::span<int64_t> values, ReduceOp op);
 
-// After each row, of all ranks of the world: so a rank that stands by never waits for longer than one. `wrong`, which the ranks of
-// a group have counted together, becomes the sum over all groups, if there is one.
+// After each row, of all ranks of the world: so a rank that stands by never waits for longer than one. `wrong`, which the ranks
+// of a group have counted together, becomes the sum over all groups, if there is one.
 Status sum_over_groups(const Membership& own, std::optional<uint64_t>& wrong);
 
 }  // namespace pc::bench

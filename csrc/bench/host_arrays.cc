@@ -23,7 +23,7 @@ Result<Memory> allocate(std::size_t nbytes) {
   return memory;
 }
 
-// The larger array, and behind it the smaller one, on a page of its own too; in place it is the larger one or this rank's part of it.
+// The larger array, and behind it the smaller one, on a page too; in place that is the larger one or this rank's part of it.
 Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
   HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);

@@ -14,8 +14,8 @@ using Run = std::function<Status(const Place&)>;
 // is any thread: fork copies only the caller.
 int launch_processes(Rank count, const Run& run);
 
-// Each rank is a thread: one NCCL and one driver for all of them. Likewise, but for what no thread can do: nothing ends the others,
-// which hear of a rank's end by their connections to it.
+// Each rank is a thread: one NCCL and one driver for all of them. Likewise, but for what no thread can do: nothing ends the
+// others, which hear of a rank's end by their connections to it.
 int launch_threads(Rank count, const Run& run);
 
 // Says on standard error what went wrong, and returns the exit code for that: 77, as test drivers have it, if this cannot be

@@ -1,5 +1,5 @@
-// The table: in the host's memory the columns of nccl-tests for one place, and percentiles; on GPUs that of nccl-tests, column for
-// column. What has several lines has line feeds between them.
+// The table: in the host's memory the columns of nccl-tests for one place, and percentiles; on GPUs that of nccl-tests, column
+// for column. What has several lines has line feeds between them.
 #pragma once
 
 #include <string>
