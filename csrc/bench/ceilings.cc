@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "bench/memory.h"
+#include "bench/host_arrays.h"
 #include "kernels/reduce.h"
 #include "net/socket.h"
 
@@ -38,12 +38,20 @@ Latencies time_work(uint64_t iterations, int repeats, Work work) {
   return latencies(differences(ends), ends.back() - ends.front(), repeats);
 }
 
-int repeats_for(uint64_t nbytes) {
-  return static_cast<int>(std::max<uint64_t>(1, kClocked / std::max<uint64_t>(1, nbytes)));
-}
-
 // The compiler must take it for read and written by somebody else.
 void keep(const std::byte* memory) { asm volatile("" : : "r"(memory) : "memory"); }
+
+// Of what `work` does from one array to another.
+template <class Work>
+Result<Ceiling> ceiling_of_memory(std::string_view name, uint64_t nbytes, uint64_t iterations, Work work) {
+  PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
+  PC_ASSIGN_OR_RETURN(const Memory from, allocate(nbytes));
+  const int repeats = static_cast<int>(std::max<uint64_t>(1, kClocked / std::max<uint64_t>(1, nbytes)));
+  const Latencies time = time_work(iterations, repeats, [&] {
+    for (int i = 0; i < repeats; ++i) work(to.get(), from.get());
+  });
+  return Ceiling{name, nbytes, iterations, time};
+}
 
 // Keeps this thread on one of the cores that it may use, the same one for the same `which`, as long as it lives. Otherwise
 // two threads that wait for each other may share a core. Where there is only one, they must.
@@ -156,27 +164,17 @@ class Baton {
 }  // namespace
 
 Result<Ceiling> ceiling_of_copy(uint64_t nbytes, uint64_t iterations) {
-  PC_ASSIGN_OR_RETURN(const Memory from, allocate(nbytes));
-  PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
-  const int repeats = repeats_for(nbytes);
-  const Latencies time = time_work(iterations, repeats, [&] {
-    for (int i = 0; i < repeats; ++i) {
-      std::memcpy(to.get(), from.get(), nbytes);
-      keep(to.get());
-    }
+  return ceiling_of_memory("memcpy", nbytes, iterations, [nbytes](std::byte* to, const std::byte* from) {
+    std::memcpy(to, from, nbytes);
+    keep(to);
   });
-  return Ceiling{"memcpy", nbytes, iterations, time};
 }
 
 Result<Ceiling> ceiling_of_add(uint64_t nbytes, uint64_t iterations) {
   const uint64_t count = std::max<uint64_t>(1, nbytes / sizeof(float));
-  PC_ASSIGN_OR_RETURN(const Memory a, allocate(count * sizeof(float)));
-  PC_ASSIGN_OR_RETURN(const Memory b, allocate(count * sizeof(float)));
-  const int repeats = repeats_for(nbytes);
-  const Latencies time = time_work(iterations, repeats, [&] {
-    for (int i = 0; i < repeats; ++i) reduce(a.get(), a.get(), b.get(), count, DType::kF32, ReduceOp::kSum);
-  });
-  return Ceiling{"add", count * sizeof(float), iterations, time};
+  return ceiling_of_memory(
+      "add", count * sizeof(float), iterations,
+      [count](std::byte* a, const std::byte* b) { reduce(a, a, b, count, DType::kF32, ReduceOp::kSum); });
 }
 
 Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline) {

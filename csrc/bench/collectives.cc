@@ -16,38 +16,27 @@ Parts exchanges(Rank size) { return {size, size}; }
 
 // ---- how fast
 
-double one(Rank) { return 1; }
-double none(Rank) { return 0; }
-double all_but_own(Rank size) { return 1.0 * (size - 1) / size; }
-double there_and_back(Rank size) { return 2.0 * (size - 1) / size; }
-
-// ---- what goes in
+constexpr BusBandwidth kNothing = {[](Rank) { return 0.0; }, "0"};
+constexpr BusBandwidth kBytes = {[](Rank) { return 1.0; }, "bytes / time"};
+constexpr BusBandwidth kAllButOwn = {[](Rank size) { return 1.0 * (size - 1) / size; },
+                                     "(n - 1) / n * bytes / time"};
+constexpr BusBandwidth kThereAndBack = {[](Rank size) { return 2.0 * (size - 1) / size; },
+                                        "2 (n - 1) / n * bytes / time"};
 
 // A part that arrives in the place of another is wrong, too.
 uint64_t shifted(uint64_t i, Rank part) { return i + 131 * static_cast<uint64_t>(part); }
 
-double own_mark(const Asked&, const Element& e) { return mark(e.rank, shifted(e.i, e.part)); }
-double own_part(const Asked& asked, const Element& e) {
-  return contribution(asked.op, e.rank, e.size, shifted(e.i, e.part));
-}
-double roots_mark(const Asked& asked, const Element& e) { return mark(asked.root, shifted(e.i, e.part)); }
-
 // ---- what must come out
 
-double all_reduced(const Asked& asked, const Element& e) { return reduced(asked.op, e.size, e.i); }
-double part_reduced(const Asked& asked, const Element& e) {
-  return reduced(asked.op, e.size, shifted(e.i, e.rank));
-}
-double reduced_until_own(const Asked& asked, const Element& e) {
-  return reduced_until(asked.op, e.rank + 1, e.size, e.i);
-}
-double reduced_before_own(const Asked& asked, const Element& e) {
-  return reduced_until(asked.op, e.rank, e.size, e.i);
+double roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.part)); }
+double all_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, e.i); }
+double part_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, shifted(e.i, e.rank)); }
+template <Rank more>  // than the ranks before this one
+double reduced_until_own(const Asked& a, const Element& e) {
+  return reduced_until(a.op, e.rank + more, e.size, e.i);
 }
 double everyones_mark(const Asked&, const Element& e) { return mark(e.part, e.i); }
-double part_of_roots_mark(const Asked& asked, const Element& e) {
-  return mark(asked.root, shifted(e.i, e.rank));
-}
+double part_of_roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.rank)); }
 double everyones_part_for_own(const Asked&, const Element& e) { return mark(e.part, shifted(e.i, e.rank)); }
 
 bool everybody(const Asked&, Rank, Rank) { return true; }
@@ -75,137 +64,40 @@ Status ping_pong(Communicator& group, const Asked&, const Arrays& arrays) {
   return rank < mate ? Status::ok() : group.send(arrays.out, mate, 0);
 }
 
-constexpr std::string_view kBytes = "bytes / time", kAllButOwn = "(n - 1) / n * bytes / time";
 constexpr std::string_view kRunsAhead =
     "low ranks need nothing from high ones and may run ahead: times are the pace of calls in a row";
+constexpr std::string_view kHalfTrip =
+    "time is half a round trip between ranks 0 and 1, 2 and 3, ...: all pairs at once";
 
-constexpr std::array<Operation, 12> kOperations = {{
-    {.name = "allreduce",
-     .collective = Collective::kAllreduce,
-     .parts = whole,
-     .bus_factor = there_and_back,
-     .input = own_part,
-     .run = call<Collective::kAllreduce>,
-     .expected = all_reduced,
-     .has_result = everybody,
-     .formula = "2 (n - 1) / n * bytes / time",
-     .reduces = true},
-    {.name = "broadcast",
-     .collective = Collective::kBroadcast,
-     .parts = whole,
-     .bus_factor = one,
-     .input = own_mark,
-     .run = call<Collective::kBroadcast>,
-     .expected = roots_mark,
-     .has_result = everybody,
-     .formula = kBytes,
-     .rooted = true},
-    {.name = "reduce",
-     .collective = Collective::kReduce,
-     .parts = whole,
-     .bus_factor = one,
-     .input = own_part,
-     .run = call<Collective::kReduce>,
-     .expected = all_reduced,
-     .has_result = the_root,
-     .formula = kBytes,
-     .reduces = true,
-     .rooted = true},
-    {.name = "allgather",
-     .collective = Collective::kAllgather,
-     .parts = gathers,
-     .bus_factor = all_but_own,
-     .input = own_mark,
-     .run = call<Collective::kAllgather>,
-     .expected = everyones_mark,
-     .has_result = everybody,
-     .formula = kAllButOwn},
-    {.name = "reduce_scatter",
-     .collective = Collective::kReduceScatter,
-     .parts = scatters,
-     .bus_factor = all_but_own,
-     .input = own_part,
-     .run = call<Collective::kReduceScatter>,
-     .expected = part_reduced,
-     .has_result = everybody,
-     .formula = kAllButOwn,
-     .reduces = true},
-    {.name = "alltoall",
-     .collective = Collective::kAlltoall,
-     .parts = exchanges,
-     .bus_factor = all_but_own,
-     .input = own_mark,
-     .run = call<Collective::kAlltoall>,
-     .expected = everyones_part_for_own,
-     .has_result = everybody,
-     .formula = kAllButOwn,
-     .in_place = false},
-    {.name = "gather",
-     .collective = Collective::kGather,
-     .parts = gathers,
-     .bus_factor = all_but_own,
-     .input = own_mark,
-     .run = call<Collective::kGather>,
-     .expected = everyones_mark,
-     .has_result = the_root,
-     .formula = kAllButOwn,
-     .rooted = true},
-    {.name = "scatter",
-     .collective = Collective::kScatter,
-     .parts = scatters,
-     .bus_factor = all_but_own,
-     .input = own_mark,
-     .run = call<Collective::kScatter>,
-     .expected = part_of_roots_mark,
-     .has_result = everybody,
-     .formula = kAllButOwn,
-     .rooted = true},
-    {.name = "scan",
-     .collective = Collective::kScan,
-     .parts = whole,
-     .bus_factor = one,
-     .input = own_part,
-     .run = call<Collective::kScan>,
-     .expected = reduced_until_own,
-     .has_result = everybody,
-     .formula = kBytes,
-     .note = kRunsAhead,
-     .reduces = true,
-     .averages = false},
-    {.name = "exscan",
-     .collective = Collective::kExscan,
-     .parts = whole,
-     .bus_factor = one,
-     .input = own_part,
-     .run = call<Collective::kExscan>,
-     .expected = reduced_before_own,
-     .has_result = all_but_first,
-     .formula = kBytes,
-     .note = kRunsAhead,
-     .reduces = true,
-     .averages = false},
-    {.name = "sendrecv",
-     .parts = whole,
-     .bus_factor = one,
-     .input = own_mark,
-     .run = ping_pong,
-     .expected = mark_of_even,
-     .has_result = has_mate,
-     .formula = kBytes,
-     .note = "time is half a round trip between ranks 0 and 1, 2 and 3, ...: all pairs at once",
-     .trips = 2},
-    {.name = "barrier",
-     .parts = whole,
-     .bus_factor = none,
-     .input = own_mark,
-     .run = barrier,
-     .expected = own_mark,
-     .has_result = everybody,
-     .formula = "0",
-     .moves_data = false},
-}};
+template <Collective collective>
+constexpr Operation one_call(std::string_view name, decltype(Operation::parts) parts, BusBandwidth bus,
+                             decltype(Operation::expected) expected,
+                             decltype(Operation::has_result) has_result = everybody,
+                             std::string_view note = {}) {
+  return {name, collective, parts, bus, call<collective>, expected, has_result, note};
+}
+
+constexpr std::array kOperations = {
+    one_call<Collective::kAllreduce>("allreduce", whole, kThereAndBack, all_reduced),
+    one_call<Collective::kBroadcast>("broadcast", whole, kBytes, roots_mark),
+    one_call<Collective::kReduce>("reduce", whole, kBytes, all_reduced, the_root),
+    one_call<Collective::kAllgather>("allgather", gathers, kAllButOwn, everyones_mark),
+    one_call<Collective::kReduceScatter>("reduce_scatter", scatters, kAllButOwn, part_reduced),
+    one_call<Collective::kAlltoall>("alltoall", exchanges, kAllButOwn, everyones_part_for_own),
+    one_call<Collective::kGather>("gather", gathers, kAllButOwn, everyones_mark, the_root),
+    one_call<Collective::kScatter>("scatter", scatters, kAllButOwn, part_of_roots_mark),
+    one_call<Collective::kScan>("scan", whole, kBytes, reduced_until_own<1>, everybody, kRunsAhead),
+    one_call<Collective::kExscan>("exscan", whole, kBytes, reduced_until_own<0>, all_but_first, kRunsAhead),
+    Operation{"sendrecv", {}, whole, kBytes, ping_pong, mark_of_even, has_mate, kHalfTrip, 2},
+    Operation{"barrier", Collective::kBarrier, whole, kNothing, barrier, roots_mark, everybody},
+};
 
 }  // namespace
+
+double Operation::input(const Asked& asked, const Element& e) const {
+  if (reduces()) return contribution(asked.op, e.rank, e.size, shifted(e.i, e.part));
+  return mark(e.rank, shifted(e.i, e.part));
+}
 
 Rank mate_of(Rank rank, Rank size) { return (rank ^ 1) < size ? rank ^ 1 : rank; }
 

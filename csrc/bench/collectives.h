@@ -1,5 +1,5 @@
 // What can be measured: a few small functions per operation, in the order of nccl-tests: how large its arrays are, what
-// bandwidth follows from its time, what goes in, the call, what must come out.
+// bandwidth follows from its time, the call, what must come out.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "comm/communicator.h"
+#include "plan/contracts.h"
 
 namespace pc::bench {
 
@@ -37,22 +38,30 @@ struct Element {
 // One call of a collective.
 Request request_of(Collective collective, const Asked& asked, const Arrays& arrays);
 
+// busbw = factor * bytes / time.
+struct BusBandwidth {
+  double (*factor)(Rank size);
+  std::string_view formula;  // for people
+};
+
 struct Operation {
   std::string_view name;
-  std::optional<Collective> collective = {};  // which one call of is a run; nothing: run() alone knows
-  Parts (*parts)(Rank size);                  // the size of a row is that of the larger array
-  double (*bus_factor)(Rank size);            // busbw = factor * bytes / time
-  double (*input)(const Asked& asked, const Element& element);
+  std::optional<Collective> collective;  // which one call of is a run; nothing: messages
+  Parts (*parts)(Rank size);             // the size of a row is that of the larger array
+  BusBandwidth bus;
   Status (*run)(Communicator& group, const Asked& asked, const Arrays& arrays);
   double (*expected)(const Asked& asked, const Element& element);
   // To the output of a rank without a result nothing may be written.
   bool (*has_result)(const Asked& asked, Rank rank, Rank size);
-  std::string_view formula;    // of busbw, for people
   std::string_view note = {};  // what else must be known to read its numbers
-  bool reduces = false, rooted = false, moves_data = true;
-  bool in_place = true;  // it may be
-  bool averages = true;  // if it reduces
-  int trips = 1;         // of the data in one run; its time is divided by them
+  int trips = 1;               // of the data in one run; its time is divided by them
+
+  bool reduces() const { return collective && pc::reduces(*collective); }
+  bool rooted() const { return collective && is_rooted(*collective); }
+  bool moves_data() const { return !collective || pc::moves_data(*collective); }
+  bool in_place() const { return !collective || pc::in_place(*collective); }  // it may be
+  bool averages() const { return collective != Collective::kScan && collective != Collective::kExscan; }
+  double input(const Asked& asked, const Element& element) const;
 };
 
 // sendrecv: with whom a rank plays ping-pong, 0 and 1, 2 and 3, ...; itself: with nobody. The lower one serves.

@@ -1,12 +1,10 @@
 #include "bench/command_line.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
-#include <string_view>
+#include <utility>
 
 #include "bench/flags.h"
-#include "bench/gpu_flags.h"
 #include "bench/patterns.h"
 #include "bench/raw_nccl.h"
 #include "gpu/nccl/types.h"
@@ -17,29 +15,18 @@ namespace {
 
 // ---- one flag after the other
 
-template <class Row>
-const Row* find_row(std::span<const Row> rows, std::string_view name) {
-  const auto is_it = [&](const Row& row) { return name == row.name || (!name.empty() && name == row.brief); };
-  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
-  return found == rows.end() ? nullptr : &*found;
-}
-
-// Where it does not go with one of the devices, that is noted.
+// Where it goes with one of the devices alone, that is noted.
 Result<const Flag*> find_flag(Words& words, const std::string& name, const std::string& word) {
-  constexpr std::array<std::string_view, 2> kCpuAlone = {"--ceilings", "--group"};
-  if (const Flag* const flag = find_row(flags(), name); flag != nullptr) {
-    const bool alone = std::find(kCpuAlone.begin(), kCpuAlone.end(), flag->name) != kCpuAlone.end();
-    if (alone && words.cpu_flag.empty()) words.cpu_flag = flag->name;
-    return flag;
-  }
-  if (const Flag* const flag = find_row(gpu_flags(), name); flag != nullptr) {
-    if (flag->name != "--device" && words.gpu_flag.empty()) words.gpu_flag = flag->name;
-    return flag;
-  }
-  if (const RefusedFlag* const refused = find_row(refused_flags(), name); refused != nullptr)
-    return invalid_argument(std::string(refused->name) +
-                            " of nccl-tests is not here: " + std::string(refused->why));
-  return invalid_argument("there is no option " + word);
+  const std::span<const Flag> all = flags();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Flag& flag) { return name == flag.name || name == flag.brief; });
+  if (found == all.end()) return invalid_argument("there is no option " + word);
+  if (found->set == nullptr)
+    return invalid_argument(std::string(found->name) +
+                            " of nccl-tests is not here: " + std::string(found->refusal));
+  if (found->device == GoesWith::kCpu && words.cpu_flag == nullptr) words.cpu_flag = &*found;
+  if (found->device == GoesWith::kCuda && words.gpu_flag == nullptr) words.gpu_flag = &*found;
+  return &*found;
 }
 
 // "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or, in place of --ops, "allreduce". Takes what it reads off the front of `rest`.
@@ -78,7 +65,7 @@ Result<Words> read_flags(const std::vector<std::string>& words) {
 constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;  // where nccl-tests begins, ends, and its step
 
 Status put_sizes(Words& words) {
-  std::vector<uint64_t>& sizes = words.options.sizes;
+  std::vector<uint64_t>& sizes = words.sizes;
   const bool range = words.first || words.last || words.step || words.factor;
   if (range && !sizes.empty())
     return invalid_argument("--sizes lists them; -b, -e, -i and -f are another way to say it");
@@ -106,62 +93,51 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-bool measures(const GpuOptions& gpu, DType dtype, ReduceOp op) {
-  if (gpu.asked && gpu.way == GpuWay::kNccl && !nccl::reduced(dtype, {op}).is_ok()) return false;
-  return can_reduce(dtype, op) && has_pattern(dtype) && has_pattern(op);
-}
-
-Status why_not_measured(const GpuOptions& gpu, DType dtype, ReduceOp op) {
+// OK, or why not.
+Status can_measure(const Options& options, const Operation& operation, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
-  if (gpu.asked && gpu.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
-  if (can_reduce(dtype, op)) return invalid_argument("there is no benchmark that reduces " + cell);
-  return invalid_argument("cannot reduce " + cell);
+  if (options.on_gpus() && options.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
+  if (!can_reduce(dtype, op)) return invalid_argument("cannot reduce " + cell);
+  if (!has_pattern(dtype) || !has_pattern(op))
+    return invalid_argument("there is no benchmark that reduces " + cell);
+  if (op != ReduceOp::kAvg || operation.averages()) return Status::ok();
+  return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
 }
 
-// In the places that were asked for; what cannot be in place is measured out of place.
+// In the places that were asked for; what cannot be in place is measured out of place. On GPUs a row has both.
 void put_places(Words& words, Case what) {
-  std::vector<Case>& cases = words.options.cases;
+  std::vector<Case>& cases = words.cases;
   what.root = words.root;
-  if (words.options.gpu.asked) return cases.push_back(what);  // a row has both
-  what.in_place = words.in_place && what.operation->in_place;
+  what.in_place = words.in_place && what.operation->in_place();
+  what.out_of_place = !what.in_place || (words.out_of_place && what.operation->moves_data());
+  if (what.in_place && what.out_of_place && !words.on_gpus()) {
+    cases.push_back(what);
+    cases.back().out_of_place = false;
+    what.in_place = false;
+  }
   cases.push_back(what);
-  what.in_place = false;
-  if (words.out_of_place && cases.back().in_place && what.operation->moves_data) cases.push_back(what);
 }
 
 // Of "all" only what can be measured is meant; what is named must be.
-Status put_reductions(Words& words, const Operation& operation, DType dtype, bool all) {
-  for (const ReduceOp op : words.ops) {
-    if (measures(words.options.gpu, dtype, op) && (op != ReduceOp::kAvg || operation.averages)) {
-      put_places(words, {&operation, dtype, op, {}});
-    } else if (!all) {
-      if (!measures(words.options.gpu, dtype, op)) return why_not_measured(words.options.gpu, dtype, op);
-      return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
-    }
-  }
-  return Status::ok();
-}
-
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
   if (words.ops.empty()) words.ops = all_of<ReduceOp>(kReduceOpCount);
   for (const Operation* operation : words.operations) {
-    if (!operation->moves_data) {
+    if (!operation->moves_data()) {
       put_places(words, {operation, DType::kU8, ReduceOp::kSum, {}});
       continue;
     }
     for (const DType dtype : words.dtypes) {
-      if (operation->reduces) {
-        PC_TRY(put_reductions(words, *operation, dtype, all));
-      } else {
-        put_places(words, {operation, dtype, ReduceOp::kSum, {}});
+      for (const ReduceOp op : operation->reduces() ? words.ops : std::vector{ReduceOp::kSum}) {
+        const Status can = operation->reduces() ? can_measure(words, *operation, dtype, op) : Status::ok();
+        if (!can.is_ok() && !all) return can;
+        if (can.is_ok()) put_places(words, {operation, dtype, op, {}});
       }
     }
   }
-  return words.options.cases.empty()
-             ? invalid_argument("nothing to measure: none of these datatypes can be measured")
-             : Status::ok();
+  return words.cases.empty() ? invalid_argument("nothing to measure: none of these datatypes can be measured")
+                             : Status::ok();
 }
 
 // What a list of arrays can be reduced or sent as (docs/gpu.md), and in place alone.
@@ -170,36 +146,43 @@ bool takes_lists(const Operation& operation) {
          operation.collective == Collective::kBroadcast;
 }
 
-Status put_gpu(Words& words) {
-  GpuOptions& gpu = words.options.gpu;
-  if (!gpu.asked)
-    return words.gpu_flag.empty() ? Status::ok()
-                                  : invalid_argument(words.gpu_flag + " goes with --device cuda");
-  if (!words.cpu_flag.empty()) return invalid_argument(words.cpu_flag + " does not go with --device cuda");
-  gpu.in_place = words.in_place;
-  gpu.out_of_place = words.out_of_place || !words.says_place;
-  if (gpu.threads != 0 && words.options.ranks) return invalid_argument("-t and -n: only one of them");
-  if (gpu.threads != 0 && gpu.share)
-    return invalid_argument(
-        "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t");
-  if (gpu.graph_launches != 0 && gpu.blocking)
-    return invalid_argument("-G and -z: what goes into a graph is not waited for");
-  if (gpu.way == GpuWay::kStaged && gpu.graph_launches != 0)
-    return invalid_argument("-G: calls that go through the host cannot go into a CUDA graph");
-  if (gpu.way == GpuWay::kStaged && gpu.raw)
-    return invalid_argument("--raw compares with NCCL: not with --way staged");
+Status put_device(Words& words) {
+  const Options& options = words;
+  if (!words.in_place && !words.out_of_place) {
+    words.in_place = true;
+    words.out_of_place = options.on_gpus();
+  }
+  if (!options.on_gpus())
+    return words.gpu_flag == nullptr
+               ? Status::ok()
+               : invalid_argument(std::string(words.gpu_flag->name) + " goes with --device cuda");
+  if (words.cpu_flag != nullptr)
+    return invalid_argument(std::string(words.cpu_flag->name) + " does not go with --device cuda");
+  if (options.aggregated > 1) words.out_of_place = false;
+  const bool graph = options.graph_launches != 0, staged = options.way == GpuWay::kStaged;
+  const std::pair<bool, const char*> kContradictions[] = {
+      {options.threads != 0 && options.ranks, "-t and -n: only one of them"},
+      {options.threads != 0 && options.shares_gpu,
+       "--allow-shared-gpu: NCCL takes ranks of one process for ranks of one host, so not with -t"},
+      {graph && options.blocking, "-G and -z: what goes into a graph is not waited for"},
+      {graph && staged, "-G: calls that go through the host cannot go into a CUDA graph"},
+      {staged && options.raw, "--raw compares with NCCL: not with --way staged"}};
+  for (const auto& [is_so, why] : kContradictions)
+    if (is_so) return invalid_argument(why);
   return Status::ok();
 }
 
-Status check_on_gpu(const GpuOptions& gpu, const Operation& operation) {
+Status check_on_gpu(const Options& options, const Case& what) {
+  const Operation& operation = *what.operation;
   const std::string name(operation.name);
-  if (!operation.moves_data) return invalid_argument("--device cuda does not measure " + name);
-  if (!operation.collective && gpu.graph_launches != 0)
+  if (!operation.moves_data()) return invalid_argument("--device cuda does not measure " + name);
+  if (!operation.collective && options.graph_launches != 0)
     return invalid_argument("-G: messages cannot go into a CUDA graph");
-  if (gpu.aggregated > 1 && !takes_lists(operation))
+  if (options.aggregated > 1 && !takes_lists(operation))
     return invalid_argument("-m: " + name + " takes no list of arrays; allreduce, broadcast and reduce do");
-  if (gpu.aggregated > 1 && !gpu.in_place) return invalid_argument("-m: a list of arrays goes in place");
-  if (gpu.raw && !has_raw(operation)) return invalid_argument("--raw: NCCL's own " + name + " is not timed");
+  if (options.aggregated > 1 && !what.in_place) return invalid_argument("-m: a list of arrays goes in place");
+  if (options.raw && !has_raw(operation))
+    return invalid_argument("--raw: NCCL's own " + name + " is not timed");
   return Status::ok();
 }
 
@@ -207,72 +190,61 @@ Status check_on_gpu(const GpuOptions& gpu, const Operation& operation) {
 
 Result<Options> parse(const std::vector<std::string>& words) {
   PC_ASSIGN_OR_RETURN(Words read, read_flags(words));
-  PC_TRY(put_gpu(read));
+  PC_TRY(put_device(read));
   PC_TRY(put_sizes(read));
   PC_TRY(put_cases(read));
-  for (const Case& what : read.options.cases)
-    if (read.options.gpu.asked) PC_TRY(check_on_gpu(read.options.gpu, *what.operation));
-  return read.options;
+  for (const Case& what : read.cases)
+    if (read.on_gpus()) PC_TRY(check_on_gpu(read, what));
+  return Options(read);
 }
-
-namespace {
-
-std::string gpu_usage() {
-  return "  --device cpu|cuda      where the arrays lie (cpu). On GPUs, where each row has both places:\n"
-         "    --way auto|nccl|staged  by NCCL where it can go, or so or not at all, or through the host "
-         "(auto)\n"
-         "    --raw                times NCCL's own calls in turn with ours, verifies and compares both\n"
-         "    --copy               times the driver's own copy of as many bytes beside each row\n"
-         "    --gpus LIST          of this host's ranks, in turn (local rank modulo how many there are)\n"
-         "    --allow-shared-gpu   tells NCCL that each rank is on another host, so that they may share one\n"
-         "    -t, --nthreads N     ranks are so many threads of one process, instead of -n\n"
-         "    -m, --agg_iters N    calls in one group (1)\n"
-         "    -G, --cudagraph N    captures the timed calls, and launches the graph so often (0: no graph)\n"
-         "    -z, --blocking 0|1   waits for each call and for the other ranks (0)\n"
-         "    -C, --report_cputime 0|1  until the calls are queued, instead of until they have ended (0)\n"
-         "    -a, --average N      of the ranks' times: 0 rank 0's, 1 the mean, 2 the least, 3 the most (1)\n"
-         "    -N, --run_cycles N   all rows so often (1; 0: without end)\n";
-}
-
-}  // namespace
 
 std::string usage() {
   std::string names;
-  for (const Operation& operation : operations())
-    names += (names.empty()                  ? ""
-              : operation.name == "alltoall" ? ",\n                         "
-                                             : ",") +
-             std::string(operation.name);
-  return "usage: pycollective-bench [options]\n"
-         "Measures collectives between processes and verifies what they give. Under a launcher (mpirun, "
-         "srun,\n"
-         "torchrun, pycollective run) its processes are the ranks, else n are started on this host.\n"
-         "  -n, --ranks N          how many to start (2)\n"
-         "  LIST, --ops LIST       of " +
-         names +
-         ",\n"
-         "                         or all (allreduce)\n"
-         "  --in-place, --out-of-place, --both\n"
-         "                         whether the result replaces the input (in place, where it can)\n"
-         "  --group RANKS|even-odd these ranks of the world alone, or both halves at the same time\n"
-         "  -b, --minbytes SIZE    smallest size: 8, 64K, 16M, 1G (32M)\n"
-         "  -e, --maxbytes SIZE    largest size (32M)\n"
-         "  -i, --stepbytes SIZE   from one size to the next (1M)\n"
-         "  -f, --stepfactor N     likewise, as a factor\n"
-         "  --sizes LIST           instead of these (8,64K,1M,16M)\n"
-         "  -d, --datatype LIST    float32, bfloat16, int64, ..., all (float32)\n"
-         "  -o, --op LIST          sum, prod, min, max, avg, all (sum)\n"
-         "  -r, --root RANK        the same in all calls, or rotate: another one in each (rotate)\n"
-         "  -w, --warmup_iters N   calls before the timed ones (5 to 100, by size)\n"
-         "  --iters N              timed calls (20 to 1000, by size)\n"
-         "  -c, --check 0|1        verify the result (1)\n"
-         "  --json                 one object per line instead of the table\n"
-         "  --explain              say what the columns mean\n"
-         "  --ceilings             instead of collectives what this machine can do at best: memcpy, a += b,\n"
-         "                         loopback TCP one way, waking a thread\n"
-         "  --transport auto|tcp|shm, --tune RULES, --timeout_s S\n"
-         "                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S\n" +
-         gpu_usage();
+  for (const Operation& operation : operations()) {
+    names += names.empty() ? "" : operation.name == "alltoall" ? ",\n                         " : ",";
+    names += operation.name;
+  }
+  return R"(usage: pycollective-bench [options]
+Measures collectives between processes and verifies what they give. Under a launcher (mpirun, srun,
+torchrun, pycollective run) its processes are the ranks, else n are started on this host.
+  -n, --ranks N          how many to start (2)
+  LIST, --ops LIST       of )" +
+         names + R"(,
+                         or all (allreduce)
+  --in-place, --out-of-place, --both
+                         whether the result replaces the input (in place, where it can)
+  --group RANKS|even-odd these ranks of the world alone, or both halves at the same time
+  -b, --minbytes SIZE    smallest size: 8, 64K, 16M, 1G (32M)
+  -e, --maxbytes SIZE    largest size (32M)
+  -i, --stepbytes SIZE   from one size to the next (1M)
+  -f, --stepfactor N     likewise, as a factor
+  --sizes LIST           instead of these (8,64K,1M,16M)
+  -d, --datatype LIST    float32, bfloat16, int64, ..., all (float32)
+  -o, --op LIST          sum, prod, min, max, avg, all (sum)
+  -r, --root RANK        the same in all calls, or rotate: another one in each (rotate)
+  -w, --warmup_iters N   calls before the timed ones (5 to 100, by size)
+  --iters N              timed calls (20 to 1000, by size)
+  -c, --check 0|1        verify the result (1)
+  --json                 one object per line instead of the table
+  --explain              say what the columns mean
+  --ceilings             instead of collectives what this machine can do at best: memcpy, a += b,
+                         loopback TCP one way, waking a thread
+  --transport auto|tcp|shm, --tune RULES, --timeout_s S
+                         as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S
+  --device cpu|cuda      where the arrays lie (cpu). On GPUs, where each row has both places:
+    --way auto|nccl|staged  by NCCL where it can go, or so or not at all, or through the host (auto)
+    --raw                times NCCL's own calls in turn with ours, verifies and compares both
+    --copy               times the driver's own copy of as many bytes beside each row
+    --gpus LIST          of this host's ranks, in turn (local rank modulo how many there are)
+    --allow-shared-gpu   tells NCCL that each rank is on another host, so that they may share one
+    -t, --nthreads N     ranks are so many threads of one process, instead of -n
+    -m, --agg_iters N    calls in one group (1)
+    -G, --cudagraph N    captures the timed calls, and launches the graph so often (0: no graph)
+    -z, --blocking 0|1   waits for each call and for the other ranks (0)
+    -C, --report_cputime 0|1  until the calls are queued, instead of until they have ended (0)
+    -a, --average N      of the ranks' times: 0 rank 0's, 1 the mean, 2 the least, 3 the most (1)
+    -N, --run_cycles N   all rows so often (1; 0: without end)
+)";
 }
 
 }  // namespace pc::bench

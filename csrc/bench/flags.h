@@ -1,4 +1,4 @@
-// The flags of the command line, but for those of --device cuda, and what they say.
+// The flags of the command line, and what they say.
 #pragma once
 
 #include <optional>
@@ -11,31 +11,28 @@
 
 namespace pc::bench {
 
+struct Flag;
+
 // As written, before it is put together.
-struct Words {
-  Options options;
+struct Words : Options {
   std::optional<uint64_t> first, last, step, factor;  // of a range of sizes
   std::vector<const Operation*> operations = {find_operation("allreduce")};
   std::vector<DType> dtypes = {DType::kF32};  // empty: all
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
-  std::optional<Rank> root;  // nothing: rotates
-  bool in_place = true, out_of_place = false;
-  bool says_place = false;         // by a flag
-  std::string gpu_flag, cpu_flag;  // the first that needs --device cuda, or does not go with it
+  std::optional<Rank> root;                             // nothing: rotates
+  bool in_place = false, out_of_place = false;          // neither: as is usual on the device
+  const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;  // the first that goes with that device alone
 };
+
+enum class GoesWith : uint8_t { kBoth, kCpu, kCuda };  // of --device
 
 struct Flag {
   std::string_view brief, name;
-  bool has_value;
-  Status (*set)(Words&, const std::string& value);
+  bool has_value = true;
+  Status (*set)(Words&, const std::string& value) = nullptr;  // null: refused
+  GoesWith device = GoesWith::kBoth;
+  std::string_view refusal = {};  // why this flag of nccl-tests has no meaning here
 };
-
-// Keeps the value of a flag, if it is one.
-template <class T, class Into>
-Status take(const Result<T>& value, Into& into) {
-  if (value.is_ok()) into = static_cast<Into>(value.value());
-  return value.status();
-}
 
 std::span<const Flag> flags();
 Status set_operations(Words& words, const std::string& value);  // of --ops

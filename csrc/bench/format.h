@@ -1,7 +1,9 @@
 // Text by the patterns of printf, which nccl-tests writes its table with.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace pc::bench {
@@ -12,6 +14,10 @@ std::string format(const char* pattern, Values... values) {
   std::string text(static_cast<std::size_t>(length), '\0');
   std::snprintf(text.data(), text.size() + 1, pattern, values...);
   return text;
+}
+
+inline std::string or_else(const std::optional<uint64_t>& number, const char* none) {
+  return number ? std::to_string(*number) : none;
 }
 
 }  // namespace pc::bench

@@ -4,16 +4,10 @@
 
 #include <utility>
 
-#include "base/env.h"
-
 namespace pc::bench {
 
-Result<std::shared_ptr<const cuda::Driver>> Gpu::driver() {
-  PC_ASSIGN_OR_RETURN(const std::string path, env_text(Env::kCudaLib));
-  return cuda::open_driver({path});
-}
-
-Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> driver, int ordinal) {
+Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> driver, int ordinal,
+                                       Communicator& group) {
   if (ordinal >= driver->device_count)
     return Status(Code::kInvalidArgument, "there is no GPU " + std::to_string(ordinal) + " here: there are " +
                                               std::to_string(driver->device_count));
@@ -22,17 +16,17 @@ Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> drive
   PC_ASSIGN_OR_RETURN(cuda::ContextGuard current, context.enter());
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   return std::unique_ptr<Gpu>(
-      new Gpu(std::move(context), std::move(info), std::move(current), std::move(stream)));
+      new Gpu(group, std::move(context), std::move(info), std::move(current), std::move(stream)));
 }
 
-Status Gpu::drain(Communicator& group) const {
+Status Gpu::drain() const {
   constexpr int kBetweenLooks = 256;  // at what is slower to ask
-  const Deadline deadline = Deadline::after(group.timeout_s());
+  const Deadline deadline = Deadline::after(group_.timeout_s());
   for (int polls = 1;; ++polls) {
     PC_ASSIGN_OR_RETURN(const bool done, cuda::is_done(driver_of(), stream()));
     if (done) return Status::ok();
     if (polls % kBetweenLooks == 0) {
-      PC_TRY(group.alive());
+      PC_TRY(group_.alive());
       if (deadline.expired())
         return Status(Code::kTimeout, "what was queued on the GPU has not ended in time");
     }

@@ -1,4 +1,4 @@
-// This rank's GPU: the driver, the stream on which all is queued, and waiting for that.
+// This rank's GPU in its group: the driver, the stream on which all is queued, and waiting for that.
 #pragma once
 
 #include <memory>
@@ -13,25 +13,29 @@ namespace pc::bench {
 // Thread-safety: belongs to the thread that opened it, for which its context is current.
 class Gpu {
  public:
-  static Result<std::shared_ptr<const cuda::Driver>> driver();  // the one that the environment names
-  static Result<std::unique_ptr<Gpu>> open(std::shared_ptr<const cuda::Driver> driver, int ordinal);
+  static Result<std::unique_ptr<Gpu>> open(std::shared_ptr<const cuda::Driver> driver, int ordinal,
+                                           Communicator& group);
 
+  Communicator& group() const { return group_; }
   const cuda::Driver& driver_of() const { return context_.driver(); }
   const cuda::Context& context() const { return context_; }
   const cuda::DeviceInfo& info() const { return info_; }
   cuda::CUstream stream() const { return stream_.get(); }
   Device device() const { return {DeviceType::kCuda, static_cast<int16_t>(info_.ordinal)}; }
 
-  // Until all is done that was queued. Stays awake, as programs do that take times. Errors: the end of `group`, or its deadline.
-  Status drain(Communicator& group) const;
+  // Until all is done that was queued. Stays awake, as programs do that take times. Errors: the group's end, its deadline.
+  Status drain() const;
 
  private:
-  Gpu(cuda::Context context, cuda::DeviceInfo info, cuda::ContextGuard current, cuda::Stream stream)
-      : context_(std::move(context)),
+  Gpu(Communicator& group, cuda::Context context, cuda::DeviceInfo info, cuda::ContextGuard current,
+      cuda::Stream stream)
+      : group_(group),
+        context_(std::move(context)),
         info_(std::move(info)),
         current_(std::move(current)),
         stream_(std::move(stream)) {}
 
+  Communicator& group_;
   const cuda::Context context_;
   const cuda::DeviceInfo info_;
   const cuda::ContextGuard current_;

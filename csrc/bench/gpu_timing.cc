@@ -1,11 +1,11 @@
 #include "bench/gpu_timing.h"
 
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
-#include "bench/allreduce.h"
-#include "bench/latencies.h"
+#include "bench/groups.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/graph.h"
 #include "gpu/cuda/memory.h"
@@ -20,71 +20,59 @@ Status repeat(const Queue& one, uint64_t times) {
 
 }  // namespace
 
-Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t in_graph) {
-  if (in_graph == 0) return Batch{std::move(one), 1};
+Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches) {
+  if (graph_launches == 0) return Batch{std::move(one), 1, iterations};
   PC_ASSIGN_OR_RETURN(cuda::Graph captured, cuda::Graph::capture(gpu.context(), gpu.stream(),
-                                                                 [&] { return repeat(one, in_graph); }));
+                                                                 [&] { return repeat(one, iterations); }));
   const auto graph = std::make_shared<const cuda::Graph>(std::move(captured));
-  return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, in_graph};
+  return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, iterations, graph_launches};
 }
 
-Queue one_by_one(const Gpu& gpu, Communicator& group, Queue one) {
-  return [&gpu, &group, one = std::move(one)] {
-    PC_TRY(one());
-    PC_TRY(gpu.drain(group));
-    return group.run(Request{});
-  };
-}
-
-Result<Turn> time_turn(const Gpu& gpu, Communicator& group, const Batch& batch, uint64_t times) {
+Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs) {
   std::vector<int64_t> ends;
-  ends.reserve(times + 1);
-  PC_TRY(group.run(Request{}));
+  ends.reserve(runs + 1);
+  PC_TRY(gpu.group().run(Request{}));
   ends.push_back(now_ns());
-  for (uint64_t i = 0; i < times; ++i) {
-    PC_TRY(batch.queue());
+  for (uint64_t i = 0; i < runs; ++i) {
+    PC_TRY(queue());
     ends.push_back(now_ns());
   }
-  PC_TRY(gpu.drain(group));
-  const int64_t done = now_ns();
-  return Turn{ends.back() - ends.front(), done - ends.front(), times * batch.iterations, differences(ends),
-              batch.iterations};
+  PC_TRY(gpu.drain());
+  return Turn{now_ns() - ends.front(), differences(ends)};
 }
 
-Result<PerIteration> average_over_ranks(Communicator& group, std::span<const Turn> turns, Average average) {
-  std::vector<int64_t> times = {0, 0};  // until queued and until done, in all; until done, in each turn
-  std::vector<int64_t> host;
-  uint64_t iterations = 0;
+Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turns, uint64_t calls,
+                                 Average average) {
+  std::vector<int64_t> host, times;  // of all runs; of each turn, and what follows
   for (const Turn& each : turns) {
-    times[0] += each.until_queued_ns;
-    times[1] += each.until_done_ns;
-    times.push_back(each.until_done_ns);
-    iterations += each.iterations;
     host.insert(host.end(), each.host_ns.begin(), each.host_ns.end());
+    times.push_back(each.ns);
   }
-  times.push_back(percentile(host, 0.50));
-  times.push_back(percentile(host, 0.99));
+  const auto sum = [](const std::vector<int64_t>& all) {
+    return std::accumulate(all.begin(), all.end(), int64_t{0});
+  };
+  const std::vector<int64_t> in_all = {sum(times), sum(host), percentile(host, 0.50), percentile(host, 0.99)};
+  times.insert(times.end(), in_all.begin(), in_all.end());
   if (average == Average::kRank0 && group.rank() != 0) times.assign(times.size(), 0);
   const ReduceOp op = average == Average::kLeast  ? ReduceOp::kMin
                       : average == Average::kMost ? ReduceOp::kMax
                                                   : ReduceOp::kSum;
   PC_TRY(allreduce(group, times, op));
-  const int ranks = average == Average::kMean ? group.size() : 1;
-  const auto seconds = [ranks](int64_t ns, uint64_t of) {
-    return static_cast<double>(ns) / (static_cast<double>(of) * ranks) / 1e9;
+  const std::size_t ranks = average == Average::kMean ? static_cast<std::size_t>(group.size()) : 1;
+  const auto per_call_s = [&](int64_t ns, std::size_t runs) {
+    return static_cast<double>(ns) / static_cast<double>(runs * ranks * calls) / 1e9;
   };
-  PerIteration result{seconds(times[0], iterations), seconds(times[1], iterations)};
+  const int64_t* const total = times.data() + turns.size();
+  Times result;
   for (std::size_t i = 0; i < turns.size(); ++i)
-    result.turns_s.push_back(seconds(times[2 + i], turns[i].iterations));
-  const uint64_t per_run = turns.front().iterations_per_run;
-  result.host_p50_s = seconds(times[times.size() - 2], per_run);
-  result.host_p99_s = seconds(times.back(), per_run);
+    result.turns_s.push_back(per_call_s(times[i], turns[i].host_ns.size()));
+  result.done = {per_call_s(total[0], host.size()), percentile(result.turns_s, 0.50),
+                 percentile(result.turns_s, 0.99)};
+  result.queued = {per_call_s(total[1], host.size()), per_call_s(total[2], 1), per_call_s(total[3], 1)};
   return result;
 }
 
-double percentile_s(const PerIteration& time, double share) { return percentile(time.turns_s, share); }
-
-Result<double> time_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes) {
+Result<double> time_driver_copy(const Gpu& gpu, uint64_t nbytes) {
   constexpr uint64_t kTimes = 10;
   PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory from, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
   PC_ASSIGN_OR_RETURN(const cuda::DeviceMemory to, cuda::DeviceMemory::allocate(gpu.context(), nbytes));
@@ -92,10 +80,10 @@ Result<double> time_copy(const Gpu& gpu, Communicator& group, uint64_t nbytes) {
     return cuda::copy_on_device(gpu.driver_of(), to.at(), from.at(), nbytes, gpu.stream());
   };
   PC_TRY(copy());
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   const int64_t began = now_ns();
   PC_TRY(repeat(copy, kTimes));
-  PC_TRY(gpu.drain(group));
+  PC_TRY(gpu.drain());
   return static_cast<double>(now_ns() - began) / kTimes / 1e9;
 }
 

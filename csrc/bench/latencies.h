@@ -16,7 +16,12 @@ struct Latencies {
 };
 
 // The time from each completion to the next.
-std::vector<int64_t> differences(std::span<const int64_t> ends);
+inline std::vector<int64_t> differences(std::span<const int64_t> ends) {
+  std::vector<int64_t> result;
+  for (std::size_t i = 1; i < ends.size(); ++i) result.push_back(ends[i] - ends[i - 1]);
+  return result;
+}
+
 // By nearest rank: the smallest value that so large a part of all does not exceed. `share` from 0 to 1; needs a value.
 template <class Value = int64_t>
 Value percentile(std::vector<Value> values, double share) {
@@ -26,7 +31,13 @@ Value percentile(std::vector<Value> values, double share) {
   std::nth_element(values.begin(), nth, values.end());
   return *nth;
 }
+
 // `each` in ns, of single iterations; `total_ns` of all of them; `trips` in one iteration.
-Latencies latencies(const std::vector<int64_t>& each, int64_t total_ns, int trips);
+inline Latencies latencies(const std::vector<int64_t>& each, int64_t total_ns, int trips) {
+  const auto seconds = [trips](double ns) { return ns / 1e9 / trips; };
+  return {seconds(static_cast<double>(total_ns) / static_cast<double>(each.size())),
+          seconds(static_cast<double>(percentile(each, 0.50))),
+          seconds(static_cast<double>(percentile(each, 0.99)))};
+}
 
 }  // namespace pc::bench

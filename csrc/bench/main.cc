@@ -4,12 +4,10 @@
 #include <vector>
 
 #include "bench/command_line.h"
-#include "bench/gpu_rank.h"
+#include "bench/launch.h"
 #include "bench/output.h"
 #include "bench/place.h"
 #include "bench/rank.h"
-#include "bench/ranks_here.h"
-#include "bench/threads_here.h"
 
 namespace pc::bench {
 namespace {
@@ -36,11 +34,11 @@ int run(const std::vector<std::string>& words) {
   if (!parsed.is_ok()) return refuse(parsed.status(), speaks);
   const Options& options = parsed.value();
   if (options.help) return speaks ? std::fputs(usage().c_str(), stdout) < 0 : 0;
-  const bool threads = options.gpu.threads != 0;
+  const bool threads = options.threads != 0;
   if (threads && place)
     return refuse(Status(Code::kInvalidArgument, "-t: the launcher has started the ranks"), speaks);
   const Rank size = place     ? place->size
-                    : threads ? static_cast<Rank>(options.gpu.threads)
+                    : threads ? static_cast<Rank>(options.threads)
                               : options.ranks.value_or(kRanks);
   const Status usable = check(options, size);
   if (!usable.is_ok()) return refuse(usable, speaks);
@@ -48,10 +46,8 @@ int run(const std::vector<std::string>& words) {
     const Status measured = speaks ? print_ceilings(options) : Status::ok();
     return measured.is_ok() ? 0 : complain(measured);
   }
-  const auto be_rank = [&](const Place& here) {
-    return options.gpu.asked ? run_rank_on_gpu(options, here) : run_rank(options, here);
-  };
-  if (!place) return threads ? run_threads_here(size, be_rank) : run_here(size, be_rank);
+  const auto be_rank = [&](const Place& here) { return run_rank(options, here); };
+  if (!place) return threads ? launch_threads(size, be_rank) : launch_processes(size, be_rank);
   const Status ended = be_rank(*place);
   return ended.is_ok() ? 0 : complain(ended);
 }

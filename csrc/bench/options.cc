@@ -20,7 +20,7 @@ Status check(const Options& options, Rank size) {
   Rank fewest = size;
   for (const std::vector<Rank>& group : found) fewest = std::min(fewest, static_cast<Rank>(group.size()));
   for (const Case& what : options.cases) {
-    if (what.operation->rooted && what.root.value_or(0) >= fewest)
+    if (what.operation->rooted() && what.root.value_or(0) >= fewest)
       return invalid_argument("--root " + std::to_string(*what.root) + ": there are only " +
                               std::to_string(fewest) + " ranks" +
                               (options.group.empty() ? "" : " in a group of --group " + options.group));

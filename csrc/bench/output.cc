@@ -1,113 +1,82 @@
 #include "bench/output.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <set>
 
 #include "bench/format.h"
 
 namespace pc::bench {
-
-std::string op_of(const Case& what) {
-  return what.operation->reduces ? std::string(name_of(what.op)) : "none";
-}
-
-// As in nccl-tests, -1 for an operation without a root.
-std::string root_of(const Case& what) {
-  if (!what.operation->rooted) return "-1";
-  return what.root ? std::to_string(*what.root) : "rotate";
-}
-
 namespace {
 
-std::string sizes_of(const std::vector<uint64_t>& sizes) {
-  const std::string first = std::to_string(sizes.front()), last = std::to_string(sizes.back());
-  return sizes.size() == 1 ? first + " bytes" : first + " to " + last + " bytes";
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) >= ' ') result += c;
+  }
+  return result + '"';
 }
 
-std::string or_by_size(const std::optional<uint64_t>& value) {
-  return value ? std::to_string(*value) : "by size";
+std::string host_json(const Row& row, bool one_clock) {
+  const Half& half = row.half();
+  const Latencies& time = half.time.done;
+  return format(
+      ", \"time_us\": %.3f, \"algbw\": %.6f, \"busbw\": %.6f, \"wrong\": %s, \"p50_us\": %.3f, "
+      "\"p99_us\": %.3f, \"iters\": %" PRIu64 ", \"one_clock\": %s, \"in_place\": %s}",
+      time.mean_s * 1e6, half.algbw, half.busbw, or_else(half.wrong, "null").c_str(), time.p50_s * 1e6,
+      time.p99_s * 1e6, row.iterations, one_clock ? "true" : "false", row.in_place ? "true" : "false");
 }
 
-std::string places_of(const std::vector<Case>& cases) {
-  const auto in_place = [](const Case& what) { return what.in_place; };
-  if (std::all_of(cases.begin(), cases.end(), in_place)) return "in place only";
-  return std::any_of(cases.begin(), cases.end(), in_place) ? "in place and out of place" : "out of place";
+std::string us_json(double seconds) { return format("%.17g", seconds * 1e6); }
+
+// `whose`: of NCCL's own call, of the host, or both.
+std::string percentiles_json(const std::string& whose, const Latencies& time) {
+  return ", \"" + whose + "p50\": " + us_json(time.p50_s) + ", \"" + whose + "p99\": " + us_json(time.p99_s);
 }
 
-std::string names_of(std::span<const Rank> ranks) {
-  std::string names;
-  for (const Rank rank : ranks) names += " " + std::to_string(rank);
-  return names;
+std::string turns_json(const std::string& whose, const Times& time) {
+  std::string turns;
+  for (const double each : time.turns_s) turns += (turns.empty() ? "" : ", ") + us_json(each);
+  return percentiles_json(whose, time.done) + ", \"" + whose + "turns\": [" + turns + "]";
 }
 
-std::string hosts_of(const HostMap& hosts) {
-  std::set<std::string> keys;
-  for (const HostMap::Entry& entry : hosts.ranks) keys.insert(entry.host_key);
-  const std::string& first = hosts.ranks.front().host_name;
-  return keys.size() == 1 ? "on " + first
-                          : "on " + std::to_string(keys.size()) + " hosts, rank 0 on " + first;
+std::string half_json(const std::optional<Half>& half) {
+  if (!half) return "null";
+  std::string text = "{\"time\": " + us_json(half->time.done.mean_s) +
+                     format(", \"alg_bw\": %.17g, \"bus_bw\": %.17g", half->algbw, half->busbw) +
+                     ", \"nwrong\": " + or_else(half->wrong, "null") +
+                     ", \"host_time\": " + us_json(half->time.queued.mean_s) +
+                     percentiles_json("host_", half->time.queued);
+  if (half->raw)
+    text += turns_json("", half->time) + ", \"raw_time\": " + us_json(half->raw->done.mean_s) +
+            ", \"raw_host_time\": " + us_json(half->raw->queued.mean_s) +
+            percentiles_json("raw_host_", half->raw->queued) + turns_json("raw_", *half->raw) +
+            ", \"raw_nwrong\": " + or_else(half->raw_wrong, "null");
+  return text + "}";
+}
+
+// In the keys of nccl-tests, where it has these.
+std::string gpu_json(const Scene& scene, const Row& row, const Route& route) {
+  return ", \"out_of_place\": " + half_json(row.out_of_place) + ", \"in_place\": " + half_json(row.in_place) +
+         ", \"copy_time\": " + (row.copy_s ? us_json(*row.copy_s) : "null") +
+         ", \"actual_iterations\": " + std::to_string(row.iterations) +
+         ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
+         ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
+         ", \"way\": " + quoted(std::string(route.way)) +
+         ", \"why_not_nccl\": " + (route.by_nccl.is_ok() ? "null" : quoted(route.by_nccl.message())) + "}";
 }
 
 }  // namespace
 
-std::string table_line(const Row& row) {
-  const std::string type = row.what.operation->moves_data ? std::string(name_of(row.what.dtype)) : "none";
-  const std::string wrong = row.wrong ? std::to_string(*row.wrong) : "N/A";
-  return format("%14" PRIu64 "%14" PRIu64 "%12s%8s%8s%11.2f%9.3f%9.3f%8s%11.2f%11.2f", row.nbytes, row.count,
-                type.c_str(), op_of(row.what).c_str(), root_of(row.what).c_str(), row.time.mean_s * 1e6,
-                row.algbw, row.busbw, wrong.c_str(), row.time.p50_s * 1e6, row.time.p99_s * 1e6);
-}
-
-std::string json_line(const Row& row, Rank size, bool one_clock) {
+std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route) {
   const Case& what = row.what;
-  const std::string root = what.operation->rooted && !what.root ? "\"rotate\"" : root_of(what);
+  const std::string root = what.operation->rooted() && !what.root ? "\"rotate\"" : root_of(what);
   return format("{\"collective\": \"%s\", \"ranks\": %d, \"size\": %" PRIu64 ", \"count\": %" PRIu64
-                ", \"type\": \"%s\", \"redop\": \"%s\", \"root\": %s, \"time_us\": %.3f, \"algbw\": %.6f, "
-                "\"busbw\": %.6f, "
-                "\"wrong\": %s, \"p50_us\": %.3f, \"p99_us\": %.3f, \"iters\": %" PRIu64
-                ", \"one_clock\": %s, \"in_place\": %s}",
-                std::string(what.operation->name).c_str(), size, row.nbytes, row.count,
-                what.operation->moves_data ? std::string(name_of(what.dtype)).c_str() : "none",
-                op_of(what).c_str(), root.c_str(), row.time.mean_s * 1e6, row.algbw, row.busbw,
-                row.wrong ? std::to_string(*row.wrong).c_str() : "null", row.time.p50_s * 1e6,
-                row.time.p99_s * 1e6, row.iterations, one_clock ? "true" : "false",
-                what.in_place ? "true" : "false");
-}
-
-std::string table_line(const Ceiling& ceiling) {
-  if (ceiling.nbytes == 0)
-    return format("%10s%14s%11.3f%11.3f%9s", std::string(ceiling.name).c_str(), "-", ceiling.time.p50_s * 1e6,
-                  ceiling.time.p99_s * 1e6, "-");
-  return format("%10s%14" PRIu64 "%11.3f%11.3f%9.3f", std::string(ceiling.name).c_str(), ceiling.nbytes,
-                ceiling.time.p50_s * 1e6, ceiling.time.p99_s * 1e6, ceiling.gbps());
-}
-
-std::string json_line(const Ceiling& ceiling) {
-  return format("{\"ceiling\": \"%s\", \"size\": %" PRIu64
-                ", \"p50_us\": %.4f, \"p99_us\": %.4f, "
-                "\"iters\": %" PRIu64 "}",
-                std::string(ceiling.name).c_str(), ceiling.nbytes, ceiling.time.p50_s * 1e6,
-                ceiling.time.p99_s * 1e6, ceiling.iterations);
-}
-
-Status print_ceilings(const Options& options) {
-  const auto flushed = [] {
-    return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
-  };
-  if (!options.json) {
-    std::printf(
-        "# what this machine can do at best: memcpy and add (a += b, float32) on one core, tcp one way\n"
-        "# through the loopback, futex until a thread on another core is awake; GB/s by the median\n"
-        "#%9s%14s%11s%11s%9s\n#%9s%14s%11s%11s%9s\n",
-        "ceiling", "size", "p50", "p99", "rate", "", "(B)", "(us)", "(us)", "(GB/s)");
-  }
-  return measure_ceilings(options, [&](const Ceiling& ceiling) {
-    std::printf("%s\n", (options.json ? json_line(ceiling) : table_line(ceiling)).c_str());
-    return flushed();
-  });
+                ", \"type\": \"%s\", \"redop\": \"%s\", \"root\": %s",
+                std::string(what.operation->name).c_str(), scene.size(), row.nbytes, row.count,
+                type_of(what).c_str(), op_of(what).c_str(), root.c_str()) +
+         (options.on_gpus() ? gpu_json(scene, row, route) : host_json(row, scene.one_clock));
 }
 
 void Output::line(const std::string& text) const {
@@ -119,61 +88,73 @@ Status Output::flush() const {
   return system_error("writing the table", errno);
 }
 
-void Output::open(const HostMap& hosts, const World& world) {
-  size_ = world.group.size();
-  one_clock_ = world.one_clock;
-  line(format("# pycollective-bench: %d %s %s", size_, size_ == 1 ? "rank" : "ranks",
-              hosts_of(hosts).c_str()));
-  line("# " + sizes_of(options_.sizes) + ", warmup_iters " + or_by_size(options_.warm_up) + ", iters " +
-       or_by_size(options_.iterations) + ", check " + (options_.checks ? "1" : "0") + ", " +
-       places_of(options_.cases));
-  if (!options_.group.empty()) {
-    line("# these are ranks" + names_of(world.group.world_ranks()) + " of the world" +
-         (options_.group == "even-odd" ? "; the odd ones measure at the same time" : "; the others wait"));
-  }
-  line(one_clock_
-           ? "# time: average over the iterations, each from the slowest rank's completion to its next, on "
-             "one clock"
-           : "# time: average over the iterations on the slowest rank; the ranks have no common clock");
-  line("# p50, p99: of single iterations, each " +
-       std::string(one_clock_ ? "measured likewise" : "as long as on the rank where it took longest"));
-}
-
-Status Output::begin(const Case& what) {
-  if (what.operation == operation_ && what.in_place == in_place_) return Status::ok();
-  operation_ = what.operation;
-  in_place_ = what.in_place;
-  line("#\n# " + std::string(what.operation->name) + (what.in_place ? "" : ", out of place"));
-  if (!what.operation->note.empty()) line("# " + std::string(what.operation->note));
-  if (what.operation->rooted && what.root && size_ > 1) {
-    line(
-        "# One root in all calls: it may run ahead of the others, so times are the pace of calls in a row. "
-        "With");
-    line("# -r rotate each call waits for the one before, and times are those of single calls.");
-  }
-  if (options_.explain)
-    line("# algbw = bytes / time, busbw = " + std::string(what.operation->formula) +
-         format(", n = %d", size_));
-  line(format("#%13s%14s%12s%8s%8s%11s%9s%9s%8s%11s%11s", "size", "count", "type", "redop", "root", "time",
-              "algbw", "busbw", "#wrong", "p50", "p99"));
-  line(format("#%13s%14s%12s%8s%8s%11s%9s%9s%8s%11s%11s", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)",
-              "(GB/s)", "", "(us)", "(us)"));
+Status Output::begin(const Case& what, const Route& route) {
+  const std::string text = heading(options_, scene_, what, route);
+  if (text == heading_) return Status::ok();
+  heading_ = text;
+  line(text);
   return flush();
 }
 
-Status Output::add(const Row& row) {
-  wrong_ += row.wrong.value_or(0);
-  rows_ += row.what.operation->moves_data ? 1 : 0;
-  busbw_ += row.busbw;
-  line(table_line(row));
-  if (prints_ && options_.json) std::printf("%s\n", json_line(row, size_, one_clock_).c_str());
+Status Output::add(const Row& row, const Route& route) {
+  for (const std::optional<Half>& half : {row.out_of_place, row.in_place}) {
+    if (!half) continue;
+    wrong_ += half->wrong.value_or(0);
+    raw_wrong_ += half->raw_wrong.value_or(0);
+    busbw_ += half->busbw;
+    halves_ += row.what.operation->moves_data() ? 1 : 0;
+  }
+  line(table_lines(options_, row));
+  if (prints_ && options_.json) std::printf("%s\n", json_line(options_, scene_, row, route).c_str());
   return flush();
 }
 
 Status Output::close() {
-  line(format("# Out of bounds values : %" PRIu64 " %s", wrong_, wrong_ == 0 ? "OK" : "FAILED"));
-  line(format("# Avg bus bandwidth    : %g", rows_ == 0 ? 0.0 : busbw_ / static_cast<double>(rows_)));
+  const auto count = [this](const char* of, uint64_t wrong) {
+    line(format("# %-20s : %" PRIu64 " %s", of, wrong, wrong == 0 ? "OK" : "FAILED"));
+  };
+  count("Out of bounds values", wrong_);
+  if (options_.raw) count("of NCCL's own calls", raw_wrong_);
+  line(format("# Avg bus bandwidth    : %g", halves_ == 0 ? 0.0 : busbw_ / static_cast<double>(halves_)));
   return flush();
+}
+
+Status Output::verdict() const {
+  std::string text;
+  if (wrong_ != 0) text = std::to_string(wrong_) + " elements of the results are wrong";
+  if (raw_wrong_ != 0)
+    text += (text.empty() ? "" : ", ") + std::to_string(raw_wrong_) +
+            " elements of the results of NCCL's own calls are wrong";
+  return text.empty() ? Status::ok() : Status(Code::kInternal, text);
+}
+
+std::string table_line(const Ceiling& ceiling) {
+  const bool moves = ceiling.nbytes != 0;
+  return format("%10s%14s%11.3f%11.3f%9s", std::string(ceiling.name).c_str(),
+                moves ? std::to_string(ceiling.nbytes).c_str() : "-", ceiling.time.p50_s * 1e6,
+                ceiling.time.p99_s * 1e6, moves ? format("%.3f", ceiling.gbps()).c_str() : "-");
+}
+
+std::string json_line(const Ceiling& ceiling) {
+  return format("{\"ceiling\": \"%s\", \"size\": %" PRIu64
+                ", \"p50_us\": %.4f, \"p99_us\": %.4f, "
+                "\"iters\": %" PRIu64 "}",
+                std::string(ceiling.name).c_str(), ceiling.nbytes, ceiling.time.p50_s * 1e6,
+                ceiling.time.p99_s * 1e6, ceiling.iterations);
+}
+
+Status print_ceilings(const Options& options) {
+  if (!options.json) {
+    std::printf(
+        "# what this machine can do at best: memcpy and add (a += b, float32) on one core, tcp one way\n"
+        "# through the loopback, futex until a thread on another core is awake; GB/s by the median\n"
+        "#%9s%14s%11s%11s%9s\n#%9s%14s%11s%11s%9s\n",
+        "ceiling", "size", "p50", "p99", "rate", "", "(B)", "(us)", "(us)", "(GB/s)");
+  }
+  return measure_ceilings(options, [&](const Ceiling& ceiling) {
+    std::printf("%s\n", (options.json ? json_line(ceiling) : table_line(ceiling)).c_str());
+    return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
+  });
 }
 
 }  // namespace pc::bench

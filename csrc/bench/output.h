@@ -1,49 +1,42 @@
-// The table, in the columns of nccl-tests, or the same as lines of JSON.
+// What is written on standard output: a table, or its rows as lines of JSON.
 #pragma once
 
 #include <string>
 
 #include "bench/ceilings.h"
-#include "bench/measure.h"
-#include "bench/options.h"
-#include "comm/runtime.h"
+#include "bench/table.h"
 
 namespace pc::bench {
 
-// The columns redop and root.
-std::string op_of(const Case& what);
-std::string root_of(const Case& what);
-
-std::string table_line(const Row& row);
-std::string json_line(const Row& row, Rank size, bool one_clock);
-std::string table_line(const Ceiling& ceiling);
-std::string json_line(const Ceiling& ceiling);
-
-// To standard output.
-Status print_ceilings(const Options& options);
-
-// On standard output of one rank; the others only count.
+// On standard output of one rank; the others only count. The options must outlive it.
 class Output {
  public:
-  Output(const Options& options, bool prints) : options_(options), prints_(prints) {}
-  void open(const HostMap& hosts, const World& world);
-  Status begin(const Case& what);
-  Status add(const Row& row);
+  Output(const Options& options, const Scene& scene, bool prints)
+      : options_(options),
+        scene_(scene),
+        prints_(prints) {}
+  void open() const { line(table_head(options_, scene_)); }
+  Status begin(const Case& what, const Route& route);
+  Status add(const Row& row, const Route& route);
   Status close();
-  uint64_t wrong() const { return wrong_; }
+  Status verdict() const;  // whether all results are right, NCCL's own among them
 
  private:
   void line(const std::string& text) const;
   Status flush() const;
 
   const Options& options_;
+  const Scene scene_;
   const bool prints_;
-  Rank size_ = 1;
-  bool one_clock_ = false;
-  uint64_t wrong_ = 0, rows_ = 0;
-  double busbw_ = 0;                      // the sum of those of all rows
-  const Operation* operation_ = nullptr;  // of the last heading
-  bool in_place_ = true;
+  uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
+  double busbw_ = 0;     // the sum of those of all halves
+  std::string heading_;  // the last one
 };
+
+std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route);
+
+std::string table_line(const Ceiling& ceiling);
+std::string json_line(const Ceiling& ceiling);
+Status print_ceilings(const Options& options);
 
 }  // namespace pc::bench

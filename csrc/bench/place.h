@@ -1,11 +1,13 @@
-// Which rank this process is, and the way to the others.
+// Which rank this process, or thread, is, and the way to the others.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/status.h"
+#include "bench/options.h"
+#include "comm/runtime.h"
 #include "wire/credentials.h"
 
 namespace pc::bench {
@@ -19,5 +21,8 @@ struct Place {
 
 // As pycollective/tools/bench_binary.py leaves it in the environment; nothing if that did not start this process.
 Result<std::optional<Place>> place_from_environment();
+
+// Makes it one of the ranks. What a flag does not say, the environment does. Collective.
+Result<std::unique_ptr<Runtime>> join(const Options& options, const Place& place);
 
 }  // namespace pc::bench

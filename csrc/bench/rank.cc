@@ -2,35 +2,85 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "bench/join.h"
+#include "bench/gpu_session.h"
+#include "bench/groups.h"
+#include "bench/host_device.h"
 #include "bench/output.h"
-#include "bench/seat.h"
 
 namespace pc::bench {
-Status run_rank(const Options& options, const Place& place) {
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
-  PC_ASSIGN_OR_RETURN(const Seat seat, take_seat(*runtime, options.group));
-  const bool one_clock = runtime->hosts().local_size == place.size;
-  Output output(options, seat.prints);
-  if (seat.group != nullptr) output.open(runtime->hosts(), {*seat.group, one_clock});
-  for (const Case& what : options.cases) {
-    PC_TRY(output.begin(what));
-    const std::size_t rows = what.operation->moves_data ? options.sizes.size() : 1;
-    for (std::size_t i = 0; i < rows; ++i) {
-      const uint64_t nbytes = what.operation->moves_data ? options.sizes[i] : 0;
-      std::optional<Row> row;
-      if (seat.group != nullptr) {
-        PC_ASSIGN_OR_RETURN(row, measure({*seat.group, one_clock}, what, nbytes, effort(options, nbytes)));
-      }
-      if (!options.group.empty()) PC_TRY(meet(runtime->world(), seat, row));
-      if (row) PC_TRY(output.add(*row));
+namespace {
+
+Scene scene_of(const HostMap& hosts, const Communicator& group) {
+  std::set<std::string> keys;
+  for (const HostMap::Entry& entry : hosts.ranks) keys.insert(entry.host_key);
+  const std::string count = keys.size() == 1 ? "" : std::to_string(keys.size()) + " hosts, rank 0 on ";
+  Scene scene;
+  scene.ranks.assign(group.world_ranks().begin(), group.world_ranks().end());
+  scene.hosts = "on " + count + hosts.ranks.front().host_name;
+  scene.one_clock = hosts.local_size == static_cast<Rank>(hosts.ranks.size());
+  return scene;
+}
+
+// All sizes of one case. A rank that stands by has no rows, and meets the others after each of theirs.
+Status measure_sizes(const Options& options, const Case& what, const Membership& own, MeasuredDevice& device,
+                     Output& output) {
+  PC_ASSIGN_OR_RETURN(const Route route, device.route_of(what));
+  PC_TRY(output.begin(what, route));
+  const std::vector<uint64_t> sizes = what.operation->moves_data() ? options.sizes : std::vector<uint64_t>{0};
+  for (const uint64_t nbytes : sizes) {
+    std::optional<Row> row;
+    if (own.group != nullptr) {
+      const Result<Row> measured = measure(device, what, nbytes, effort(options, nbytes));
+      // Too late to say that it cannot be measured here: a failure.
+      if (options.on_gpus() && measured.status().code() == Code::kUnsupported)
+        return Status(Code::kInternal, measured.status().message());
+      PC_TRY(measured.status());
+      row = measured.value();
     }
+    std::optional<uint64_t> none;
+    if (!options.group.empty()) PC_TRY(sum_over_groups(own, row ? row->half().wrong : none));
+    if (row) PC_TRY(output.add(*row, route));
   }
-  PC_TRY(output.close());
-  PC_TRY(runtime->shutdown(Deadline::after(runtime->world().timeout_s())));
-  if (output.wrong() == 0 || !seat.prints) return Status::ok();
-  return Status(Code::kInternal, std::to_string(output.wrong()) + " elements of the results are wrong");
+  return Status::ok();
+}
+
+Status measure_all(const Options& options, const Membership& own, MeasuredDevice& device, Output& output) {
+  output.open();
+  for (uint64_t cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
+    for (const Case& what : options.cases) PC_TRY(measure_sizes(options, what, own, device, output));
+  }
+  return output.close();
+}
+
+}  // namespace
+
+Status run_rank(const Options& options, const Place& place) {
+  std::shared_ptr<const cuda::Driver> driver;
+  if (options.on_gpus()) {
+    PC_ASSIGN_OR_RETURN(driver, GpuSession::open_driver(options, place.rank));
+  }
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
+  PC_ASSIGN_OR_RETURN(const Membership own, join_group(*runtime, options.group));
+  Communicator& group = own.group != nullptr ? *own.group : own.world;
+  Scene scene = scene_of(runtime->hosts(), group);
+  std::unique_ptr<GpuSession> gpu;  // null: on the host
+  std::unique_ptr<MeasuredDevice> device;
+  if (options.on_gpus()) {
+    PC_ASSIGN_OR_RETURN(gpu, GpuSession::open(options, *runtime, std::move(driver), scene));
+    device = gpu->device();
+  } else {
+    device = host_device(group, scene.one_clock);
+  }
+  Output output(options, scene, own.prints);
+  const Status measured = measure_all(options, own, *device, output);
+  PC_TRY(gpu != nullptr ? gpu->end(measured) : measured);
+  PC_TRY(runtime->shutdown(Deadline::after(own.world.timeout_s())));
+  return own.prints ? output.verdict() : Status::ok();
 }
 
 }  // namespace pc::bench

@@ -6,7 +6,7 @@
 
 namespace pc::bench {
 
-// Wrong results are an error of rank 0.
+// kUnsupported: this cannot be measured here, and why. Wrong results are an error of the rank that prints.
 Status run_rank(const Options& options, const Place& place);
 
 }  // namespace pc::bench

@@ -1,5 +1,7 @@
 #include "bench/raw_nccl.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <utility>
@@ -15,23 +17,22 @@ namespace {
 // NCCL's element type, operation, and how many of its elements one of ours is.
 nccl::Reduced in_nccls_words(const Case& what) {
   const nccl::Moved moved = nccl::moved(what.dtype);
-  if (!what.operation->reduces) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
+  if (!what.operation->reduces()) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
   return nccl::reduced(what.dtype, {what.op}).value();  // ours has been queued, so NCCL has it
+}
+
+// What some calls have come to: `code`, and the last one `next`.
+nccl::ReturnCode first_refusal(nccl::ReturnCode code, nccl::ReturnCode next) {
+  return code == nccl::ReturnCode::kSuccess || code == nccl::ReturnCode::kInProgress ? next : code;
 }
 
 }  // namespace
 
 bool has_raw(const Operation& operation) {
-  if (!operation.collective) return operation.moves_data;  // sendrecv
-  switch (*operation.collective) {
-    case Collective::kAllreduce:
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kAllgather:
-    case Collective::kReduceScatter:
-    case Collective::kAlltoall: return true;
-    default: return false;
-  }
+  constexpr std::array kTimed = {Collective::kAllreduce, Collective::kBroadcast,     Collective::kReduce,
+                                 Collective::kAllgather, Collective::kReduceScatter, Collective::kAlltoall};
+  return !operation.collective ||  // sendrecv
+         std::find(kTimed.begin(), kTimed.end(), *operation.collective) != kTimed.end();
 }
 
 Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {
@@ -83,18 +84,13 @@ nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduce
   const std::size_t nbytes = part * size_of(arrays.in.dtype);
   if (api_->supports(nccl::Feature::kAlltoall))
     return api_->all_to_all(arrays.in.data, arrays.out.data, each, as.dtype, handle_, stream);
-  nccl::ReturnCode refusal = nccl::ReturnCode::kSuccess;
-  const auto note = [&](nccl::ReturnCode code) {
-    if (refusal == nccl::ReturnCode::kSuccess && code != nccl::ReturnCode::kInProgress) refusal = code;
-  };
-  note(api_->group_start());
+  nccl::ReturnCode code = api_->group_start();
   for (Rank peer = 0; peer < group_.size(); ++peer) {
     const std::size_t at = nbytes * static_cast<std::size_t>(peer);
-    note(api_->send(arrays.in.data + at, each, as.dtype, peer, handle_, stream));
-    note(api_->recv(arrays.out.data + at, each, as.dtype, peer, handle_, stream));
+    code = first_refusal(code, api_->send(arrays.in.data + at, each, as.dtype, peer, handle_, stream));
+    code = first_refusal(code, api_->recv(arrays.out.data + at, each, as.dtype, peer, handle_, stream));
   }
-  const nccl::ReturnCode ended = api_->group_end();
-  return refusal == nccl::ReturnCode::kSuccess ? ended : refusal;
+  return first_refusal(code, api_->group_end());
 }
 
 // What is still in progress has to settle before the next call.
@@ -132,13 +128,9 @@ Status RawNccl::queue(const Case& what, Rank root, std::span<const Arrays> array
   if (!what.operation->collective) return queue_messages(what, arrays.front(), stream);
   if (arrays.size() == 1) return settled(call(what, root, arrays.front(), stream));
   PC_TRY(settled(api_->group_start()));
-  nccl::ReturnCode refusal = nccl::ReturnCode::kSuccess;
-  for (const Arrays& each : arrays) {
-    const nccl::ReturnCode code = call(what, root, each, stream);
-    if (code != nccl::ReturnCode::kSuccess && code != nccl::ReturnCode::kInProgress) refusal = code;
-  }
-  const nccl::ReturnCode ended = api_->group_end();
-  return settled(refusal == nccl::ReturnCode::kSuccess ? ended : refusal);
+  nccl::ReturnCode code = nccl::ReturnCode::kSuccess;
+  for (const Arrays& each : arrays) code = first_refusal(code, call(what, root, each, stream));
+  return settled(first_refusal(code, api_->group_end()));
 }
 
 Status RawNccl::close() {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bench/gpu.h"
-#include "bench/measure.h"
+#include "bench/options.h"
 #include "gpu/nccl/communicator.h"
 #include "gpu/nccl/types.h"
 

@@ -8,7 +8,7 @@
 namespace pc::bench {
 namespace {
 
-double factor(const char* name, Rank size) { return find_operation(name)->bus_factor(size); }
+double factor(const char* name, Rank size) { return find_operation(name)->bus.factor(size); }
 
 TEST(BenchCollectives, bandwidth_factors_are_those_of_nccl_tests) {
   EXPECT_DOUBLE_EQ(factor("allreduce", 1), 0);
@@ -39,15 +39,12 @@ TEST(BenchCollectives, an_array_has_a_part_for_every_rank_where_a_rank_has_only_
   EXPECT_EQ(parts("scatter").most(), 5);
 }
 
-TEST(BenchCollectives, every_collective_can_be_measured_as_its_contract_says) {
+TEST(BenchCollectives, every_collective_can_be_measured_and_has_the_parts_of_its_contract) {
   for (int c = 0; c <= static_cast<int>(Collective::kBarrier); ++c) {
     const Collective collective = static_cast<Collective>(c);
     const Operation* const operation = find_operation(name_of(collective));
     ASSERT_NE(operation, nullptr) << name_of(collective);
-    EXPECT_EQ(operation->rooted, is_rooted(collective)) << operation->name;
-    EXPECT_EQ(operation->reduces, reduces(collective)) << operation->name;
-    EXPECT_EQ(operation->moves_data, moves_data(collective)) << operation->name;
-    EXPECT_EQ(operation->in_place, in_place(collective)) << operation->name;
+    EXPECT_EQ(operation->collective, collective);
     EXPECT_EQ(operation->parts(3).most() == 3, has_parts(collective)) << operation->name;
   }
 }
@@ -55,9 +52,9 @@ TEST(BenchCollectives, every_collective_can_be_measured_as_its_contract_says) {
 TEST(BenchCollectives, every_operation_is_found_by_its_name_and_is_whole) {
   for (const Operation& operation : operations()) {
     EXPECT_EQ(find_operation(operation.name), &operation);
-    EXPECT_TRUE(operation.parts && operation.bus_factor && operation.input && operation.run);
+    EXPECT_TRUE(operation.parts && operation.bus.factor && operation.run);
     EXPECT_TRUE(operation.expected && operation.has_result);
-    EXPECT_FALSE(operation.formula.empty());
+    EXPECT_FALSE(operation.bus.formula.empty());
     EXPECT_GE(operation.trips, 1);
   }
   EXPECT_EQ(find_operation("all_reduce"), nullptr);

@@ -1,7 +1,9 @@
-// Which ranks measure together.
+// Which ranks measure together, and that no wrong elements of groups beside each other are lost.
 #include "bench/groups.h"
 
 #include <gtest/gtest.h>
+
+#include "world.h"
 
 namespace pc::bench {
 namespace {
@@ -25,6 +27,60 @@ TEST(BenchGroups, ranks_that_are_not_there_are_refused) {
   for (const char* const words : {"4", "-1", "x", "0,", "0,1,0", "odd-even"})
     EXPECT_FALSE(groups(words, 4).is_ok()) << words;
   EXPECT_FALSE(groups("even-odd", 1).is_ok());
+}
+
+struct Seen {
+  Rank size = 0;  // of the group; 0: stands by
+  bool prints = false;
+  std::optional<uint64_t> wrong;
+};
+
+// What each rank sees when every member of a group has found as many wrong elements as its first rank's number.
+std::vector<Seen> seen(Rank size, const std::string& words, bool checks = true) {
+  std::vector<Seen> all(static_cast<std::size_t>(size));
+  const auto outcomes =
+      testing::run_world({.size = size}, [&](Runtime& runtime, Communicator& world) -> Status {
+        Seen& mine = all[static_cast<std::size_t>(world.rank())];
+        PC_ASSIGN_OR_RETURN(const Membership own, join_group(runtime, words));
+        mine.prints = own.prints;
+        if (own.group != nullptr) {
+          mine.size = own.group->size();
+          if (checks) mine.wrong = static_cast<uint64_t>(own.group->world_ranks()[0]) + 10;
+          PC_TRY(own.group->run(Request{}));
+        }
+        return sum_over_groups(own, mine.wrong);
+      });
+  EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
+  return all;
+}
+
+TEST(BenchGroups, without_groups_all_ranks_are_in_the_world_and_its_first_prints) {
+  const std::vector<Seen> all = seen(3, "");
+  for (const Seen& each : all) EXPECT_EQ(each.size, 3);
+  EXPECT_TRUE(all[0].prints && !all[1].prints && !all[2].prints);
+}
+
+TEST(BenchGroups, who_is_not_in_the_group_stands_by_and_its_first_rank_prints) {
+  const std::vector<Seen> all = seen(4, "3,1");
+  EXPECT_EQ(all[0].size, 0);
+  EXPECT_EQ(all[1].size, 2);
+  EXPECT_EQ(all[2].size, 0);
+  EXPECT_EQ(all[3].size, 2);
+  EXPECT_TRUE(all[3].prints && !all[0].prints && !all[1].prints && !all[2].prints);
+  EXPECT_EQ(all[3].wrong, 13u);
+}
+
+TEST(BenchGroups, wrong_elements_of_every_group_are_counted_once) {
+  const std::vector<Seen> all = seen(5, "even-odd");
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    EXPECT_EQ(all[rank].size, rank % 2 == 0 ? 3 : 2);
+    EXPECT_EQ(all[rank].prints, rank == 0);
+    EXPECT_EQ(all[rank].wrong, 21u);  // 10 and 11
+  }
+}
+
+TEST(BenchGroups, what_was_not_checked_stays_so) {
+  for (const Seen& each : seen(2, "even-odd", false)) EXPECT_EQ(each.wrong, std::nullopt);
 }
 
 }  // namespace

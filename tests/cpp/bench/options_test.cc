@@ -141,7 +141,10 @@ TEST(BenchOptions, what_cannot_be_meant_is_refused_and_named) {
 TEST(BenchOptions, a_result_replaces_the_input_unless_that_is_not_wanted_or_cannot_be) {
   const auto places = [](const std::string& line) {
     std::string text;
-    for (const Case& what : read(line).cases) text += what.in_place ? "i" : "o";
+    for (const Case& what : read(line).cases) {
+      EXPECT_NE(what.in_place, what.out_of_place);
+      text += what.in_place ? "i" : "o";
+    }
     return text;
   };
   EXPECT_EQ(places("--ops allreduce,alltoall,barrier"), "ioi");
@@ -188,26 +191,37 @@ TEST(BenchOptions, small_sizes_are_repeated_more_often_and_flags_decide) {
   EXPECT_EQ(effort(read("--iters 3 -w 0"), 8).warm_up, 0u);
 }
 
-TEST(BenchOptions, on_gpus_a_row_has_both_places_and_the_flags_of_nccl_tests_arrive) {
+TEST(BenchOptions, on_gpus_the_flags_of_nccl_tests_arrive) {
   const Options options = read(
       "allreduce,broadcast --device cuda --way nccl --raw --copy -t 4 -m 3 -G 2 -C 1 -a 3 -N 0 -g 1 --gpus "
       "1,0 -T "
       "9");
   EXPECT_EQ(options.cases.size(), 2u);
   EXPECT_EQ(options.cases[1].operation->name, "broadcast");
-  const GpuOptions& gpu = options.gpu;
-  EXPECT_TRUE(gpu.asked && gpu.raw && gpu.copy && gpu.host_time && gpu.in_place && gpu.out_of_place);
-  EXPECT_EQ(gpu.way, GpuWay::kNccl);
-  EXPECT_EQ(gpu.average, Average::kMost);
-  EXPECT_EQ(gpu.threads, 4u);
-  EXPECT_EQ(gpu.aggregated, 3u);
-  EXPECT_EQ(gpu.graph_launches, 2u);
-  EXPECT_EQ(gpu.cycles, 0u);
-  EXPECT_EQ(gpu.devices, (std::vector<int>{1, 0}));
+  EXPECT_TRUE(options.on_gpus() && options.raw && options.copy && options.host_time);
+  EXPECT_EQ(options.way, GpuWay::kNccl);
+  EXPECT_EQ(options.average, Average::kMost);
+  EXPECT_EQ(options.threads, 4u);
+  EXPECT_EQ(options.aggregated, 3u);
+  EXPECT_EQ(options.graph_launches, 2u);
+  EXPECT_EQ(options.cycles, 0u);
+  EXPECT_EQ(options.gpus, (std::vector<int>{1, 0}));
   EXPECT_EQ(options.timeout_s, 9);
-  EXPECT_FALSE(read("--device cuda --in-place").gpu.out_of_place);
-  EXPECT_FALSE(read("--device cuda --out-of-place").gpu.in_place);
-  EXPECT_FALSE(read("--device cpu").gpu.asked);
+  EXPECT_FALSE(read("--device cpu").on_gpus());
+}
+
+TEST(BenchOptions, on_gpus_a_row_has_both_places_unless_one_is_asked_for_or_a_list_goes_in_place) {
+  const auto places = [](const std::string& line) {
+    std::string text;
+    for (const Case& what : read("--device cuda " + line).cases)
+      text += std::string(what.in_place ? "i" : "") + (what.out_of_place ? "o" : "") + " ";
+    return text;
+  };
+  EXPECT_EQ(places("allreduce,alltoall"), "io o ");
+  EXPECT_EQ(places("allreduce,alltoall --both"), "io o ");
+  EXPECT_EQ(places("allreduce,alltoall --in-place"), "i o ");
+  EXPECT_EQ(places("allreduce,alltoall --out-of-place"), "o o ");
+  EXPECT_EQ(places("allreduce -m 2"), "i ");
 }
 
 TEST(BenchOptions, what_makes_no_sense_on_gpus_is_refused_with_the_reason) {

@@ -1,5 +1,5 @@
 // Rows on GPUs, measured by worlds of threads on FAKES of the driver and of NCCL: every way is right, and what is wrong is seen.
-#include "bench/measure_on_gpu.h"
+#include "bench/gpu_device.h"
 
 #include <gtest/gtest.h>
 
@@ -82,9 +82,9 @@ class BenchOnGpu : public ::testing::Test {
     return DeviceCalls::join(group, means, kLong);
   }
 
-  Status measure_as_rank(Communicator& group, const GpuOptions& options, const Case& what, GpuRow& row,
+  Status measure_as_rank(Communicator& group, const Options& options, const Case& what, Row& row,
                          const Effort& effort) {
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank()));
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank(), group));
     Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
     if (options.way != GpuWay::kStaged) joined = join(group);
     if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
@@ -93,16 +93,16 @@ class BenchOnGpu : public ::testing::Test {
     if (options.raw) {
       PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
     }
-    const GpuStage stage{group, *gpu, way, raw.get(), options};
-    PC_ASSIGN_OR_RETURN(row, measure_on_gpu(stage, what, 10'000, effort));
+    const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, raw.get(), options});
+    PC_ASSIGN_OR_RETURN(row, measure(*device, what, 10'000, effort));
     if (raw) PC_TRY(raw->close());
     return way.close(kLong);
   }
 
   // The row of every rank.
-  std::vector<GpuRow> rows_of(Rank size, const GpuOptions& options, const Case& what,
-                              const Effort& effort = kLittle) {
-    std::vector<GpuRow> rows(static_cast<std::size_t>(size));
+  std::vector<Row> rows_of(Rank size, const Options& options, const Case& what,
+                           const Effort& effort = kLittle) {
+    std::vector<Row> rows(static_cast<std::size_t>(size));
     const Outcomes outcomes = testing::run_world(
         {.size = size, .timeout_s = kLong, .log_fd = -1}, [&](Runtime&, Communicator& group) {
           return measure_as_rank(group, options, what, rows[static_cast<std::size_t>(group.rank())], effort);
@@ -118,30 +118,33 @@ class BenchOnGpu : public ::testing::Test {
   std::shared_ptr<const cuda::Driver> driver_;
 };
 
-GpuOptions asked(GpuWay way = GpuWay::kNccl) {
-  GpuOptions options;
-  options.asked = true;
+Options asked(GpuWay way = GpuWay::kNccl) {
+  Options options;
+  options.device = DeviceType::kCuda;
   options.way = way;
   return options;
 }
-Case sum_of(const Operation& operation, std::optional<Rank> root = {}) {
-  return {&operation, DType::kF32, ReduceOp::kSum, root};
+// Both halves, as far as there are.
+Case sum_of(const Operation& operation) {
+  return {&operation, DType::kF32, ReduceOp::kSum, {}, operation.in_place(), true};
+}
+Case in_place_of(const char* operation) {
+  return {find_operation(operation), DType::kF32, ReduceOp::kSum, {}};
 }
 
 TEST_F(BenchOnGpu, every_operation_is_right_by_nccl_and_through_the_host_for_one_rank_and_more) {
   for (const Operation& operation : operations()) {
-    if (!operation.collective) continue;
+    if (!operation.collective || !operation.moves_data()) continue;
     for (const Rank size : {1, 3}) {
       for (const GpuWay way : {GpuWay::kNccl, GpuWay::kStaged}) {
-        const std::vector<GpuRow> rows = rows_of(size, asked(way), sum_of(operation));
-        for (const GpuRow& row : rows) {
+        const std::vector<Row> rows = rows_of(size, asked(way), sum_of(operation));
+        for (const Row& row : rows) {
           ASSERT_TRUE(row.out_of_place) << operation.name;
           EXPECT_EQ(row.out_of_place->wrong, 0u) << operation.name << " of " << size;
-          EXPECT_EQ(row.in_place.has_value(), operation.in_place);
-          EXPECT_EQ(row.in_place.value_or(GpuHalf{{}, {}, 0, 0, 0}).wrong, 0u)
-              << operation.name << ", in place";
-          EXPECT_EQ(row.out_of_place->time.until_done_s, rows[0].out_of_place->time.until_done_s);
-          EXPECT_LE(row.out_of_place->time.until_queued_s, row.out_of_place->time.until_done_s);
+          EXPECT_EQ(row.in_place.has_value(), operation.in_place());
+          EXPECT_EQ(row.in_place.value_or(Half{.wrong = 0}).wrong, 0u) << operation.name << ", in place";
+          EXPECT_EQ(row.out_of_place->time.done.mean_s, rows[0].out_of_place->time.done.mean_s);
+          EXPECT_LE(row.out_of_place->time.queued.mean_s, row.out_of_place->time.done.mean_s);
           EXPECT_GT(row.out_of_place->algbw, 0);
         }
       }
@@ -150,15 +153,14 @@ TEST_F(BenchOnGpu, every_operation_is_right_by_nccl_and_through_the_host_for_one
 }
 
 TEST_F(BenchOnGpu, lists_graphs_and_waiting_calls_are_right_too) {
-  GpuOptions lists = asked(), graph = asked(), waiting = asked();
+  Options lists = asked(), graph = asked(), waiting = asked();
   lists.aggregated = 3;
   graph.graph_launches = 2;
   waiting.blocking = true;
   for (const char* const name : {"allreduce", "broadcast", "reduce"}) {
-    for (const GpuOptions& options : {lists, graph, waiting}) {
-      for (const GpuRow& row : rows_of(2, options, sum_of(*find_operation(name)))) {
-        EXPECT_EQ(row.out_of_place.has_value(), options.aggregated == 1);
-        ASSERT_TRUE(row.in_place);
+    for (const Options& options : {lists, graph, waiting}) {
+      for (const Row& row : rows_of(2, options, in_place_of(name))) {
+        ASSERT_TRUE(row.in_place && !row.out_of_place);
         EXPECT_EQ(row.in_place->wrong, 0u) << name;
       }
     }
@@ -166,24 +168,23 @@ TEST_F(BenchOnGpu, lists_graphs_and_waiting_calls_are_right_too) {
 }
 
 TEST_F(BenchOnGpu, what_is_captured_is_compared_once_and_run_as_often_as_it_is_launched) {
-  GpuOptions graph = asked();
+  Options graph = asked();
   graph.graph_launches = 5;
-  graph.out_of_place = false;
-  rows_of(1, graph, sum_of(*find_operation("allreduce")), {.warm_up = 1, .iterations = 7, .checks = false});
+  rows_of(1, graph, in_place_of("allreduce"), {.warm_up = 1, .iterations = 7, .checks = false});
   EXPECT_EQ(fake_.calls("cuGraphLaunch"), 5);
   EXPECT_EQ(fake_.calls("cuGraphInstantiateWithFlags"), 1);
 }
 
 TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_own) {
-  GpuOptions compared = asked();
+  Options compared = asked();
   compared.raw = true;
   for (const Operation& operation : operations()) {
     if (!operation.collective || !has_raw(operation)) continue;
     for (const Rank size : {1, 2}) {
-      for (const GpuRow& row : rows_of(size, compared, sum_of(operation))) {
+      for (const Row& row : rows_of(size, compared, sum_of(operation))) {
         ASSERT_TRUE(row.out_of_place && row.out_of_place->raw);
-        ASSERT_EQ(row.in_place && row.in_place->raw, operation.in_place);
-        EXPECT_GT(row.out_of_place->raw->until_done_s, 0);
+        ASSERT_EQ(row.in_place && row.in_place->raw, operation.in_place());
+        EXPECT_GT(row.out_of_place->raw->done.mean_s, 0);
         EXPECT_EQ(row.out_of_place->wrong, 0u);
         EXPECT_EQ(row.out_of_place->raw_wrong, 0u) << operation.name << " of " << size;
         if (row.in_place) {
@@ -196,12 +197,12 @@ TEST_F(BenchOnGpu, nccls_own_calls_are_as_many_and_on_a_communicator_of_their_ow
 
 TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for_ours) {
   for_raw_ = nccl_with(do_nothing);
-  GpuOptions alone = asked(), lists = asked(), graph = asked();
+  Options alone = asked(), lists = asked(), graph = asked();
   lists.aggregated = 3;
   graph.graph_launches = 2;
-  for (GpuOptions& options : {std::ref(alone), std::ref(lists), std::ref(graph)}) {
+  for (Options& options : {std::ref(alone), std::ref(lists), std::ref(graph)}) {
     options.raw = true;
-    for (const GpuRow& row : rows_of(2, options, sum_of(*find_operation("allreduce")))) {
+    for (const Row& row : rows_of(2, options, in_place_of("allreduce"))) {
       EXPECT_EQ(row.in_place->wrong, 0u);
       ASSERT_TRUE(row.in_place->raw_wrong);
       EXPECT_GT(*row.in_place->raw_wrong,
@@ -209,7 +210,7 @@ TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for
     }
   }
   alone.raw = true;
-  for (const GpuRow& row :
+  for (const Row& row :
        rows_of(1, alone, sum_of(*find_operation("allreduce")), {.iterations = 2, .checks = false}))
     EXPECT_FALSE(row.in_place->raw_wrong || row.in_place->wrong);
 }
@@ -219,12 +220,11 @@ TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_turns_and_nothing_of_ours_is_lef
   heard = &all;
   for_ours_ = nccl_with(hear_ours);
   for_raw_ = nccl_with(hear_raw);
-  GpuOptions compared = asked();
+  Options compared = asked();
   compared.raw = true;
-  compared.out_of_place = false;
   const auto order = [&](const Effort& effort) {
     all.order.clear();
-    rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
+    rows_of(1, compared, in_place_of("allreduce"), effort);
     return all.order;
   };
   EXPECT_EQ(order({.warm_up = 2, .iterations = 1, .checks = false}),
@@ -241,24 +241,24 @@ TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_turns_and_nothing_of_ours_is_lef
 }
 
 TEST_F(BenchOnGpu, every_turn_is_told_and_the_same_on_all_ranks) {
-  GpuOptions compared = asked();
+  Options compared = asked();
   compared.raw = true;
-  const std::vector<GpuRow> rows = rows_of(3, compared, sum_of(*find_operation("allreduce")));
-  for (const GpuRow& row : rows) {
-    for (const PerIteration& time : {row.out_of_place->time, *row.out_of_place->raw}) {
+  const std::vector<Row> rows = rows_of(3, compared, sum_of(*find_operation("allreduce")));
+  for (const Row& row : rows) {
+    for (const Times& time : {row.out_of_place->time, *row.out_of_place->raw}) {
       EXPECT_EQ(time.turns_s.size(), 6u);
-      EXPECT_LE(*std::min_element(time.turns_s.begin(), time.turns_s.end()), time.until_done_s);
-      EXPECT_GE(*std::max_element(time.turns_s.begin(), time.turns_s.end()), time.until_done_s);
+      EXPECT_EQ(time.done.p50_s, percentile(time.turns_s, 0.50));
+      EXPECT_EQ(time.done.p99_s, percentile(time.turns_s, 0.99));
+      EXPECT_LE(*std::min_element(time.turns_s.begin(), time.turns_s.end()), time.done.mean_s);
+      EXPECT_GE(*std::max_element(time.turns_s.begin(), time.turns_s.end()), time.done.mean_s);
     }
     EXPECT_EQ(row.out_of_place->time.turns_s, rows[0].out_of_place->time.turns_s);
     EXPECT_EQ(row.out_of_place->raw->turns_s, rows[0].out_of_place->raw->turns_s);
   }
-  for (const PerIteration& time : {rows[0].out_of_place->time, *rows[0].out_of_place->raw}) {
-    EXPECT_GT(time.host_p50_s, 0);
-    EXPECT_GE(time.host_p99_s, time.host_p50_s);
+  for (const Times& time : {rows[0].out_of_place->time, *rows[0].out_of_place->raw}) {
+    EXPECT_GT(time.queued.p50_s, 0);
+    EXPECT_GE(time.queued.p99_s, time.queued.p50_s);
   }
-  EXPECT_EQ(percentile_s({0, 0, {5, 1, 9, 2, 7, 3}}, 0.50), 3);
-  EXPECT_EQ(percentile_s({0, 0, {5, 1, 9, 2, 7, 3}}, 0.99), 9);
 }
 
 TEST_F(BenchOnGpu, alltoall_of_a_version_without_a_call_for_it_is_messages_in_one_group) {
@@ -267,29 +267,28 @@ TEST_F(BenchOnGpu, alltoall_of_a_version_without_a_call_for_it_is_messages_in_on
   old.gather = nullptr;
   old.scatter = nullptr;
   for_ours_ = for_raw_ = std::make_shared<const nccl::Api>(old);
-  GpuOptions compared = asked();
+  Options compared = asked();
   compared.raw = true;
-  for (const GpuRow& row : rows_of(3, compared, sum_of(*find_operation("alltoall")))) {
+  for (const Row& row : rows_of(3, compared, sum_of(*find_operation("alltoall")))) {
     EXPECT_EQ(row.out_of_place->wrong, 0u);
     EXPECT_EQ(row.out_of_place->raw_wrong, 0u);
   }
 }
 
 TEST_F(BenchOnGpu, the_drivers_copy_is_timed_by_one_rank_where_it_is_asked_for) {
-  GpuOptions copied = asked();
+  Options copied = asked();
   EXPECT_FALSE(rows_of(2, copied, sum_of(*find_operation("allreduce")))[0].copy_s);
   copied.copy = true;
-  const std::vector<GpuRow> rows = rows_of(2, copied, sum_of(*find_operation("allreduce")));
+  const std::vector<Row> rows = rows_of(2, copied, sum_of(*find_operation("allreduce")));
   EXPECT_GT(rows[0].copy_s.value_or(0), 0);
 }
 
 TEST_F(BenchOnGpu, beside_nccl_as_many_calls_are_timed_as_without_it) {
-  GpuOptions compared = asked();
+  Options compared = asked();
   compared.raw = true;
-  compared.out_of_place = false;
   for (const uint64_t iterations : {1, 2, 7, 25}) {
     const Effort effort = {.warm_up = 1, .iterations = iterations, .checks = false};
-    rows_of(1, compared, sum_of(*find_operation("allreduce")), effort);
+    rows_of(1, compared, in_place_of("allreduce"), effort);
     const std::string calls = nccl_.calls_of_newest();
     std::size_t number = 0;
     for (std::size_t at = calls.find("AllReduce"); at != std::string::npos;
@@ -298,8 +297,7 @@ TEST_F(BenchOnGpu, beside_nccl_as_many_calls_are_timed_as_without_it) {
     EXPECT_EQ(number, 1 + iterations) << calls;
   }
   compared.graph_launches = 13;
-  rows_of(1, compared, sum_of(*find_operation("allreduce")),
-          {.warm_up = 1, .iterations = 2, .checks = false});
+  rows_of(1, compared, in_place_of("allreduce"), {.warm_up = 1, .iterations = 2, .checks = false});
   EXPECT_EQ(fake_.calls("cuGraphLaunch"), 2 * 13);
 }
 
@@ -339,11 +337,11 @@ TEST_F(BenchOnGpu, a_rank_that_nccls_own_calls_refuse_ends_the_others) {
 
 TEST_F(BenchOnGpu, every_average_over_the_ranks_is_the_same_on_all) {
   for (const Average average : {Average::kRank0, Average::kMean, Average::kLeast, Average::kMost}) {
-    GpuOptions options = asked();
+    Options options = asked();
     options.average = average;
-    const std::vector<GpuRow> rows = rows_of(2, options, sum_of(*find_operation("allreduce")));
-    EXPECT_GT(rows[0].in_place->time.until_done_s, 0);
-    EXPECT_EQ(rows[0].in_place->time.until_done_s, rows[1].in_place->time.until_done_s);
+    const std::vector<Row> rows = rows_of(2, options, sum_of(*find_operation("allreduce")));
+    EXPECT_GT(rows[0].in_place->time.done.mean_s, 0);
+    EXPECT_EQ(rows[0].in_place->time.done.mean_s, rows[1].in_place->time.done.mean_s);
   }
 }
 
@@ -352,7 +350,7 @@ TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
   other.expected = [](const Asked& how, const Element& e) {
     return find_operation("allreduce")->expected(how, e) + (e.rank == 1 && e.i == 3 ? 1 : 0);
   };
-  for (const GpuRow& row : rows_of(2, asked(), sum_of(other))) {
+  for (const Row& row : rows_of(2, asked(), sum_of(other))) {
     EXPECT_EQ(row.out_of_place->wrong, 3u);  // of 2500 elements: the pattern repeats after 1021
     EXPECT_EQ(row.in_place->wrong, 3u);
   }
@@ -360,17 +358,15 @@ TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
 
 TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
   const Outcomes outcomes = testing::run_world({.size = 1}, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
-    PC_ASSIGN_OR_RETURN(ArrayMemory host,
-                        ArrayMemory::create({find_operation("allreduce"), DType::kF32, false, 2500, 0, 1}));
-    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, host, 2));
-    arrays.may_go();
-    PC_TRY(arrays.fill(group, {}));
-    PC_ASSIGN_OR_RETURN(const uint64_t before, arrays.count_wrong(group, {}));
+    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
+    const ArrayKind kind = {find_operation("allreduce"), DType::kF32, false, 2500, 0, 1};
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(*gpu, kind, 2));
+    PC_TRY(arrays.fill({}));
+    PC_ASSIGN_OR_RETURN(const uint64_t before, arrays.count_wrong({}));
     EXPECT_EQ(before, 5000u);
     const Arrays second = arrays.copy(1);  // the fake's memory is the host's
     std::memcpy(second.out.data, second.in.data, second.in.nbytes());
-    PC_ASSIGN_OR_RETURN(const uint64_t after, arrays.count_wrong(group, {}));
+    PC_ASSIGN_OR_RETURN(const uint64_t after, arrays.count_wrong({}));
     EXPECT_EQ(after, 2500u);
     return Status::ok();
   });
@@ -380,12 +376,12 @@ TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
 TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
   const Outcomes outcomes =
       testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0));
+        PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
         GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
-        GpuOptions options = asked();
-        const GpuStage stage{group, *gpu, way, nullptr, options};
-        const auto route = [&](const char* name) { return route_of(stage, sum_of(*find_operation(name))); };
+        Options options = asked();
+        const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, nullptr, options});
+        const auto route = [&](const char* name) { return device->route_of(in_place_of(name)).value(); };
         EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
         EXPECT_EQ(route("allreduce").way, "nccl");
         EXPECT_EQ(route("scan").by_nccl.message(), "NCCL has no scan");
@@ -393,6 +389,11 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
         options.way = GpuWay::kStaged;
         EXPECT_EQ(route("allreduce").by_nccl.message(), "--way staged");
         EXPECT_EQ(route("allreduce").way, "staged");
+        options.way = GpuWay::kAuto;
+        options.graph_launches = 1;
+        EXPECT_EQ(device->route_of(in_place_of("scan")).status().message(),
+                  "-G: what goes into a CUDA graph goes by NCCL, and this call does not go there: NCCL has "
+                  "no scan");
         return way.close(kLong);
       });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);

@@ -1,60 +1,57 @@
-#include "bench/memory.h"
+#include "bench/host_arrays.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <utility>
 
+#include "base/round_up.h"
 #include "bench/patterns.h"
 
 namespace pc::bench {
 
+constexpr std::size_t kPage = 4096;
+
 void FreeMemory::operator()(std::byte* memory) const { std::free(memory); }
 
 Result<Memory> allocate(std::size_t nbytes) {
-  constexpr std::size_t kPage = 4096;
-  const std::size_t rounded = std::max<std::size_t>(1, (nbytes + kPage - 1) / kPage) * kPage;
+  const std::size_t rounded = round_up(std::max<std::size_t>(1, nbytes), kPage);
   Memory memory(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)));
   if (!memory) return system_error("allocating " + std::to_string(nbytes) + " bytes", ENOMEM);
   std::memset(memory.get(), 0, rounded);
   return memory;
 }
 
-Result<ArrayMemory> ArrayMemory::create(const Kind& kind) {
-  ArrayMemory made(kind);
+// The larger array, and behind it the smaller one, on a page too; in place that is the larger one or this rank's part of it.
+Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
+  HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);
-  const std::size_t width = size_of(kind.dtype);
-  const auto elements = [&](Rank count) { return kind.part * static_cast<uint64_t>(count); };
-  const bool in_is_larger = parts.in > parts.out;
-  const Rank fewer = std::min(parts.in, parts.out);
-  PC_ASSIGN_OR_RETURN(made.larger_, allocate(elements(parts.most()) * width));
-  const Buffer larger = {made.larger_.get(), elements(parts.most()), kind.dtype};
-  Buffer smaller = {larger.data, elements(fewer), kind.dtype};
+  const uint64_t in = kind.part * static_cast<uint64_t>(parts.in),
+                 out = kind.part * static_cast<uint64_t>(parts.out);
+  Buffer larger = {nullptr, std::max(in, out), kind.dtype},
+         smaller = {nullptr, std::min(in, out), kind.dtype};
+  const std::size_t behind = round_up(larger.nbytes(), kPage);
+  made.nbytes_ = kind.in_place ? larger.nbytes() : behind + smaller.nbytes();
+  PC_ASSIGN_OR_RETURN(made.memory_, allocate(made.nbytes_));
+  larger.data = smaller.data = made.memory_.get();
   if (!kind.in_place) {
-    PC_ASSIGN_OR_RETURN(made.smaller_, allocate(smaller.nbytes()));
-    smaller.data = made.smaller_.get();
-  } else if (fewer < parts.most()) {
+    smaller.data += behind;
+  } else if (in != out) {
     smaller = made.part_of(larger, kind.rank);
   }
-  made.arrays_ = in_is_larger ? Arrays{larger, smaller} : Arrays{smaller, larger};
+  made.arrays_ = in > out ? Arrays{larger, smaller} : Arrays{smaller, larger};
   return made;
 }
 
-Buffer ArrayMemory::part_of(const Buffer& array, Rank part) const {
+Buffer HostArrays::part_of(const Buffer& array, Rank part) const {
   Buffer result = array;
   result.data += kind_.part * static_cast<uint64_t>(part) * size_of(kind_.dtype);
   result.count = kind_.part;
   return result;
 }
 
-void ArrayMemory::clear() {
-  if (arrays_.in.nbytes() > 0) std::memset(arrays_.in.data, 0, arrays_.in.nbytes());
-  if (arrays_.out.nbytes() > 0) std::memset(arrays_.out.data, 0, arrays_.out.nbytes());
-}
-
-void ArrayMemory::fill(const Asked& asked) {
+void HostArrays::fill(const Asked& asked) {
   constexpr int kPoison = 0xa5;  // what is not written is wrong
   for (const Buffer& each : {arrays_.out, arrays_.in})
     if (each.nbytes() > 0) std::memset(each.data, kPoison, each.nbytes());
@@ -70,7 +67,7 @@ void ArrayMemory::fill(const Asked& asked) {
     before_.assign(arrays_.out.data, arrays_.out.data + arrays_.out.nbytes());
 }
 
-uint64_t ArrayMemory::count_wrong(const Asked& asked) const {
+uint64_t HostArrays::count_wrong(const Asked& asked) const {
   uint64_t wrong = 0;
   const std::size_t width = size_of(kind_.dtype);
   for (std::size_t at = 0; at < before_.size(); at += width)

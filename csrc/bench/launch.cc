@@ -1,4 +1,4 @@
-#include "bench/ranks_here.h"
+#include "bench/launch.h"
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -13,6 +13,8 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/fd.h"
@@ -37,6 +39,17 @@ struct Child {
 enum Manner : char { kFailed = 'a', kUnsupported = 'b', kConsequence = 'c' };
 constexpr int kCannotHere = 77;
 
+// Whether a rank that ends with this only reports another one's end.
+bool is_consequence(const Status& status) {
+  constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
+                                 Code::kAborted};
+  return std::find(kCodes.begin(), kCodes.end(), status.code()) != kCodes.end();
+}
+
+int exit_code(const Status& status) {
+  return status.is_ok() ? 0 : status.code() == Code::kUnsupported ? kCannotHere : 1;
+}
+
 Manner manner_of(const Status& status) {
   if (is_consequence(status)) return kConsequence;
   return exit_code(status) == kCannotHere ? kUnsupported : kFailed;
@@ -47,6 +60,15 @@ struct Failure {
   Manner manner = kFailed;
   std::string words;
 };
+
+// What the ranks of a world of this program's own prove themselves by.
+Result<Credentials> new_job() {
+  JobId job;
+  JobKey::Bytes key;
+  PC_TRY(fill_randomly(job));
+  PC_TRY(fill_randomly(key));
+  return Credentials{job, JobKey(key), "pycollective-bench"};
+}
 
 int complain(const std::string& what) {
   std::fprintf(stderr, "pycollective-bench: %s\n", what.c_str());
@@ -67,7 +89,7 @@ Status send(const Fd& talk, const std::string& text) {
 }
 
 // The child's side. No address means that the parent has given up.
-int be_rank(Place place, const Fd& talk, pid_t parent, const std::function<Status(const Place&)>& run) {
+int be_rank(Place place, const Fd& talk, pid_t parent, const Run& run) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) return 1;
   place.stores = {receive(talk)};
@@ -130,19 +152,15 @@ class Family {
 
   int report() {
     if (failures_.empty()) return 0;
-    const auto first =
+    const auto cause =
         std::min_element(failures_.begin(), failures_.end(),
                          [](const Failure& a, const Failure& b) { return a.manner < b.manner; });
-    const std::size_t cause = static_cast<std::size_t>(first - failures_.begin());
-    if (failures_[cause].manner == kUnsupported) {  // which all ranks say
-      (void)complain(failures_[cause].words);
-      return kCannotHere;
-    }
-    for (std::size_t i = 0; i < failures_.size(); ++i) {
-      if (i != cause) complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
-    }
-    return complain("rank " + std::to_string(failures_[cause].rank) +
-                    " failed first: " + failures_[cause].words);
+    std::rotate(failures_.begin(), cause, cause + 1);
+    const Failure& first = failures_.front();
+    if (first.manner == kUnsupported) return complain(first.words), kCannotHere;  // which all ranks say
+    for (std::size_t i = 1; i < failures_.size(); ++i)
+      complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
+    return complain("rank " + std::to_string(first.rank) + " failed first: " + first.words);
   }
 
   std::vector<Child> children_;
@@ -153,37 +171,15 @@ class Family {
 
 }  // namespace
 
-bool is_rather_the_cause(const Status& status, const Status& other) {
-  return manner_of(status) < manner_of(other);
-}
-
-bool is_consequence(const Status& status) {
-  constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
-                                 Code::kAborted};
-  return std::find(kCodes.begin(), kCodes.end(), status.code()) != kCodes.end();
-}
-
-int exit_code(const Status& status) {
-  return status.is_ok() ? 0 : status.code() == Code::kUnsupported ? kCannotHere : 1;
-}
-
 int complain(const Status& status) {
   const char* const who = is_consequence(status) ? "pycollective.PeerFailure" : "pycollective-bench";
   std::fprintf(stderr, "%s: %s\n", who, status.to_string().c_str());
   return exit_code(status);
 }
 
-Result<Credentials> new_job() {
-  JobId job;
-  JobKey::Bytes key;
-  PC_TRY(fill_randomly(job));
-  PC_TRY(fill_randomly(key));
-  return Credentials{job, JobKey(key), "pycollective-bench"};
-}
-
-int run_here(Rank count, const std::function<Status(const Place&)>& run) {
+int launch_processes(Rank count, const Run& run) {
   Result<Credentials> job = new_job();
-  if (!job.is_ok()) return complain(job.status().to_string());
+  if (!job.is_ok()) return complain(job.status());
   const pid_t parent = ::getpid();
   std::vector<Child> children;
   for (Rank rank = 0; rank < count; ++rank) {
@@ -202,12 +198,32 @@ int run_here(Rank count, const std::function<Status(const Place&)>& run) {
     children.push_back({rank, pid, std::move(ours)});
   }
   const Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open({"127.0.0.1:0"}, job.value());
-  if (!server.is_ok()) return complain(server.status().to_string());
+  if (!server.is_ok()) return complain(server.status());
   for (const Child& each : children) {
     const Status sent = send(each.talk, server.value()->addresses().front());
     if (!sent.is_ok()) return complain(sent.message());
   }
   return Family(std::move(children)).wait();
+}
+
+int launch_threads(Rank count, const Run& run) {
+  const Result<Credentials> job = new_job();
+  if (!job.is_ok()) return complain(job.status());
+  const Result<std::unique_ptr<TcpStoreServer>> server = TcpStoreServer::open({"127.0.0.1:0"}, job.value());
+  if (!server.is_ok()) return complain(server.status());
+  std::vector<Status> ends(static_cast<std::size_t>(count));
+  std::vector<std::thread> ranks;
+  for (Rank rank = 0; rank < count; ++rank) {
+    ranks.emplace_back([&, rank] {
+      ends[static_cast<std::size_t>(rank)] =
+          run({rank, count, {server.value()->addresses().front()}, {}, job.value()});
+    });
+  }
+  for (std::thread& each : ranks) each.join();
+  std::erase_if(ends, [](const Status& end) { return end.is_ok(); });
+  const auto cause = std::min_element(
+      ends.begin(), ends.end(), [](const Status& a, const Status& b) { return manner_of(a) < manner_of(b); });
+  return cause == ends.end() ? 0 : complain(*cause);
 }
 
 }  // namespace pc::bench

@@ -1,5 +1,5 @@
-// Ranks as processes: all are waited for, and what went wrong first is told last.
-#include "bench/ranks_here.h"
+// Ranks as processes and as threads: all are waited for, and what went wrong first decides the exit code and is told last.
+#include "bench/launch.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,6 +9,7 @@
 #include <array>
 #include <csignal>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "bench/ended.h"
@@ -19,13 +20,13 @@ namespace {
 Ended run_two(const std::function<Status(const Place&)>& run) {
   return end_of([&] {
     const pid_t parent = ::getpid();
-    const int code = run_here(2, run);
+    const int code = launch_processes(2, run);
     if (::getpid() != parent) ::_exit(code);
     return code;
   });
 }
 
-TEST(BenchRanksHere, every_rank_learns_its_place_and_the_store) {
+TEST(BenchProcesses, every_rank_learns_its_place_and_the_store) {
   const Ended ended = run_two([](const Place& place) {
     const bool right =
         place.size == 2 && place.stores.size() == 1 && place.stores[0].starts_with("127.0.0.1:");
@@ -35,7 +36,7 @@ TEST(BenchRanksHere, every_rank_learns_its_place_and_the_store) {
   EXPECT_EQ(ended.told, "");
 }
 
-TEST(BenchRanksHere, a_rank_that_fails_ends_the_others_and_is_told) {
+TEST(BenchProcesses, a_rank_that_fails_ends_the_others_and_is_told) {
   const Ended ended = run_two([](const Place& place) {
     if (place.rank == 1) return Status(Code::kTimeout, "too late");
     for (;;) ::pause();
@@ -44,7 +45,7 @@ TEST(BenchRanksHere, a_rank_that_fails_ends_the_others_and_is_told) {
   EXPECT_EQ(ended.told, "pycollective-bench: rank 1 failed first: too late\n");
 }
 
-TEST(BenchRanksHere, a_rank_that_a_signal_kills_is_told) {
+TEST(BenchProcesses, a_rank_that_a_signal_kills_is_told) {
   const Ended ended = run_two([](const Place& place) {
     if (place.rank == 1) ::raise(SIGKILL);
     for (;;) ::pause();
@@ -79,7 +80,7 @@ Ended run_one_after_the_other(Rank rank, const Status& first, const Status& seco
   });
 }
 
-TEST(BenchRanksHere, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
+TEST(BenchProcesses, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
   const Ended ended = run_one_after_the_other(0, Status(Code::kPeerExited, "rank 1 is gone"),
                                               Status(Code::kSystem, "no memory"));
   EXPECT_EQ(ended.code, 1);
@@ -88,7 +89,7 @@ TEST(BenchRanksHere, who_only_reports_anothers_end_is_not_the_culprit_even_if_it
             "pycollective-bench: rank 1 failed first: no memory\n");
 }
 
-TEST(BenchRanksHere, a_rank_that_fails_is_no_skip_though_another_cannot_measure_here) {
+TEST(BenchProcesses, a_rank_that_fails_is_no_skip_though_another_cannot_measure_here) {
   for (const Rank skips : {0, 1}) {
     const Ended ended = run_one_after_the_other(skips, Status(Code::kUnsupported, "no GPU"),
                                                 Status(Code::kSystem, "no memory"));
@@ -100,10 +101,49 @@ TEST(BenchRanksHere, a_rank_that_fails_is_no_skip_though_another_cannot_measure_
   }
 }
 
-TEST(BenchRanksHere, what_none_can_measure_here_is_a_skip_also_where_one_only_hears_of_it) {
+TEST(BenchProcesses, what_none_can_measure_here_is_a_skip_also_where_one_only_hears_of_it) {
   const Status cannot(Code::kUnsupported, "no GPU");
   for (const Status& second : {cannot, Status(Code::kPeerExited, "rank 0 is gone")}) {
     const Ended ended = run_one_after_the_other(0, cannot, second);
+    EXPECT_EQ(ended.code, 77);
+    EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
+  }
+}
+
+// ---- threads
+
+// Ranks that end with these.
+Ended run_threads(const std::vector<Status>& ends) {
+  return end_of([&] {
+    return launch_threads(static_cast<Rank>(ends.size()),
+                          [&](const Place& place) { return ends[static_cast<std::size_t>(place.rank)]; });
+  });
+}
+
+const Status kGone(Code::kPeerExited, "another rank is gone"), kNoGpu(Code::kUnsupported, "no GPU"),
+    kNoMemory(Code::kSystem, "no memory");
+
+TEST(BenchThreads, the_cause_is_told_whichever_rank_has_it) {
+  EXPECT_EQ(run_threads({Status::ok(), Status::ok()}).code, 0);
+  for (const std::vector<Status>& ends : {std::vector{kGone, kNoMemory}, std::vector{kNoMemory, kGone}}) {
+    const Ended ended = run_threads(ends);
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_EQ(ended.told, "pycollective-bench: no memory\n");
+  }
+}
+
+TEST(BenchThreads, a_rank_that_fails_is_no_skip_though_another_cannot_measure_here) {
+  for (const std::vector<Status>& ends :
+       {std::vector{kNoGpu, kNoMemory, kGone}, std::vector{kGone, kNoMemory, kNoGpu}}) {
+    const Ended ended = run_threads(ends);
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_EQ(ended.told, "pycollective-bench: no memory\n");
+  }
+}
+
+TEST(BenchThreads, what_none_can_measure_here_is_a_skip) {
+  for (const std::vector<Status>& ends : {std::vector{kNoGpu, kNoGpu}, std::vector{kGone, kNoGpu}}) {
+    const Ended ended = run_threads(ends);
     EXPECT_EQ(ended.code, 77);
     EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
   }

@@ -16,29 +16,32 @@ using Memory = std::unique_ptr<std::byte, FreeMemory>;
 // On a page of its own, as large arrays are; zeros, all of it touched.
 Result<Memory> allocate(std::size_t nbytes);
 
-class ArrayMemory {
+// Of one rank.
+struct ArrayKind {
+  const Operation* operation = nullptr;
+  DType dtype = DType::kF32;
+  bool in_place = true;
+  uint64_t part = 0;  // elements in each part
+  Rank rank = 0, size = 1;
+};
+
+class HostArrays {
  public:
-  struct Kind {
-    const Operation* operation = nullptr;
-    DType dtype = DType::kF32;
-    bool in_place = true;
-    uint64_t part = 0;  // elements in each part
-    Rank rank = 0, size = 1;
-  };
-  static Result<ArrayMemory> create(const Kind& kind);
+  static Result<HostArrays> create(const ArrayKind& kind);  // zeros
 
   const Arrays& arrays() const { return arrays_; }
-  void clear();                   // to zeros
+  Buffer memory() const { return {memory_.get(), nbytes_, DType::kU8}; }  // in which both lie
   void fill(const Asked& asked);  // the input; the output has something else
   // Elements of the output that are not as they must be, after a call that followed fill().
   uint64_t count_wrong(const Asked& asked) const;
 
  private:
-  explicit ArrayMemory(const Kind& kind) : kind_(kind) {}
+  explicit HostArrays(const ArrayKind& kind) : kind_(kind) {}
   Buffer part_of(const Buffer& array, Rank part) const;
 
-  Kind kind_;
-  Memory larger_, smaller_;  // in place there is only the larger one
+  ArrayKind kind_;
+  Memory memory_;
+  std::size_t nbytes_ = 0;
   Arrays arrays_;
   std::vector<std::byte> before_;  // the output of a rank that has no result
 };

@@ -1,0 +1,223 @@
+#include "bench/gpu_device.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/scattered.h"
+#include "bench/gpu_arrays.h"
+#include "bench/gpu_timing.h"
+#include "gpu/nccl/collectives.h"
+
+namespace pc::bench {
+namespace {
+
+constexpr uint64_t kTurns = 10;  // in which ours and NCCL's own calls are timed, at most
+
+// Even, so that ours come first as often as NCCL's own. One run cannot be parted.
+uint64_t turns_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kTurns, runs - runs % 2); }
+
+// The arrays that a call takes: one pair, or several as a list.
+struct Taken {
+  std::vector<Arrays> each;
+  Scattered list;
+};
+
+std::shared_ptr<const Taken> taken(const GpuArrays& arrays) {
+  const auto made = std::make_shared<Taken>();
+  for (uint64_t i = 0; i < arrays.copies(); ++i) {
+    made->each.push_back(arrays.copy(i));
+    made->list.add(made->each.back().out.data, made->each.back().out.nbytes());
+  }
+  return made;
+}
+
+class GpuCalls final : public Calls {
+ public:
+  GpuCalls(const GpuStage& stage, const Case& what, GpuArrays arrays)
+      : stage_(stage),
+        what_(what),
+        arrays_(std::move(arrays)),
+        taken_(taken(arrays_)) {}
+
+  // What has failed may still be queued.
+  Status time(const Effort& effort, Half& half) override {
+    const Status timed = time_both(effort, half);
+    if (!timed.is_ok()) arrays_.leak();
+    return timed;
+  }
+  Result<uint64_t> count_wrong(const Asked& asked, bool raw) override {
+    const Result<uint64_t> wrong = run_and_count(asked, raw);
+    if (!wrong.is_ok()) arrays_.leak();
+    return wrong;
+  }
+
+ private:
+  // ---- what is queued
+
+  Request request() const {
+    const Arrays& first = taken_->each.front();
+    Request request = request_of(*what_.operation->collective, {what_.op, 0}, first);
+    request.stream = stage_.gpu.stream();
+    if (taken_->each.size() == 1) return request;
+    Buffer all = first.out;
+    all.data = nullptr;
+    all.count *= taken_->each.size();
+    all.list = &taken_->list;
+    request.in = request.out = all;
+    request.bundle = static_cast<uint64_t>(taken_->each.size()) << 32;
+    return request;
+  }
+
+  // There and back between two ranks.
+  Queue messages() const {
+    const Rank rank = stage_.gpu.group().rank(), mate = mate_of(rank, stage_.gpu.group().size());
+    if (mate == rank) return [] { return Status::ok(); };
+    const Arrays& pair = taken_->each.front();
+    CallOnGpu sent, received;
+    for (CallOnGpu* const each : {&sent, &received}) {
+      each->keeps = taken_;
+      each->call.request.root = mate;
+      each->call.request.stream = stage_.gpu.stream();
+    }
+    sent.call.kind = UserCall::Kind::kSend;
+    sent.call.request.in = rank < mate ? pair.in : pair.out;
+    received.call.kind = UserCall::Kind::kRecv;
+    received.call.request.out = pair.out;
+    if (rank > mate) std::swap(sent, received);
+    return [&messages = *stage_.messages, first = sent, second = received]() -> Status {
+      PC_TRY(messages.run(first, -1, true));
+      return messages.run(second, -1, true);
+    };
+  }
+
+  // One call of ours or of NCCL's own, with this root or, if none is given, another one each time.
+  Queue queue_of(std::optional<Rank> root, bool raw) const {
+    if (!raw && !what_.operation->collective) return messages();
+    CallOnGpu call;
+    if (!raw) call.call.request = request();
+    call.keeps = taken_;
+    return [this, call, raw, next = root.value_or(0), step = root ? 0 : 1]() mutable {
+      call.call.request.root = next;
+      next = (next + step) % stage_.gpu.group().size();
+      if (!raw) return stage_.way.run(call, -1, true);
+      return stage_.raw->queue(what_, call.call.request.root, taken_->each, stage_.gpu.stream());
+    };
+  }
+
+  // ---- how it is timed
+
+  // At least one call warms up: the first of a size makes what the others find.
+  Result<Batch> warmed_up(bool raw, const Effort& effort) const {
+    Queue one = queue_of(what_.root, raw);
+    for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) PC_TRY(one());
+    PC_TRY(stage_.gpu.drain());
+    if (stage_.options.blocking) {
+      one = [&gpu = stage_.gpu, one = std::move(one)] {
+        PC_TRY(one());
+        PC_TRY(gpu.drain());
+        return gpu.group().run(Request{});
+      };
+    }
+    return batch_of(stage_.gpu, std::move(one), effort.iterations, stage_.options.graph_launches);
+  }
+
+  // Until nothing is left of our calls: what looks after them would do so in NCCL's time.
+  Status settle() const { return stage_.gpus != nullptr ? stage_.gpus->settle(-1) : stage_.way.settle(-1); }
+
+  Result<Times> averaged(const std::vector<Turn>& turns, const Batch& batch) const {
+    const uint64_t trips = static_cast<uint64_t>(what_.operation->trips);
+    return average_over_ranks(stage_.gpu.group(), turns, batch.iterations * stage_.options.aggregated * trips,
+                              stage_.options.average);
+  }
+
+  Status time_both(const Effort& effort, Half& half) const {
+    PC_ASSIGN_OR_RETURN(const Batch ours, warmed_up(false, effort));
+    if (stage_.raw == nullptr) {
+      PC_ASSIGN_OR_RETURN(const Turn turn, time_turn(stage_.gpu, ours.queue, ours.runs));
+      PC_ASSIGN_OR_RETURN(half.time, averaged({turn}, ours));
+      return Status::ok();
+    }
+    PC_TRY(settle());
+    PC_ASSIGN_OR_RETURN(const Batch raw, warmed_up(true, effort));
+    std::vector<Turn> of_ours, of_raw;
+    const uint64_t turns = turns_of(ours.runs);
+    for (uint64_t turn = 0; turn < turns; ++turn) {
+      const uint64_t runs = ours.runs * (turn + 1) / turns - ours.runs * turn / turns;
+      for (const bool second : {false, true}) {
+        const bool is_raw = second != (turn % 2 == 1);
+        PC_TRY(settle());
+        PC_ASSIGN_OR_RETURN(Turn took, time_turn(stage_.gpu, (is_raw ? raw : ours).queue, runs));
+        (is_raw ? of_raw : of_ours).push_back(std::move(took));
+      }
+    }
+    PC_ASSIGN_OR_RETURN(half.time, averaged(of_ours, ours));
+    PC_ASSIGN_OR_RETURN(half.raw, averaged(of_raw, raw));
+    return Status::ok();
+  }
+
+  // ---- how it is verified
+
+  Result<uint64_t> run_and_count(const Asked& asked, bool raw) {
+    PC_TRY(arrays_.fill(asked));
+    const uint64_t launches = stage_.options.graph_launches != 0 ? 1 : 0;
+    PC_ASSIGN_OR_RETURN(const Batch one, batch_of(stage_.gpu, queue_of(asked.root, raw), 1, launches));
+    PC_TRY(one.queue());
+    PC_TRY(stage_.gpu.drain());
+    return arrays_.count_wrong(asked);
+  }
+
+  const GpuStage& stage_;
+  const Case what_;
+  GpuArrays arrays_;
+  const std::shared_ptr<const Taken> taken_;
+};
+
+class GpuDevice final : public MeasuredDevice {
+ public:
+  explicit GpuDevice(const GpuStage& stage) : MeasuredDevice(stage.gpu.group()), stage_(stage) {}
+
+  Result<Route> route_of(const Case& what) const override {
+    const Options& options = stage_.options;
+    if (options.way == GpuWay::kStaged) return Route{"staged", Status(Code::kUnsupported, "--way staged")};
+    UserCall call;
+    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
+    call.request.op = what.op;
+    call.request.in.dtype = call.request.out.dtype = what.dtype;
+    const Status joined = stage_.way.by_nccl();
+    const Route route = {stage_.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
+    if (route.by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return route;
+    const std::string needs =
+        options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";
+    return Status(Code::kUnsupported,
+                  needs + ", and this call does not go there: " + route.by_nccl.message());
+  }
+
+  Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& kind) override {
+    PC_ASSIGN_OR_RETURN(GpuArrays arrays, GpuArrays::create(stage_.gpu, kind, stage_.options.aggregated));
+    return std::unique_ptr<Calls>(std::make_unique<GpuCalls>(stage_, what, std::move(arrays)));
+  }
+
+  // The other ranks, which may share rank 0's GPU, wait until it is done.
+  Result<std::optional<double>> time_copy(uint64_t nbytes) override {
+    if (!stage_.options.copy) return std::optional<double>();
+    double seconds = 0;
+    PC_TRY(group().run(Request{}));
+    if (group().rank() == 0) {
+      PC_ASSIGN_OR_RETURN(seconds, time_driver_copy(stage_.gpu, nbytes));
+    }
+    PC_TRY(group().run(Request{}));
+    return std::optional<double>(seconds);
+  }
+
+ private:
+  const GpuStage stage_;
+};
+
+}  // namespace
+
+std::unique_ptr<MeasuredDevice> gpu_device(const GpuStage& stage) {
+  return std::make_unique<GpuDevice>(stage);
+}
+
+}  // namespace pc::bench

@@ -1,0 +1,137 @@
+#include "bench/gpu_session.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/env.h"
+#include "bench/format.h"
+#include "bench/numbers.h"
+#include "gpu/nccl/library.h"
+#include "kernels/device/embedded.h"
+
+namespace pc::bench {
+namespace {
+
+// From pycollective/tools/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
+constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
+
+nccl::Surroundings surroundings() {
+  const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const bool none = folders == nullptr || *folders == '\0';
+  return nccl::surroundings_of_process(none ? std::vector<std::string>() : split(folders));
+}
+
+Result<DeviceGroups::Options> group_options() {
+  // Never destroyed: what it keeps is in use until the process ends.
+  static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
+  DeviceGroups::Options options;
+  options.abandoned = abandoned;
+  options.nccl = surroundings();
+  options.peers.kernels = embedded_kernels();
+  options.host_id = options.nccl.variable("NCCL_HOSTID");
+  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
+  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
+  options.strict = check == "strict";
+  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
+  if (stream_check == "on") options.semaphores = std::make_shared<cuda::SemaphorePool>();
+  options.log = Logger(LogLevel::kError, -1);  // the way is in the table
+  return options;
+}
+
+int device_of(const Options& options, Rank local_rank, int count) {
+  const std::size_t rank = static_cast<std::size_t>(local_rank);
+  if (options.gpus.empty()) return static_cast<int>(rank % static_cast<std::size_t>(count));
+  return options.gpus[rank % options.gpus.size()];
+}
+
+// Every rank's own, in the words of nccl-tests. Collective.
+Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string& host) {
+  Communicator& group = gpu.group();
+  using Line = std::array<char, 192>;
+  const cuda::DeviceInfo& info = gpu.info();
+  Line mine = {};
+  format("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s", group.rank(), 0,
+         static_cast<int>(::getpid()), host.c_str(), info.ordinal, info.pci_bus_id.c_str(), info.name.c_str())
+      .copy(mine.data(), mine.size() - 1);
+  std::vector<Line> all(static_cast<std::size_t>(group.size()));
+  Request exchange;
+  exchange.collective = Collective::kAllgather;
+  exchange.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
+  exchange.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
+  PC_TRY(group.run(exchange));
+  std::vector<std::string> lines;
+  for (const Line& each : all) lines.emplace_back(each.data(), ::strnlen(each.data(), each.size()));
+  return lines;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Options& options, Rank rank) {
+  if (options.shares_gpu) {  // each rank is on a host of its own, as far as NCCL knows
+    const std::string name = "rank " + std::to_string(rank);
+    ::setenv("NCCL_HOSTID", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
+  }
+  PC_ASSIGN_OR_RETURN(const std::string path, env_text(Env::kCudaLib));
+  return cuda::open_driver({path});
+}
+
+Result<std::unique_ptr<GpuSession>> GpuSession::open(const Options& options, Runtime& runtime,
+                                                     std::shared_ptr<const cuda::Driver> driver,
+                                                     Scene& scene) {
+  PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
+  std::unique_ptr<GpuSession> session(new GpuSession(options, runtime, std::move(of_groups)));
+  const Status joined = session->join(std::move(driver), scene);
+  if (!joined.is_ok()) return session->abort(joined), joined;
+  return session;
+}
+
+Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene) {
+  Communicator& world = runtime_.world();
+  const HostMap& hosts = runtime_.hosts();
+  const int device = device_of(options_, hosts.local_rank, driver->device_count);
+  PC_ASSIGN_OR_RETURN(gpu_, Gpu::open(std::move(driver), device, world));
+  const bool insists = options_.way == GpuWay::kNccl;
+  PC_ASSIGN_OR_RETURN(way_, groups_.of(world, device, gpu_->stream(), -1, insists));
+  if (way_->by_nccl().is_ok()) PC_TRY(join_nccl(scene));
+  scene.gpu = gpu_->info().name;
+  const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(world.rank())];
+  PC_ASSIGN_OR_RETURN(scene.devices, device_lines(*gpu_, here.host_name));
+  PC_ASSIGN_OR_RETURN(messages_, groups_.messages_of(world, device));
+  return Status::ok();
+}
+
+Status GpuSession::join_nccl(Scene& scene) {
+  PC_ASSIGN_OR_RETURN(const nccl::Library library, nccl::Library::open(surroundings()));
+  const nccl::Version& version = library.api().version;
+  scene.nccl = format("%d.%d.%d", version.major, version.minor, version.patch);
+  scene.nccl_from = library.to_string();
+  if (!options_.raw) return Status::ok();
+  PC_ASSIGN_OR_RETURN(raw_, RawNccl::join(runtime_.world(), library.shared_api()));
+  return Status::ok();
+}
+
+std::unique_ptr<MeasuredDevice> GpuSession::device() {
+  return std::make_unique<GpuDevice>(GpuStage{*gpu_, *way_, raw_.get(), options_, messages_.get(), &groups_});
+}
+
+Status GpuSession::end(const Status& measured) {
+  Status ended = measured;
+  if (ended.is_ok() && raw_ != nullptr) ended = raw_->close();
+  if (!ended.is_ok()) return abort(ended), ended;
+  return groups_.close(runtime_.world().timeout_s());
+}
+
+void GpuSession::abort(const Status& why) {
+  Communicator& world = runtime_.world();
+  if (world.alive().is_ok()) world.quit(why);  // first, so that the others hear why: an abort may take long
+  if (raw_ != nullptr) raw_->abort(why);
+  groups_.abort(why);
+}
+
+}  // namespace pc::bench

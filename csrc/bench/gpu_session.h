@@ -1,0 +1,43 @@
+// What a rank that measures on a GPU opens: the driver, its GPU, and the group's ways between GPUs.
+#pragma once
+
+#include <memory>
+
+#include "bench/gpu_device.h"
+#include "bench/table.h"
+#include "comm/runtime.h"
+
+namespace pc::bench {
+
+// Thread-safety: one thread, which opens it.
+class GpuSession {
+ public:
+  // Before the rank joins the others, and before there is a second thread: kUnsupported, and why, where there is no driver.
+  static Result<std::shared_ptr<const cuda::Driver>> open_driver(const Options& options, Rank rank);
+  // Says in `scene` what there is. The options and the runtime must outlive it. Collective; if it fails, the world ends.
+  static Result<std::unique_ptr<GpuSession>> open(const Options& options, Runtime& runtime,
+                                                  std::shared_ptr<const cuda::Driver> driver, Scene& scene);
+
+  std::unique_ptr<MeasuredDevice> device();
+  // `measured`: with what the measurement has ended, which is the answer unless the end fails.
+  Status end(const Status& measured);
+
+ private:
+  GpuSession(const Options& options, Runtime& runtime, DeviceGroups::Options groups)
+      : options_(options),
+        runtime_(runtime),
+        groups_(runtime, std::move(groups)) {}
+  Status join(std::shared_ptr<const cuda::Driver> driver, Scene& scene);
+  Status join_nccl(Scene& scene);
+  void abort(const Status& why);
+
+  const Options& options_;
+  Runtime& runtime_;
+  std::unique_ptr<Gpu> gpu_;
+  DeviceGroups groups_;
+  std::shared_ptr<GroupOnGpus> way_;
+  std::shared_ptr<DirectMessages> messages_;
+  std::unique_ptr<RawNccl> raw_;  // null: it is not compared with
+};
+
+}  // namespace pc::bench
