@@ -5,14 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/env.h"
 #include "bindings/calls/arguments.h"
 #include "bindings/calls/running_call.h"
 #include "bindings/python/ctrl_c.h"
 #include "bindings/python/end_signal.h"
 #include "bindings/python/ended_calls.h"
 #include "bindings/state/errors.h"
-#include "gpu/nccl/search.h"
 #include "kernels/device/embedded.h"
 
 namespace pc {
@@ -85,23 +83,14 @@ bool find_wheel_folders(std::vector<std::string>* folders) {
 std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   Session& session = *group.session;
   if (session.gpus != nullptr) return session.gpus;
-  DeviceGroups::Options options;
   std::vector<std::string> wheels;
   if (!find_wheel_folders(&wheels)) return nullptr;
-  options.nccl = nccl::surroundings_of_process(std::move(wheels));
+  Result<DeviceGroups::Options> read =
+      DeviceGroups::Options::from_environment(std::move(wheels), group.state->semaphores);
+  if (!read.is_ok()) return raise_status(*group.state, read.status()), nullptr;
+  DeviceGroups::Options options = std::move(read).value();
   options.peers.kernels = embedded_kernels();
   options.abandoned = group.state->abandoned;
-  options.host_id = options.nccl.variable("NCCL_HOSTID");
-  const Status read = [&]() -> Status {
-    PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
-    PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
-    options.strict = check == "strict";
-    PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
-    if (stream_check == "on") options.semaphores = group.state->semaphores;
-    PC_ASSIGN_OR_RETURN(options.log, Logger::from_environment());
-    return Status::ok();
-  }();
-  if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   options.interrupted = hears_ctrl_c();
   if (options.interrupted == nullptr) return nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code

@@ -4,7 +4,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/env.h"
 #include "bench/gpu.h"
 #include "bench/gpu_output.h"
 #include "bench/join.h"
@@ -19,25 +18,20 @@ namespace {
 // From pycollective/tools/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
 constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
 
-nccl::Surroundings surroundings() {
+std::vector<std::string> nccl_folders() {
   const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): nobody sets it
   const bool none = folders == nullptr || *folders == '\0';
-  return nccl::surroundings_of_process(none ? std::vector<std::string>() : split(folders));
+  return none ? std::vector<std::string>() : split(folders);
 }
 
 Result<DeviceGroups::Options> group_options() {
   // Never destroyed: what it keeps is in use until the process ends.
   static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
-  DeviceGroups::Options options;
+  PC_ASSIGN_OR_RETURN(
+      DeviceGroups::Options options,
+      DeviceGroups::Options::from_environment(nccl_folders(), std::make_shared<cuda::SemaphorePool>()));
   options.abandoned = abandoned;
-  options.nccl = surroundings();
   options.peers.kernels = embedded_kernels();
-  options.host_id = options.nccl.variable("NCCL_HOSTID");
-  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
-  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
-  options.strict = check == "strict";
-  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
-  if (stream_check == "on") options.semaphores = std::make_shared<cuda::SemaphorePool>();
   options.log = Logger(LogLevel::kError, -1);  // the way is in the table
   return options;
 }
@@ -92,7 +86,8 @@ Status measure_by(Runtime& runtime, const Gpu& gpu, DeviceGroups& gpus, GroupOnG
   GpuScene scene{gpu.info().name, {}, {}, world.size()};
   std::unique_ptr<RawNccl> raw;
   if (way.by_nccl().is_ok()) {
-    PC_ASSIGN_OR_RETURN(const nccl::Library library, nccl::Library::open(surroundings()));
+    PC_ASSIGN_OR_RETURN(const nccl::Library library,
+                        nccl::Library::open(nccl::surroundings_of_process(nccl_folders())));
     const nccl::Version& version = library.api().version;
     scene.nccl = std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
                  std::to_string(version.patch);

@@ -8,7 +8,6 @@
 #include "base/scattered.h"
 #include "bench/allreduce.h"
 #include "bench/gpu_arrays.h"
-#include "gpu/nccl/collectives.h"
 
 namespace pc::bench {
 namespace {
@@ -241,8 +240,7 @@ Route route_of(const GpuStage& stage, const Case& what) {
   call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
   call.request.op = what.op;
   call.request.in.dtype = call.request.out.dtype = what.dtype;
-  const Status joined = stage.way.by_nccl();
-  return {stage.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
+  return {stage.way.way_of(call), stage.way.by_nccl(call)};
 }
 
 Result<GpuRow> measure_on_gpu(const GpuStage& stage, const Case& what, uint64_t nbytes,

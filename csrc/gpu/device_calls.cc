@@ -8,12 +8,8 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "gpu/ipc/peer_join.h"
-#include "gpu/nccl/executor.h"
-#include "gpu/nccl_meeting.h"
 #include "gpu/staging/device_arguments.h"
 #include "operation/async_work.h"
-#include "operation/plain_bytes.h"
 
 namespace pc {
 namespace {

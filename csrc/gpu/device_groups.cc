@@ -4,12 +4,27 @@
 #include <string>
 #include <utility>
 
+#include "base/env.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/pointer.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/nccl/library.h"
 
 namespace pc {
+
+Result<DeviceGroups::Options> DeviceGroups::Options::from_environment(
+    std::vector<std::string> wheel_folders, std::shared_ptr<cuda::SemaphorePool> of_process) {
+  Options options;
+  options.nccl = nccl::surroundings_of_process(std::move(wheel_folders));
+  options.host_id = options.nccl.variable("NCCL_HOSTID");
+  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
+  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
+  options.strict = check == "strict";
+  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
+  if (stream_check == "on") options.semaphores = std::move(of_process);
+  PC_ASSIGN_OR_RETURN(options.log, Logger::from_environment());
+  return options;
+}
 
 DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
     : runtime_(runtime),

@@ -37,6 +37,9 @@ class DeviceGroups {
     DeviceCalls::Interrupted interrupted = {};
     // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
+    // What the environment says of them. `of_process` becomes `semaphores` if streams are to wait.
+    static Result<Options> from_environment(std::vector<std::string> wheel_folders,
+                                            std::shared_ptr<cuda::SemaphorePool> of_process);
   };
   // The runtime of the groups.
   DeviceGroups(Runtime& runtime, Options options);

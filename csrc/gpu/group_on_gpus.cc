@@ -13,6 +13,10 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+Status GroupOnGpus::by_nccl(const UserCall& call) const {
+  return nccl_.is_ok() ? nccl_.value()->can(call.request) : nccl_.status();
+}
+
 bool GroupOnGpus::is_in_stream_order(const UserCall& call) const {
   const DeviceCalls* const direct = this->direct(call);
   return direct != nullptr && direct->is_in_stream_order();
