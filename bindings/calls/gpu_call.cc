@@ -1,6 +1,5 @@
 #include "bindings/calls/gpu_call.h"
 
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,70 +124,6 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
                            "where all use one");
 }
 
-template <class Side>  // Buffer or ConstBuffer; null: there is none
-Device* device_in(Side& buffer) {
-  return buffer.data == nullptr && buffer.list == nullptr ? nullptr : &buffer.device;
-}
-
-// Of all that a list has, which must be one.
-Result<int> device_of(DeviceGroups& gpus, const ConstBuffer& buffer) {
-  if (buffer.list == nullptr) return gpus.device_of(buffer.data);
-  int found = kUnknownGpu;
-  for (std::size_t begin = 0; begin < buffer.list->nbytes();) {
-    const std::span<std::byte> piece = buffer.list->at(begin, buffer.list->nbytes());
-    PC_ASSIGN_OR_RETURN(const int its, gpus.device_of(piece.data()));
-    if (found != kUnknownGpu && its != found)
-      return Status(Code::kInvalidArgument, "the arrays of the list lie on GPU " + std::to_string(found) +
-                                                " and GPU " + std::to_string(its) + ": they must lie on one");
-    found = its;
-    begin += piece.size();
-  }
-  return found;
-}
-
-// Asks the driver on which GPU an array lies where its library does not say. Without elements it lies nowhere.
-Status place(DeviceGroups& gpus, Request& request, int* device) {
-  const auto locate = [&](auto& buffer) -> Status {
-    Device* const its = device_in(buffer);
-    if (its == nullptr || its->type != DeviceType::kCuda || its->index != kUnknownGpu || buffer.count == 0)
-      return Status::ok();
-    PC_ASSIGN_OR_RETURN(const int found, device_of(gpus, buffer));
-    its->index = static_cast<int16_t>(found);
-    return Status::ok();
-  };
-  PC_TRY(locate(request.in));
-  PC_TRY(locate(request.out));
-  *device = kUnknownGpu;
-  for (const Device* its : {device_in(request.in), device_in(request.out)}) {
-    if (its != nullptr && its->type == DeviceType::kCuda && its->index != kUnknownGpu) *device = its->index;
-  }
-  if (*device == kUnknownGpu) {
-    PC_ASSIGN_OR_RETURN(*device, gpus.current_device());
-  }
-  for (Device* its : {device_in(request.in), device_in(request.out)}) {
-    if (its != nullptr && its->index == kUnknownGpu) its->index = static_cast<int16_t>(*device);
-  }
-  return Status::ok();
-}
-
-// Arrays that lie behind each other are one piece of the list, though they may be allocations of their own. `cut` gets the list
-// in smaller pieces then, and has to outlive the request.
-Status cut_at_allocations(DeviceGroups& gpus, const PreparedCall& call, Request& request,
-                          std::unique_ptr<const Scattered>* cut) {
-  if (call.list == nullptr || !call.list->has_joined()) return Status::ok();
-  PC_ASSIGN_OR_RETURN(*cut, gpus.within_allocations(call.list->list()));
-  if (*cut == nullptr) return Status::ok();
-  const Buffer whole = call.list->buffer();
-  const auto replace = [&](auto& buffer) {
-    if (buffer.data != whole.data || buffer.list != whole.list) return;
-    buffer.data = nullptr;
-    buffer.list = cut->get();
-  };
-  replace(request.in);
-  replace(request.out);
-  return Status::ok();
-}
-
 }  // namespace
 
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {
@@ -228,27 +163,16 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   return status;
 }
 
-// Calls `make(gpus, call, has_stream)`, with `gpus` the way of the call's group, without the GIL.
+// Calls `make(communicator, gpus, made, has_stream)`, with `made` the call and what keeps its arrays, without the GIL.
 template <class Make>
 Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;
   if (!stream_of(*group.state, call, &stream)) return Status(Code::kInvalidArgument, {});
   CallOnGpu made{call, kept(*group.state, call)};
-  Request& request = made.call.request;
-  request.stream = stream.value_or(nullptr);
-  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
-    int device = 0;
-    PC_TRY(place(gpus, request, &device));
-    std::unique_ptr<const Scattered> cut;
-    PC_TRY(cut_at_allocations(gpus, call, request, &cut));
-    if (made.call.kind != UserCall::Kind::kCollective) {
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages,
-                          gpus.messages_of(communicator, device));
-      return make(*messages, made, stream.has_value());
-    }
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        gpus.of(communicator, device, request.stream, call.timeout_s));
-    return make(*way, made, stream.has_value());
+  if (call.list != nullptr && call.list->has_joined()) made.joined = &call.list->list();
+  made.call.request.stream = stream.value_or(nullptr);
+  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
+    return make(communicator, gpus, made, stream.has_value());
   });
 }
 
@@ -274,9 +198,10 @@ bool is_on_gpu(const PreparedCall& call) {
 }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool has_stream) {
-    return way.run(made, call.timeout_s, has_stream);
-  });
+  const auto run = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool has_stream) {
+    return gpus.run(communicator, std::move(made), call.timeout_s, has_stream);
+  };
+  const Status status = on_gpus(group, call, run);
   PyObject* const result = finished(group, call, status, call.result);
   group.state->ended_calls->settle();  // last: letting arrays go may run code
   return result;
@@ -324,10 +249,12 @@ GpuCall::GpuCall(const PreparedCall& call)
 GpuCall::~GpuCall() { Py_DECREF(array_); }
 
 bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool) -> Status {
-    PC_ASSIGN_OR_RETURN(started_, way.begin(made, call.timeout_s, [bell = bell_] { bell->ring(); }));
+  const auto begin = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool) -> Status {
+    PC_ASSIGN_OR_RETURN(started_, gpus.begin(communicator, std::move(made), call.timeout_s,
+                                             [bell = bell_] { bell->ring(); }));
     return Status::ok();
-  });
+  };
+  const Status status = on_gpus(group, call, begin);
   gpus_ = group.session->gpus;
   const Ref returned(finished(group, call, status, Py_None));
   return static_cast<bool>(returned);

@@ -27,6 +27,8 @@ namespace pc {
 struct CallOnGpu {
   UserCall call;
   std::shared_ptr<const void> keeps = {};  // what its arrays need to live, let go when the call has ended
+  // The list that is its array, if some of its arrays lie directly behind others: one piece may be several allocations then.
+  const Scattered* joined = nullptr;
 };
 
 // Thread-safety: all methods. The group must outlive it.
