@@ -55,15 +55,6 @@ std::shared_ptr<const void> kept(const State& state, PreparedCall& call) {
           }};
 }
 
-// The first.
-const View* view_on_gpu(const PreparedCall& call) {
-  const View* found = nullptr;
-  for_each_view(call, [&](const View& view) {
-    if (found == nullptr && view.is_on_gpu()) found = &view;
-  });
-  return found;
-}
-
 // Where NVIDIA's wheels have NCCL. False: a Python error is set.
 bool find_wheel_folders(std::vector<std::string>* folders) {
   const Ref module(PyImport_ImportModule("pycollective.runtime.availability"));
@@ -98,14 +89,11 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   return session.gpus;
 }
 
-// The legacy default stream has two names.
-void* plain(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullptr : stream; }
-
 // On which stream the call goes. Empty: on the default one, and the host waits. False: the error is set.
 bool stream_of(const State& state, const PreparedCall& call, std::optional<void*>* stream) {
   const auto plain_of = [](const View& view) {
     const std::optional<void*> its = view.stream();
-    return its ? std::optional(plain(*its)) : its;
+    return its ? std::optional(plain_stream(*its)) : its;
   };
   *stream = plain_of(*view_on_gpu(call));
   bool one = true, together = true;
@@ -183,12 +171,6 @@ PyObject* finished(const GroupObject& group, const PreparedCall& call, const Sta
   return finish(group, status, call.written, result);
 }
 
-PyObject* array_on_gpu(const PreparedCall& call) {
-  if (call.list != nullptr)
-    return PyTuple_GET_ITEM(call.list->arrays(), view_on_gpu(call) - call.list->views().data());
-  return call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1];
-}
-
 }  // namespace
 
 bool is_on_gpu(const PreparedCall& call) {
@@ -196,6 +178,22 @@ bool is_on_gpu(const PreparedCall& call) {
     return call.in_view.is_on_gpu() || call.out_view.is_on_gpu();
   return view_on_gpu(call) != nullptr;
 }
+
+const View* view_on_gpu(const PreparedCall& call) {
+  const View* found = nullptr;
+  for_each_view(call, [&](const View& view) {
+    if (found == nullptr && view.is_on_gpu()) found = &view;
+  });
+  return found;
+}
+
+PyObject* array_on_gpu(const PreparedCall& call) {
+  if (call.list != nullptr)
+    return PyTuple_GET_ITEM(call.list->arrays(), view_on_gpu(call) - call.list->views().data());
+  return call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1];
+}
+
+void* plain_stream(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullptr : stream; }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   const auto run = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool has_stream) {
@@ -205,6 +203,16 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   PyObject* const result = finished(group, call, status, call.result);
   group.state->ended_calls->settle();  // last: letting arrays go may run code
   return result;
+}
+
+bool begin_on_gpu(GroupObject& group, PreparedCall& call, std::function<void()> on_end,
+                  std::shared_ptr<AsyncWork>* begun) {
+  const auto begin = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool) -> Status {
+    PC_ASSIGN_OR_RETURN(*begun, gpus.begin(communicator, std::move(made), call.timeout_s, std::move(on_end)));
+    return Status::ok();
+  };
+  const Status status = on_gpus(group, call, begin);
+  return static_cast<bool>(Ref(finished(group, call, status, Py_None)));
 }
 
 PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -238,54 +246,6 @@ PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
     return gpus.split(communicator, child, timeout_s);
   });
   return finish(group, status, nullptr, Py_None);
-}
-
-GpuCall::GpuCall(const PreparedCall& call)
-    : function_(call.function),
-      nbytes_(call.nbytes()),
-      array_(Py_NewRef(array_on_gpu(call))),
-      stream_(view_on_gpu(call)->gpu_stream()) {}
-
-GpuCall::~GpuCall() { Py_DECREF(array_); }
-
-bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
-  const auto begin = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool) -> Status {
-    PC_ASSIGN_OR_RETURN(started_, gpus.begin(communicator, std::move(made), call.timeout_s,
-                                             [bell = bell_] { bell->ring(); }));
-    return Status::ok();
-  };
-  const Status status = on_gpus(group, call, begin);
-  gpus_ = group.session->gpus;
-  const Ref returned(finished(group, call, status, Py_None));
-  return static_cast<bool>(returned);
-}
-
-// `wait()` without the GIL, with the world kept alive. Null: a signal handler raised.
-template <class Wait>
-std::optional<Status> GpuCall::without_gil(const Session& session, Wait&& wait) const {
-  std::shared_ptr<Runtime> runtime = session.alive.lock();
-  std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
-  std::optional<Status> ended;
-  {
-    const WithoutGil released;
-    ended = wait();
-    gpus.reset();
-    runtime.reset();
-  }
-  if (PyErr_Occurred() != nullptr) ended.reset();
-  return ended;
-}
-
-bool GpuCall::ask_stream(std::optional<void*>* stream) const { return stream_.ask(array_, stream); }
-
-std::optional<Status> GpuCall::precede(const Session& session, double timeout_s, void* stream) const {
-  return without_gil(session, [&] {
-    return started_->precede_within(timeout_s, static_cast<cuda::CUstream>(plain(stream)));
-  });
-}
-
-std::optional<Status> GpuCall::wait_on_host(const Session& session, double timeout_s) const {
-  return without_gil(session, [&] { return started_->wait(timeout_s); });
 }
 
 }  // namespace pc

@@ -177,11 +177,13 @@ Status DeviceGroups::run(Communicator& group, CallOnGpu call, double timeout_s, 
                         [&](auto& way) { return way.run(call, timeout_s, has_stream); });
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> DeviceGroups::begin(Communicator& group, CallOnGpu call,
-                                                               double timeout_s,
-                                                               std::function<void()> on_end) {
-  return by_way<Result<std::shared_ptr<StartedDeviceCall>>>(
-      group, call, timeout_s, [&](auto& way) { return way.begin(call, timeout_s, std::move(on_end)); });
+Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, CallOnGpu call, double timeout_s,
+                                                       std::function<void()> on_end) {
+  using Begun = Result<std::shared_ptr<AsyncWork>>;
+  return by_way<Begun>(group, call, timeout_s, [&](auto& way) -> Begun {
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun, way.begin(call, timeout_s, std::move(on_end)));
+    return std::shared_ptr<AsyncWork>(std::move(begun));
+  });
 }
 
 // Null: it has not, or all have ended.

@@ -51,8 +51,8 @@ class DeviceGroups {
   // stream of its arrays, or, through the host and where the array's library has no stream to say, has ended.
   Status run(Communicator& group, CallOnGpu call, double timeout_s, bool has_stream);
   // `on_end`: GroupOnGpus::begin().
-  Result<std::shared_ptr<StartedDeviceCall>> begin(Communicator& group, CallOnGpu call, double timeout_s,
-                                                   std::function<void()> on_end = {});
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, CallOnGpu call, double timeout_s,
+                                           std::function<void()> on_end = {});
 
   // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
   // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
