@@ -32,7 +32,6 @@ class GpuStream {
   const dlpack::ExchangeApi* exchange_;  // null: the CUDA array interface
   int32_t device_;
 };
-inline constexpr int16_t kUnknownGpu = -1;  // the driver knows
 
 // Keeps the exporter of the memory from moving it (buffer protocol, DLPack capsules).
 class Hold {

@@ -1,18 +1,15 @@
 #include "bindings/calls/gpu_call.h"
 
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/env.h"
 #include "bindings/calls/arguments.h"
 #include "bindings/calls/running_call.h"
 #include "bindings/python/ctrl_c.h"
 #include "bindings/python/end_signal.h"
 #include "bindings/python/ended_calls.h"
 #include "bindings/state/errors.h"
-#include "gpu/nccl/search.h"
 #include "kernels/device/embedded.h"
 
 namespace pc {
@@ -58,15 +55,6 @@ std::shared_ptr<const void> kept(const State& state, PreparedCall& call) {
           }};
 }
 
-// The first.
-const View* view_on_gpu(const PreparedCall& call) {
-  const View* found = nullptr;
-  for_each_view(call, [&](const View& view) {
-    if (found == nullptr && view.is_on_gpu()) found = &view;
-  });
-  return found;
-}
-
 // Where NVIDIA's wheels have NCCL. False: a Python error is set.
 bool find_wheel_folders(std::vector<std::string>* folders) {
   const Ref module(PyImport_ImportModule("pycollective.runtime.availability"));
@@ -85,23 +73,14 @@ bool find_wheel_folders(std::vector<std::string>* folders) {
 std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   Session& session = *group.session;
   if (session.gpus != nullptr) return session.gpus;
-  DeviceGroups::Options options;
   std::vector<std::string> wheels;
   if (!find_wheel_folders(&wheels)) return nullptr;
-  options.nccl = nccl::surroundings_of_process(std::move(wheels));
+  Result<DeviceGroups::Options> read =
+      DeviceGroups::Options::from_environment(std::move(wheels), group.state->semaphores);
+  if (!read.is_ok()) return raise_status(*group.state, read.status()), nullptr;
+  DeviceGroups::Options options = std::move(read).value();
   options.peers.kernels = embedded_kernels();
   options.abandoned = group.state->abandoned;
-  options.host_id = options.nccl.variable("NCCL_HOSTID");
-  const Status read = [&]() -> Status {
-    PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
-    PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
-    options.strict = check == "strict";
-    PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
-    if (stream_check == "on") options.semaphores = group.state->semaphores;
-    PC_ASSIGN_OR_RETURN(options.log, Logger::from_environment());
-    return Status::ok();
-  }();
-  if (!read.is_ok()) return raise_status(*group.state, read), nullptr;
   options.interrupted = hears_ctrl_c();
   if (options.interrupted == nullptr) return nullptr;
   if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
@@ -110,14 +89,11 @@ std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
   return session.gpus;
 }
 
-// The legacy default stream has two names.
-void* plain(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullptr : stream; }
-
 // On which stream the call goes. Empty: on the default one, and the host waits. False: the error is set.
 bool stream_of(const State& state, const PreparedCall& call, std::optional<void*>* stream) {
   const auto plain_of = [](const View& view) {
     const std::optional<void*> its = view.stream();
-    return its ? std::optional(plain(*its)) : its;
+    return its ? std::optional(plain_stream(*its)) : its;
   };
   *stream = plain_of(*view_on_gpu(call));
   bool one = true, together = true;
@@ -134,70 +110,6 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
          refuse(state, std::string(call.function) +
                            ": its arrays belong to libraries that work on different streams: make the call "
                            "where all use one");
-}
-
-template <class Side>  // Buffer or ConstBuffer; null: there is none
-Device* device_in(Side& buffer) {
-  return buffer.data == nullptr && buffer.list == nullptr ? nullptr : &buffer.device;
-}
-
-// Of all that a list has, which must be one.
-Result<int> device_of(DeviceGroups& gpus, const ConstBuffer& buffer) {
-  if (buffer.list == nullptr) return gpus.device_of(buffer.data);
-  int found = kUnknownGpu;
-  for (std::size_t begin = 0; begin < buffer.list->nbytes();) {
-    const std::span<std::byte> piece = buffer.list->at(begin, buffer.list->nbytes());
-    PC_ASSIGN_OR_RETURN(const int its, gpus.device_of(piece.data()));
-    if (found != kUnknownGpu && its != found)
-      return Status(Code::kInvalidArgument, "the arrays of the list lie on GPU " + std::to_string(found) +
-                                                " and GPU " + std::to_string(its) + ": they must lie on one");
-    found = its;
-    begin += piece.size();
-  }
-  return found;
-}
-
-// Asks the driver on which GPU an array lies where its library does not say. Without elements it lies nowhere.
-Status place(DeviceGroups& gpus, Request& request, int* device) {
-  const auto locate = [&](auto& buffer) -> Status {
-    Device* const its = device_in(buffer);
-    if (its == nullptr || its->type != DeviceType::kCuda || its->index != kUnknownGpu || buffer.count == 0)
-      return Status::ok();
-    PC_ASSIGN_OR_RETURN(const int found, device_of(gpus, buffer));
-    its->index = static_cast<int16_t>(found);
-    return Status::ok();
-  };
-  PC_TRY(locate(request.in));
-  PC_TRY(locate(request.out));
-  *device = kUnknownGpu;
-  for (const Device* its : {device_in(request.in), device_in(request.out)}) {
-    if (its != nullptr && its->type == DeviceType::kCuda && its->index != kUnknownGpu) *device = its->index;
-  }
-  if (*device == kUnknownGpu) {
-    PC_ASSIGN_OR_RETURN(*device, gpus.current_device());
-  }
-  for (Device* its : {device_in(request.in), device_in(request.out)}) {
-    if (its != nullptr && its->index == kUnknownGpu) its->index = static_cast<int16_t>(*device);
-  }
-  return Status::ok();
-}
-
-// Arrays that lie behind each other are one piece of the list, though they may be allocations of their own. `cut` gets the list
-// in smaller pieces then, and has to outlive the request.
-Status cut_at_allocations(DeviceGroups& gpus, const PreparedCall& call, Request& request,
-                          std::unique_ptr<const Scattered>* cut) {
-  if (call.list == nullptr || !call.list->has_joined()) return Status::ok();
-  PC_ASSIGN_OR_RETURN(*cut, gpus.within_allocations(call.list->list()));
-  if (*cut == nullptr) return Status::ok();
-  const Buffer whole = call.list->buffer();
-  const auto replace = [&](auto& buffer) {
-    if (buffer.data != whole.data || buffer.list != whole.list) return;
-    buffer.data = nullptr;
-    buffer.list = cut->get();
-  };
-  replace(request.in);
-  replace(request.out);
-  return Status::ok();
 }
 
 }  // namespace
@@ -239,27 +151,16 @@ Status run_with_gpus(GroupObject& group, Call&& call) {
   return status;
 }
 
-// Calls `make(gpus, call, has_stream)`, with `gpus` the way of the call's group, without the GIL.
+// Calls `make(communicator, gpus, made, has_stream)`, with `made` the call and what keeps its arrays, without the GIL.
 template <class Make>
 Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;
   if (!stream_of(*group.state, call, &stream)) return Status(Code::kInvalidArgument, {});
   CallOnGpu made{call, kept(*group.state, call)};
-  Request& request = made.call.request;
-  request.stream = stream.value_or(nullptr);
-  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) -> Status {
-    int device = 0;
-    PC_TRY(place(gpus, request, &device));
-    std::unique_ptr<const Scattered> cut;
-    PC_TRY(cut_at_allocations(gpus, call, request, &cut));
-    if (made.call.kind != UserCall::Kind::kCollective) {
-      PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages,
-                          gpus.messages_of(communicator, device));
-      return make(*messages, made, stream.has_value());
-    }
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        gpus.of(communicator, device, request.stream, call.timeout_s));
-    return make(*way, made, stream.has_value());
+  if (call.list != nullptr && call.list->has_joined()) made.joined = &call.list->list();
+  made.call.request.stream = stream.value_or(nullptr);
+  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
+    return make(communicator, gpus, made, stream.has_value());
   });
 }
 
@@ -270,12 +171,6 @@ PyObject* finished(const GroupObject& group, const PreparedCall& call, const Sta
   return finish(group, status, call.written, result);
 }
 
-PyObject* array_on_gpu(const PreparedCall& call) {
-  if (call.list != nullptr)
-    return PyTuple_GET_ITEM(call.list->arrays(), view_on_gpu(call) - call.list->views().data());
-  return call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1];
-}
-
 }  // namespace
 
 bool is_on_gpu(const PreparedCall& call) {
@@ -284,13 +179,40 @@ bool is_on_gpu(const PreparedCall& call) {
   return view_on_gpu(call) != nullptr;
 }
 
-PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool has_stream) {
-    return way.run(made, call.timeout_s, has_stream);
+const View* view_on_gpu(const PreparedCall& call) {
+  const View* found = nullptr;
+  for_each_view(call, [&](const View& view) {
+    if (found == nullptr && view.is_on_gpu()) found = &view;
   });
+  return found;
+}
+
+PyObject* array_on_gpu(const PreparedCall& call) {
+  if (call.list != nullptr)
+    return PyTuple_GET_ITEM(call.list->arrays(), view_on_gpu(call) - call.list->views().data());
+  return call.in_view.is_on_gpu() ? call.arrays[0] : call.arrays[1];
+}
+
+void* plain_stream(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullptr : stream; }
+
+PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
+  const auto run = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool has_stream) {
+    return gpus.run(communicator, std::move(made), call.timeout_s, has_stream);
+  };
+  const Status status = on_gpus(group, call, run);
   PyObject* const result = finished(group, call, status, call.result);
   group.state->ended_calls->settle();  // last: letting arrays go may run code
   return result;
+}
+
+bool begin_on_gpu(GroupObject& group, PreparedCall& call, std::function<void()> on_end,
+                  std::shared_ptr<AsyncWork>* begun) {
+  const auto begin = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool) -> Status {
+    PC_ASSIGN_OR_RETURN(*begun, gpus.begin(communicator, std::move(made), call.timeout_s, std::move(on_end)));
+    return Status::ok();
+  };
+  const Status status = on_gpus(group, call, begin);
+  return static_cast<bool>(Ref(finished(group, call, status, Py_None)));
 }
 
 PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -324,52 +246,6 @@ PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
     return gpus.split(communicator, child, timeout_s);
   });
   return finish(group, status, nullptr, Py_None);
-}
-
-GpuCall::GpuCall(const PreparedCall& call)
-    : function_(call.function),
-      nbytes_(call.nbytes()),
-      array_(Py_NewRef(array_on_gpu(call))),
-      stream_(view_on_gpu(call)->gpu_stream()) {}
-
-GpuCall::~GpuCall() { Py_DECREF(array_); }
-
-bool GpuCall::begin(GroupObject& group, PreparedCall& call) {
-  const Status status = on_gpus(group, call, [&](auto& way, const CallOnGpu& made, bool) -> Status {
-    PC_ASSIGN_OR_RETURN(started_, way.begin(made, call.timeout_s, [bell = bell_] { bell->ring(); }));
-    return Status::ok();
-  });
-  gpus_ = group.session->gpus;
-  const Ref returned(finished(group, call, status, Py_None));
-  return static_cast<bool>(returned);
-}
-
-// `wait()` without the GIL, with the world kept alive. Null: a signal handler raised.
-template <class Wait>
-std::optional<Status> GpuCall::without_gil(const Session& session, Wait&& wait) const {
-  std::shared_ptr<Runtime> runtime = session.alive.lock();
-  std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
-  std::optional<Status> ended;
-  {
-    const WithoutGil released;
-    ended = wait();
-    gpus.reset();
-    runtime.reset();
-  }
-  if (PyErr_Occurred() != nullptr) ended.reset();
-  return ended;
-}
-
-bool GpuCall::ask_stream(std::optional<void*>* stream) const { return stream_.ask(array_, stream); }
-
-std::optional<Status> GpuCall::precede(const Session& session, double timeout_s, void* stream) const {
-  return without_gil(session, [&] {
-    return started_->precede_within(timeout_s, static_cast<cuda::CUstream>(plain(stream)));
-  });
-}
-
-std::optional<Status> GpuCall::wait_on_host(const Session& session, double timeout_s) const {
-  return without_gil(session, [&] { return started_->wait(timeout_s); });
 }
 
 }  // namespace pc

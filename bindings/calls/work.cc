@@ -3,8 +3,7 @@
 #include <cmath>
 
 #include "bindings/calls/arguments.h"
-#include "bindings/calls/background_call.h"
-#include "bindings/calls/gpu_call.h"
+#include "bindings/calls/pending_call.h"
 #include "bindings/calls/running_call.h"
 #include "bindings/docs/work_docs.h"
 #include "bindings/python/ref.h"
@@ -19,8 +18,7 @@ struct WorkObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  std::shared_ptr<BackgroundCall> call;  // or null, and
-  std::shared_ptr<GpuCall> gpu;          // of arrays on a GPU
+  std::shared_ptr<PendingCall> call;
   PyObject* result;
   Rank rank, size;
   bool heard;  // its error, if any, has been handed out
@@ -37,16 +35,14 @@ bool is_here(const WorkObject& work) {
   return false;
 }
 
-PyObject* new_work(const GroupObject& group, const std::shared_ptr<BackgroundCall>& call,
-                   const std::shared_ptr<GpuCall>& gpu, PyObject* result) {
+PyObject* new_work(const GroupObject& group, const std::shared_ptr<PendingCall>& call, PyObject* result) {
   PyTypeObject* const type = group.state->work_type;
   PyObject* self = type->tp_alloc(type, 0);
   if (self == nullptr) return nullptr;
   WorkObject& work = work_of(self);
   work.state = group.state;
   new (&work.session) std::shared_ptr<Session>(group.session);
-  new (&work.call) std::shared_ptr<BackgroundCall>(call);
-  new (&work.gpu) std::shared_ptr<GpuCall>(gpu);
+  new (&work.call) std::shared_ptr<PendingCall>(call);
   work.result = Py_NewRef(result);
   work.rank = group.rank;
   work.size = group.size;
@@ -59,14 +55,10 @@ void work_dealloc(PyObject* self) {
   WorkObject& work = work_of(self);
   PyTypeObject* type = Py_TYPE(self);
   if (work.session->forked) {
-    static_cast<void>(new std::shared_ptr<BackgroundCall>(std::move(work.call)));
-    static_cast<void>(new std::shared_ptr<GpuCall>(std::move(work.gpu)));
-  } else if (!work.heard && work.call != nullptr) {
-    work.call->call().leave_alone();
-  } else if (!work.heard && work.gpu != nullptr) {
-    work.gpu->started().leave_alone();
+    static_cast<void>(new std::shared_ptr<PendingCall>(std::move(work.call)));
+  } else if (!work.heard) {
+    work.call->handle().leave_alone();
   }
-  work.gpu.~shared_ptr();
   work.call.~shared_ptr();
   work.session.~shared_ptr();
   Py_DECREF(work.result);
@@ -74,58 +66,33 @@ void work_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// `call`: an AsyncWork or a StartedDeviceCall.
-template <class Call>
-Status gave_up_waiting(const WorkObject& work, const Call& call, double seconds) {
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - call.began();
-  return Status(Code::kTimeout, "Work.wait() gave up after " + std::to_string(seconds) +
-                                    " s. The call goes on, and can be waited for again")
-      .with_rank(work.rank)
-      .with_operation(call.operation())
-      .with_elapsed(elapsed.count())
-      .with_sequence(call.sequence());
-}
-
-// The same as wait_for_end(), on a GPU.
-std::optional<Status> wait_for_gpu(WorkObject& work, double timeout_s) {
-  const StartedDeviceCall& call = work.gpu->started();
-  std::optional<Status> outcome = work.gpu->wait_on_host(*work.session, timeout_s);
-  if (outcome && !outcome->is_ok() && call.state() == StartedDeviceCall::State::kRunning) {
+// What a wait has come to. Null: a Python error is set, and the call goes on.
+std::optional<Status> heard(WorkObject& work, std::optional<Status> outcome, double timeout_s) {
+  const AsyncWork& call = work.call->handle();
+  if (!outcome && PyErr_Occurred() == nullptr) {
+    const std::chrono::duration<double> elapsed = now() - call.began();
     raise_status(*work.state,
-                 outcome->code() == Code::kTimeout ? gave_up_waiting(work, call, timeout_s) : *outcome);
-    outcome.reset();
+                 Status(Code::kTimeout, "Work.wait() gave up after " + std::to_string(timeout_s) +
+                                            " s. The call goes on, and can be waited for again")
+                     .with_rank(work.rank)
+                     .with_operation(call.operation())
+                     .with_elapsed(elapsed.count())
+                     .with_sequence(call.sequence()));
   }
   work.heard = work.heard || outcome.has_value();
   return outcome;
 }
 
-// Waits with the runtime kept alive, also beside a shutdown(). If it is going already, that ends the call. Null: a Python error is set, and the call goes on, or was refused.
+// Null: a Python error is set, and the call goes on, or was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
                                    AsyncWork::Part part = AsyncWork::Part::kDrives) {
-  if (work.gpu != nullptr) return wait_for_gpu(work, timeout_s);
-  AsyncWork& call = work.call->call();
-  std::optional<Status> outcome = call.outcome();
-  if (!outcome) {
-    std::shared_ptr<Runtime> runtime = work.session->alive.lock();
-    if (runtime == nullptr) part = AsyncWork::Part::kLooksOn;
-    const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
-    PyThreadState* thread = PyEval_SaveThread();
-    outcome = call.wait({deadline, nullptr, &work.session->interrupted}, part);
-    PyEval_RestoreThread(thread);
-    if (work.session->runtime == nullptr) let_go(std::move(runtime));
-    if (PyErr_Occurred() != nullptr)
-      return std::nullopt;  // a signal handler raised; the end can be asked for again
-  }
-  if (!outcome) {
-    raise_status(*work.state, gave_up_waiting(work, call, timeout_s));
-  } else if (!call.outcome()) {
+  std::optional<Status> outcome = work.call->wait(*work.session, timeout_s, part);
+  if (outcome && !outcome->is_ok() && !work.call->handle().outcome()) {
     raise_status(*work.state, *outcome);  // refused
-    outcome.reset();
-  } else {
-    work.heard = true;
-    work.call->settle();
+    return std::nullopt;
   }
-  return outcome;
+  if (outcome) work.call->settle();
+  return heard(work, std::move(outcome), timeout_s);
 }
 
 // The arguments of wait() and exception(), which has no `host`. False: a Python error is set.
@@ -143,21 +110,13 @@ bool take_timeout(WorkObject& work, const char* function, PyObject* const* args,
   return to_timeout(*work.state, function, given[kTimeout], seconds);
 }
 
-// Of arrays on a GPU. Null: a Python error is set, and the call goes on.
-std::optional<Status> put_behind(WorkObject& work, double timeout_s, void* stream) {
-  std::optional<Status> outcome = work.gpu->precede(*work.session, timeout_s, stream);
-  work.heard = work.heard || outcome.has_value();
-  if (!outcome && PyErr_Occurred() == nullptr)
-    raise_status(*work.state, gave_up_waiting(work, work.gpu->started(), timeout_s));
-  return outcome;
-}
-
 PyObject* wait(WorkObject& work, double timeout_s, bool host) {
   const Ref alive(Py_NewRef(reinterpret_cast<PyObject*>(&work)));
   std::optional<void*> stream;
-  if (work.gpu != nullptr && !host && !work.gpu->ask_stream(&stream)) return nullptr;
+  if (!host && !work.call->ask_stream(&stream)) return nullptr;
   const std::optional<Status> outcome =
-      stream ? put_behind(work, timeout_s, *stream) : wait_for_end(work, timeout_s);
+      stream ? heard(work, work.call->precede(*work.session, timeout_s, *stream), timeout_s)
+             : wait_for_end(work, timeout_s);
   if (!outcome) return nullptr;
   if (outcome->is_ok()) return Py_NewRef(work.result);
   return raise_status(*work.state, *outcome, process_of(*work.session, outcome->peer()));
@@ -207,14 +166,13 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
   });
 }
 
-// Whether the call is done, or what is asked of one on a GPU: without the GIL, since the driver may not answer while a thread is
-// stuck inside NCCL.
+// On a GPU without the GIL, since the driver may not answer while a thread is stuck inside NCCL.
 template <class Ask>
 bool at_once(const WorkObject& work, Ask&& ask) {
-  if (work.gpu == nullptr) return work.call->call().done();
-  const auto gpu = work.gpu;  // the object may be cleared meanwhile
+  if (!work.call->is_on_gpu()) return ask(work.call->handle());
+  const auto call = work.call;  // the object may be cleared meanwhile
   const WithoutGil released;
-  return ask(gpu->started());
+  return ask(call->handle());
 }
 
 PyObject* work_done(PyObject* self, PyObject*) {
@@ -222,7 +180,7 @@ PyObject* work_done(PyObject* self, PyObject*) {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
     work.state->ended_calls->settle();
-    const bool done = at_once(work, [](const StartedDeviceCall& call) { return call.done(); });
+    const bool done = at_once(work, [](const AsyncWork& call) { return call.done(); });
     return PyBool_FromLong(done ? 1 : 0);
   });
 }
@@ -231,47 +189,38 @@ PyObject* work_is_queued(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
-    const bool queued = at_once(work, [](const StartedDeviceCall& call) { return call.precedes_at_once(); });
+    const bool queued = at_once(work, [](const AsyncWork& call) { return call.precedes_at_once(); });
     return PyBool_FromLong(queued ? 1 : 0);
   });
 }
 
-// What a Work says of its call, wherever that runs.
+// What a Work says of its call.
 struct Facts {
   const char* state;
   std::string operation;
-  uint64_t sequence;
-  std::chrono::duration<double> elapsed;
-  std::size_t nbytes;
 };
-Facts facts_of(const WorkObject& work) {
-  if (work.gpu != nullptr) {
-    const StartedDeviceCall& call = work.gpu->started();
-    static constexpr const char* kStates[] = {"running", "done", "failed"};
-    return {kStates[static_cast<int>(call.state())],
-            call.operation().empty() ? work.gpu->function() : call.operation(), call.sequence(),
-            call.ended_at() - call.began(), work.gpu->nbytes()};
-  }
-  const AsyncWork& call = work.call->call();
-  const std::optional<Status> outcome = call.outcome();
+Facts facts_of(const PendingCall& call) {
+  const std::optional<Status> outcome = call.handle().outcome();
+  const std::string& operation = call.handle().operation();
   return {!outcome           ? "running"
           : outcome->is_ok() ? "done"
                              : "failed",
-          call.operation().empty() ? work.call->function() : call.operation(), call.sequence(),
-          call.ended_at() - call.began(), work.call->nbytes()};
+          operation.empty() ? call.function() : operation};
 }
 
 PyObject* work_info(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
-    const Facts facts = facts_of(work);
-    const Ref sequence(facts.sequence == 0 ? Py_NewRef(Py_None)
-                                           : PyLong_FromUnsignedLongLong(facts.sequence));
+    const Facts facts = facts_of(*work.call);
+    const AsyncWork& call = work.call->handle();
+    const Ref sequence(call.sequence() == 0 ? Py_NewRef(Py_None)
+                                            : PyLong_FromUnsignedLongLong(call.sequence()));
     if (!sequence) return nullptr;
+    const std::chrono::duration<double> elapsed = call.ended_at() - call.began();
     return Py_BuildValue("{sssssisisOsnsd}", "operation", facts.operation.c_str(), "state", facts.state,
                          "rank", work.rank, "size", work.size, "sequence", sequence.get(), "nbytes",
-                         static_cast<Py_ssize_t>(facts.nbytes), "elapsed_s", facts.elapsed.count());
+                         static_cast<Py_ssize_t>(work.call->nbytes()), "elapsed_s", elapsed.count());
   });
 }
 
@@ -279,7 +228,7 @@ PyObject* work_repr(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const WorkObject& work = work_of(self);
     if (work.session->forked) return PyUnicode_FromString("<pycollective.Work of the parent process>");
-    const Facts facts = facts_of(work);
+    const Facts facts = facts_of(*work.call);
     return PyUnicode_FromFormat("<pycollective.Work %s, %s>", facts.operation.c_str(), facts.state);
   });
 }
@@ -289,17 +238,12 @@ PyObject* work_await(PyObject* self) {
   return module ? PyObject_CallMethod(module.get(), "wait_in_loop", "O", self) : nullptr;
 }
 
-EndBell& bell_of(const WorkObject& work) {
-  return work.gpu != nullptr ? work.gpu->bell() : work.call->bell();
-}
-
 PyObject* work_watch(PyObject* self, PyObject* fd) {
   return guarded([&]() -> PyObject* {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
-    const WorkObject& work = work_of(self);
-    const bool ended = work.gpu == nullptr && work.call->call().outcome().has_value();
-    return PyBool_FromLong(!ended && bell_of(work).watch(event) ? 1 : 0);
+    PendingCall& call = *work_of(self).call;
+    return PyBool_FromLong(!call.handle().outcome() && call.bell().watch(event) ? 1 : 0);
   });
 }
 
@@ -307,7 +251,7 @@ PyObject* work_unwatch(PyObject* self, PyObject* fd) {
   return guarded([&]() -> PyObject* {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
-    bell_of(work_of(self)).unwatch(event);
+    work_of(self).call->bell().unwatch(event);
     return Py_NewRef(Py_None);
   });
 }
@@ -350,16 +294,9 @@ bool add_work(PyObject* module, State* state) {
 PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prepared) {
   group.state->ended_calls->settle();
   PyObject* const result = prepared->result;
-  if (is_on_gpu(*prepared)) {
-    const auto gpu = std::make_shared<GpuCall>(*prepared);
-    const Ref work(new_work(group, nullptr, gpu, result));
-    if (!work || !gpu->begin(group, *prepared)) return nullptr;
-    work_of(work.get()).heard = false;
-    return Py_NewRef(work.get());
-  }
-  const auto call = std::make_shared<BackgroundCall>(group, std::move(prepared));
-  const Ref work(new_work(group, call, nullptr, result));  // first: once the call has begun, nothing may fail
-  if (!work || !BackgroundCall::begin(group, call)) return nullptr;
+  const auto call = std::make_shared<PendingCall>(group, std::move(prepared));
+  const Ref work(new_work(group, call, result));  // first: once the call has begun, nothing may fail
+  if (!work || !call->begin(group)) return nullptr;
   work_of(work.get()).heard = false;
   return Py_NewRef(work.get());
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/env.h"
-#include "bindings/calls/background_call.h"
 #include "bindings/calls/bind_ops.h"
 #include "bindings/calls/calls.h"
 #include "bindings/calls/planned_call.h"
@@ -20,6 +19,7 @@
 #include "bindings/module/bind_plan.h"
 #include "bindings/module/bind_runtime.h"
 #include "bindings/module/bind_tune.h"
+#include "bindings/python/ended_calls.h"
 #include "bindings/state/errors.h"
 #include "kernels/dtypes_page.h"
 #include "kernels/reduce.h"

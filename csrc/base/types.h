@@ -66,6 +66,7 @@ std::optional<DType> dtype_from_name(std::string_view name);
 std::optional<ReduceOp> op_from_name(std::string_view name);
 
 enum class DeviceType : uint8_t { kCpu, kCuda };
+inline constexpr int16_t kUnknownGpu = -1;  // a Device's index: the driver knows
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int16_t index = 0;

@@ -7,7 +7,6 @@
 #include "base/scattered.h"
 #include "bench/gpu_arrays.h"
 #include "bench/gpu_timing.h"
-#include "gpu/nccl/collectives.h"
 
 namespace pc::bench {
 namespace {
@@ -184,8 +183,7 @@ class GpuDevice final : public MeasuredDevice {
     call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
     call.request.op = what.op;
     call.request.in.dtype = call.request.out.dtype = what.dtype;
-    const Status joined = stage_.way.by_nccl();
-    const Route route = {stage_.way.way_of(call), joined.is_ok() ? nccl::can_issue(call.request) : joined};
+    const Route route = {stage_.way.way_of(call), stage_.way.by_nccl(call)};
     if (route.by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return route;
     const std::string needs =
         options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";

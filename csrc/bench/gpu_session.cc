@@ -21,25 +21,20 @@ namespace {
 // From pycollective/tools/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
 constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
 
-nccl::Surroundings surroundings() {
+std::vector<std::string> nccl_folders() {
   const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): nobody sets it
   const bool none = folders == nullptr || *folders == '\0';
-  return nccl::surroundings_of_process(none ? std::vector<std::string>() : split(folders));
+  return none ? std::vector<std::string>() : split(folders);
 }
 
 Result<DeviceGroups::Options> group_options() {
   // Never destroyed: what it keeps is in use until the process ends.
   static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
-  DeviceGroups::Options options;
+  PC_ASSIGN_OR_RETURN(
+      DeviceGroups::Options options,
+      DeviceGroups::Options::from_environment(nccl_folders(), std::make_shared<cuda::SemaphorePool>()));
   options.abandoned = abandoned;
-  options.nccl = surroundings();
   options.peers.kernels = embedded_kernels();
-  options.host_id = options.nccl.variable("NCCL_HOSTID");
-  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
-  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
-  options.strict = check == "strict";
-  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
-  if (stream_check == "on") options.semaphores = std::make_shared<cuda::SemaphorePool>();
   options.log = Logger(LogLevel::kError, -1);  // the way is in the table
   return options;
 }
@@ -107,7 +102,8 @@ Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene
 }
 
 Status GpuSession::join_nccl(Scene& scene) {
-  PC_ASSIGN_OR_RETURN(const nccl::Library library, nccl::Library::open(surroundings()));
+  PC_ASSIGN_OR_RETURN(const nccl::Library library,
+                      nccl::Library::open(nccl::surroundings_of_process(nccl_folders())));
   const nccl::Version& version = library.api().version;
   scene.nccl = format("%d.%d.%d", version.major, version.minor, version.patch);
   scene.nccl_from = library.to_string();

@@ -71,7 +71,7 @@ class Communicator {
   // its memory must stay until it has ended. The timeout counts from here.
   struct Async {
     double timeout_s = -1;
-    std::function<void(const Status&)> on_end = {};  // AsyncWork::Start
+    std::function<void(const Status&)> on_end = {};  // HostWork::Start
   };
   virtual Result<std::shared_ptr<AsyncWork>> begin(const Request& request, Async how) = 0;
   virtual Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, Async how) = 0;

@@ -148,7 +148,7 @@ Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin(const Request& reque
   if (size_ == 1) {
     copy_input(call);
     if (how.on_end) how.on_end(Status::ok());
-    return std::make_shared<AsyncWork>(Status::ok());
+    return std::shared_ptr<AsyncWork>(std::make_shared<HostWork>(Status::ok()));
   }
   PC_TRY(parts_.progress->start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveOperation> work, launch(call, began));

@@ -1,4 +1,4 @@
-// The seam between "our plans" and any other way to run a collective (shared memory, a vendor library).
+// The seam between a communicator and the ways to run a collective of arrays on the CPU: plans, shared memory, or both.
 #pragma once
 
 #include <memory>

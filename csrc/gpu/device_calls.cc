@@ -8,12 +8,8 @@
 #include <vector>
 
 #include "base/start_thread.h"
-#include "gpu/ipc/peer_join.h"
-#include "gpu/nccl/executor.h"
-#include "gpu/nccl_meeting.h"
 #include "gpu/staging/device_arguments.h"
 #include "operation/async_work.h"
-#include "operation/plain_bytes.h"
 
 namespace pc {
 namespace {
@@ -43,11 +39,11 @@ const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor&
 }  // namespace
 
 // One call. Thread-safety: all methods.
-class DeviceCalls::Call : public StartedDeviceCall {
+class DeviceCalls::Call : public GpuWork {
  public:
-  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override;
+  std::optional<Status> precede(const WaitContext& context, void* stream) override;
   bool precedes_at_once() const override { return in_stream_order_ || done(); }
-  Status wait(double timeout_s) override;
+  Status until_ended(Deadline deadline) override;
   bool done() const override { return is_queued() && on_gpu_->done() && compared().has_value(); }
   void leave_alone() override {
     left_alone_ = true;
@@ -61,22 +57,22 @@ class DeviceCalls::Call : public StartedDeviceCall {
   std::optional<Status> compared() const {
     return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
   }
-  void end(State how, const Status& why = {}) {
-    if (how != State::kDone || !is_queued() || !on_gpu_->in_graph())
-      StartedDeviceCall::end(how, why);  // else its end is the graph's
+  void end(const Status& outcome) {  // what goes well in a graph ends with that
+    if (!outcome.is_ok() || !is_queued() || !on_gpu_->in_graph()) GpuWork::end(outcome);
   }
   // How it ended, which no other call has to do with.
   void end_by_itself() {
     const Status how =
         is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
-    end(how.is_ok() ? State::kDone : State::kFailed, how.with_operation(operation_));
+    end(how.is_ok() ? how : how.with_operation(operation_));
     tell_if_unheard();
   }
   // An error that ends the group is raised by every later call; that of a refused call by the next one.
   void tell_if_unheard() {
-    if (!left_alone_ || state() != State::kFailed || !is_queued() || !on_gpu_->is_refused()) return;
+    const std::optional<Status> outcome = this->outcome();
+    if (!left_alone_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
     const std::shared_ptr<DeviceCalls> calls = calls_.lock();
-    if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(why());
+    if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(*outcome);
   }
   void tell() {
     if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_();
@@ -123,7 +119,7 @@ DeviceCalls::~DeviceCalls() {
   if (poller_.joinable()) poller_.join();
   if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
   for (const std::shared_ptr<Call>& each : running_) {
-    each->end(Call::State::kFailed, failure_);
+    each->end(failure_);
     each->tell();
   }
 }
@@ -172,8 +168,8 @@ Status DeviceCalls::check(Request& request) const {
   return executor_->can(request);
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
-                                                               std::function<void()> on_end) {
+Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
+                                                     std::function<void()> on_end) {
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
@@ -192,7 +188,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DeviceCalls::launch(const cuda::Devic
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
   PC_TRY(queue(checked, started, std::move(on_end)));
-  return std::shared_ptr<StartedDeviceCall>(started);
+  return std::shared_ptr<GpuWork>(started);
 }
 
 // What a call raises that could not begin: the group's end, if that is why.
@@ -255,7 +251,7 @@ bool DeviceCalls::can_split() const {
 }
 
 Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has_stream) {
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> started, launch(call, timeout_s));
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> started, launch(call, timeout_s));
   if (has_stream && executor_->in_stream_order()) return Status::ok();
   const Status ended = started->wait(-1);
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
@@ -363,7 +359,7 @@ void DeviceCalls::watch() {
 void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   aborting_ = true;
   const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
-  for (const std::shared_ptr<Call>& each : calls) each->end(Call::State::kFailed, failure_);
+  for (const std::shared_ptr<Call>& each : calls) each->end(failure_);
   lock.unlock();
   for (const std::shared_ptr<Call>& each : calls) each->tell();
   executor_->abort(failure_, agreed_->stop());  // nobody changes it any more
@@ -509,46 +505,42 @@ void DeviceCalls::abort(const Status& why) {
   stop_threads();
 }
 
-std::optional<Status> DeviceCalls::Call::precede_within(double timeout_s, cuda::CUstream stream) {
-  if (!in_stream_order_) {
-    const Status ended = wait(timeout_s);
-    const bool goes_on = ended.code() == Code::kTimeout || ended.code() == Code::kInterrupted;
-    return goes_on && state() == State::kRunning ? std::nullopt : std::optional(ended);
-  }
+std::optional<Status> DeviceCalls::Call::precede(const WaitContext& context, void* stream) {
+  if (!in_stream_order_) return wait(context);
+  const auto theirs = static_cast<cuda::CUstream>(stream);
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
     const Status failed = calls->first_failure();
     // Its owner may write to the array next, behind what fills it with NaN.
     if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
-      (void)on_gpu_->precede(stream);
+      (void)on_gpu_->precede(theirs);
     PC_TRY(failed);
   }
-  return on_gpu_->precede(stream);
+  return on_gpu_->precede(theirs);
 }
 
-Status DeviceCalls::Call::wait(double timeout_s) {
-  if (state() == State::kDone) return Status::ok();
+Status DeviceCalls::Call::until_ended(Deadline deadline) {
+  if (ended_well()) return Status::ok();
   const std::shared_ptr<DeviceCalls> calls = calls_.lock();
-  if (calls == nullptr && state() == State::kFailed) return why();
-  if (calls == nullptr) return Status(Code::kNotInitialized, "the group of this call was closed");
-  const TimePoint until = timeout_s < 0 ? TimePoint::max() : Deadline::after(timeout_s).when();
+  if (calls == nullptr)
+    return outcome().value_or(Status(Code::kNotInitialized, "the group of this call was closed"));
+  const TimePoint until = deadline.when();
   // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
   const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kLooksOn);
   if (compared && !compared->is_ok()) {
     if (!this->compared()) return *compared;  // this wait was refused; the call goes on
     calls->fail(*compared, false);
-    this->end(State::kFailed, *compared);
+    this->end(*compared);
     calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
     return calls->first_failure();
   }
   const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
   if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
-  const Result<WaitEnd> end =
-      on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : Deadline(until)));
+  const Result<WaitEnd> end = on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : deadline));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
-    this->end(State::kDone);
+    this->end(Status::ok());
     return Status::ok();
   }
-  if (state() == State::kDone) return Status::ok();  // the group may have been closed since
+  if (ended_well()) return Status::ok();  // the group may have been closed since
   Status ended = end.status();
   bool ends_all = true;  // it cannot end well any more, on any rank
   if (end.is_ok()) {
@@ -570,7 +562,7 @@ Status DeviceCalls::Call::wait(double timeout_s) {
   }
   if (ends_all) {
     calls->fail(ended, ended.code() != Code::kMismatch);
-    this->end(State::kFailed, ended);
+    this->end(ended);
     calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
   }
   const Status first = calls->first_failure();

@@ -31,7 +31,7 @@
 #include "gpu/device_path.h"
 #include "gpu/ipc/peer_join.h"
 #include "gpu/nccl/communicator.h"
-#include "gpu/staging/started_device_call.h"
+#include "gpu/staging/gpu_work.h"
 #include "gpu/turn.h"
 
 namespace pc {
@@ -78,8 +78,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status can(const Request& request) const { return executor_->can(request); }
   // `on_end`: once, when it has ended, in a thread of this class; shall not wait. Not if this fails, nor for what goes into a
   // CUDA graph.
-  Result<std::shared_ptr<StartedDeviceCall>> launch(const cuda::DeviceCall& call, double timeout_s,
-                                                    std::function<void()> on_end = {});
+  Result<std::shared_ptr<GpuWork>> launch(const cuda::DeviceCall& call, double timeout_s,
+                                          std::function<void()> on_end = {});
   // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
   // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank,
   // this group ends on all, and that rank's child.

@@ -4,12 +4,26 @@
 #include <string>
 #include <utility>
 
+#include "base/env.h"
 #include "gpu/cuda/context.h"
-#include "gpu/cuda/pointer.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/nccl/library.h"
 
 namespace pc {
+
+Result<DeviceGroups::Options> DeviceGroups::Options::from_environment(
+    std::vector<std::string> wheel_folders, std::shared_ptr<cuda::SemaphorePool> of_process) {
+  Options options;
+  options.nccl = nccl::surroundings_of_process(std::move(wheel_folders));
+  options.host_id = options.nccl.variable("NCCL_HOSTID");
+  PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
+  PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));
+  options.strict = check == "strict";
+  PC_ASSIGN_OR_RETURN(const std::string stream_check, env_text(Env::kStreamCheck));
+  if (stream_check == "on") options.semaphores = std::move(of_process);
+  PC_ASSIGN_OR_RETURN(options.log, Logger::from_environment());
+  return options;
+}
 
 DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
     : runtime_(runtime),
@@ -141,6 +155,37 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
   return its;
 }
 
+// Calls `make` with the way of the call, once its arrays have a place. `Outcome`: a Status or a Result.
+template <class Outcome, class Make>
+Outcome DeviceGroups::by_way(Communicator& group, CallOnGpu& call, double timeout_s, Make&& make) {
+  Request& request = call.call.request;
+  PC_ASSIGN_OR_RETURN(const int device, place(request));
+  std::unique_ptr<const Scattered> cut;
+  if (call.joined != nullptr) {
+    PC_ASSIGN_OR_RETURN(cut, cut_at_allocations(*call.joined, request));
+  }
+  if (call.call.kind != UserCall::Kind::kCollective) {
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages, messages_of(group, device));
+    return make(*messages);
+  }
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way, of(group, device, request.stream, timeout_s));
+  return make(*way);
+}
+
+Status DeviceGroups::run(Communicator& group, CallOnGpu call, double timeout_s, bool has_stream) {
+  return by_way<Status>(group, call, timeout_s,
+                        [&](auto& way) { return way.run(call, timeout_s, has_stream); });
+}
+
+Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, CallOnGpu call, double timeout_s,
+                                                       std::function<void()> on_end) {
+  using Begun = Result<std::shared_ptr<AsyncWork>>;
+  return by_way<Begun>(group, call, timeout_s, [&](auto& way) -> Begun {
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun, way.begin(call, timeout_s, std::move(on_end)));
+    return std::shared_ptr<AsyncWork>(std::move(begun));
+  });
+}
+
 // Null: it has not, or all have ended.
 std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
   const std::lock_guard lock(mutex_);
@@ -224,39 +269,6 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
 
 std::string DeviceGroups::not_known_yet() {
   return "not known yet: the ranks find out which way they can go in the group's first such call";
-}
-
-Result<int> DeviceGroups::device_of(const void* array) {
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
-  PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found,
-                      cuda::classify_pointer(*driver, reinterpret_cast<cuda::CUdeviceptr>(array)));
-  if (found.kind == cuda::MemoryKind::kDevice || found.kind == cuda::MemoryKind::kManaged)
-    return found.device;
-  return Status(Code::kInvalidArgument, "the array says that it lies on a GPU, but its memory is " +
-                                            std::string(name_of(found.kind)));
-}
-
-Result<std::unique_ptr<const Scattered>> DeviceGroups::within_allocations(const Scattered& list) {
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
-  auto cut = std::make_unique<Scattered>();
-  while (cut->nbytes() < list.nbytes()) {
-    const std::span<std::byte> piece = list.at(cut->nbytes(), list.nbytes() - cut->nbytes());
-    const auto at = reinterpret_cast<cuda::CUdeviceptr>(piece.data());
-    PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found, cuda::classify_pointer(*driver, at));
-    const std::size_t room = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
-    cut->add_apart(piece.data(), std::min(piece.size(), room));
-  }
-  if (cut->pieces() == list.pieces()) return std::unique_ptr<const Scattered>();
-  return std::unique_ptr<const Scattered>(std::move(cut));
-}
-
-Result<int> DeviceGroups::current_device() {
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
-  cuda::CUcontext context = nullptr;
-  PC_TRY(driver->check(driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
-  cuda::CUdevice device = 0;
-  if (context != nullptr) PC_TRY(driver->check(driver->cuCtxGetDevice(&device), "cuCtxGetDevice"));
-  return device;  // the driver's devices are their ordinals
 }
 
 // In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of

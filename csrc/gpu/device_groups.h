@@ -2,6 +2,7 @@
 // such call of each: whoever has none pays nothing.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,11 +38,21 @@ class DeviceGroups {
     DeviceCalls::Interrupted interrupted = {};
     // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
+    // What the environment says of them. `of_process` becomes `semaphores` if streams are to wait.
+    static Result<Options> from_environment(std::vector<std::string> wheel_folders,
+                                            std::shared_ptr<cuda::SemaphorePool> of_process);
   };
   // The runtime of the groups.
   DeviceGroups(Runtime& runtime, Options options);
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
+
+  // A call of arrays on a GPU, from finding out where they lie to the way that it goes. run() returns when it is queued on the
+  // stream of its arrays, or, through the host and where the array's library has no stream to say, has ended.
+  Status run(Communicator& group, CallOnGpu call, double timeout_s, bool has_stream);
+  // `on_end`: GroupOnGpus::begin().
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, CallOnGpu call, double timeout_s,
+                                           std::function<void()> on_end = {});
 
   // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
   // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
@@ -58,15 +69,6 @@ class DeviceGroups {
   // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
   std::string explain(const Communicator& group, std::optional<Collective> collective);
   static std::string not_known_yet();
-  // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
-  Result<int> device_of(const void* array);
-  // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
-  // Null: the pieces of `list` do already.
-  Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
-
-  // The GPU that this thread uses, or the first.
-  Result<int> current_device();
-
   // Whether something here refers to that group, which is so until the end.
   bool knows(const Communicator& group);
   Status settle(double timeout_s);  // GroupOnGpus::settle() of all, and of messages
@@ -81,6 +83,18 @@ class DeviceGroups {
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
+  template <class Outcome, class Make>
+  Outcome by_way(Communicator& group, CallOnGpu& call, double timeout_s, Make&& make);
+  // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
+  Result<int> device_of(const void* array);
+  Result<int> device_of(const ConstBuffer& buffer);
+  Result<int> current_device();         // the GPU that this thread uses, or the first
+  Result<int> place(Request& request);  // says of each array, and returns, on which GPU it lies
+  // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
+  // Null: the pieces of `list` do already.
+  Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
+  // The request gets what it has of `list` in such pieces, which have to outlive it.
+  Result<std::unique_ptr<const Scattered>> cut_at_allocations(const Scattered& list, Request& request);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,

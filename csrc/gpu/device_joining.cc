@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "comm/gather_plain.h"
 #include "gpu/device_calls.h"
 #include "gpu/ipc/peer_join.h"
 #include "gpu/nccl/executor.h"
 #include "gpu/nccl_meeting.h"
-#include "operation/plain_bytes.h"
 
 namespace pc {
 namespace {
@@ -49,17 +49,6 @@ DeviceFacts facts_of(const DeviceCalls::Means& means) {
   return facts;
 }
 
-Status agree(Communicator& group, const DeviceFacts& mine, double timeout_s) {
-  std::vector<DeviceFacts> all(static_cast<std::size_t>(group.size()));
-  Request exchange;
-  exchange.collective = Collective::kAllgather;
-  exchange.in = bytes_of(mine);
-  exchange.out = room_in(all[0], all.size());
-  exchange.label = "which way between GPUs";
-  PC_TRY(group.run(exchange, timeout_s));
-  return can_go_by_nccl(all);
-}
-
 // Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
 // group too.
 template <class Make>
@@ -78,7 +67,9 @@ auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
                                                        double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
-  PC_TRY(agree(group, facts_of(means), timeout_s));
+  PC_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> all,
+                      gather_plain(group, facts_of(means), "which way between GPUs", timeout_s));
+  PC_TRY(can_go_by_nccl(all));
   // From here on others may wait for NCCL, which tells nobody that one of them does not come.
   const auto leave = [&](const Status& why) {
     const Status end = group.alive();

@@ -16,8 +16,8 @@
 
 #include "comm/communicator.h"
 #include "gpu/group_on_gpus.h"
+#include "gpu/staging/gpu_work.h"
 #include "gpu/staging/staged_calls.h"
-#include "gpu/staging/started_device_call.h"
 
 namespace pc {
 
@@ -75,8 +75,7 @@ class MessageFailures {
 };
 
 // A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
-class DirectMessageCall final : public StartedDeviceCall,
-                                public std::enable_shared_from_this<DirectMessageCall> {
+class DirectMessageCall final : public GpuWork, public std::enable_shared_from_this<DirectMessageCall> {
  public:
   // `stopping`, and the group, are those of an owner that outlives the thread that makes it.
   DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures,
@@ -103,24 +102,22 @@ class DirectMessageCall final : public StartedDeviceCall,
 
   ~DirectMessageCall() override { failures_->forget(this); }
 
-  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
-    const Deadline until = deadline_of(timeout_s);
-    const std::optional<Status> queued = until_queued(until);
-    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+  std::optional<Status> precede(const WaitContext& context, void* stream) override {
+    const std::optional<Status> queued = until_queued(context.deadline);
+    const std::shared_ptr<GpuWork> rest = this->rest();
     if (!queued || !queued->is_ok() || rest == nullptr) return queued;
-    const std::optional<Status> done = rest->precede_within(left_of(timeout_s, until), stream);
+    const std::optional<Status> done = rest->precede(context, stream);
     return done ? std::optional(heard(*done)) : done;
   }
   bool precedes_at_once() const override {
-    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
+    const std::shared_ptr<GpuWork> rest = this->rest();
     return rest != nullptr ? rest->precedes_at_once() : done();
   }
-  Status wait(double timeout_s) override {
-    const Deadline until = deadline_of(timeout_s);
-    const std::optional<Status> queued = until_queued(until);
+  Status until_ended(Deadline deadline) override {
+    const std::optional<Status> queued = until_queued(deadline);
     if (!queued) return Status(Code::kTimeout, "the message has not been moved").with_operation(operation_);
-    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    return !queued->is_ok() || rest == nullptr ? *queued : heard(rest->wait(left_of(timeout_s, until)));
+    const std::shared_ptr<GpuWork> rest = this->rest();
+    return !queued->is_ok() || rest == nullptr ? *queued : heard(rest->until_ended(deadline));
   }
   bool done() const override {
     const std::lock_guard lock(mutex_);
@@ -145,7 +142,7 @@ class DirectMessageCall final : public StartedDeviceCall,
       own.reset();
     };
     const std::lock_guard beginning(beginning_);
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<StartedDeviceCall> rest, way.begin(call, timeout_s, ended, in_line));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> rest, way.begin(call, timeout_s, ended, in_line));
     const std::lock_guard lock(mutex_);
     rest_ = std::move(rest);
     return Status::ok();
@@ -155,7 +152,7 @@ class DirectMessageCall final : public StartedDeviceCall,
     {
       const std::lock_guard lock(mutex_);
       is_over = rest_ == nullptr;
-      if (is_over) end(outcome.is_ok() ? State::kDone : State::kFailed, outcome);
+      if (is_over) end(outcome);
       outcome_ = outcome;
       queued_ = true;
       if (left_alone_) tell_if_unheard();
@@ -192,24 +189,17 @@ class DirectMessageCall final : public StartedDeviceCall,
     heard_ = true;
     if (!outcome_.is_ok()) failures_->unheard(outcome_);
   }
-  static Deadline deadline_of(double timeout_s) {
-    return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
-  }
-  static double left_of(double timeout_s, Deadline until) {
-    return timeout_s < 0 ? timeout_s : std::max(until.remaining_s(), 0.0);
-  }
-  std::shared_ptr<StartedDeviceCall> rest() const {
+  std::shared_ptr<GpuWork> rest() const {
     const std::lock_guard lock(mutex_);
     return rest_;
   }
   // How the rest of it has ended, or goes on, in the words of the message's group.
   Status heard(const Status& of_rest) {
-    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    const State state = rest->state();
-    if (state != State::kRunning) end(state, rest->why());
-    if (of_rest.is_ok() || state != State::kFailed) return of_rest;
+    const std::optional<Status> outcome = rest()->outcome();
+    if (outcome) end(*outcome);
+    if (of_rest.is_ok() || !outcome || outcome->is_ok()) return of_rest;
     failures_->told(this);
-    return in_words(rest->why());
+    return in_words(*outcome);
   }
   Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, rank_); }
   // In the thread that has seen its end. What fails now was a success for its caller.
@@ -217,9 +207,9 @@ class DirectMessageCall final : public StartedDeviceCall,
     {
       const std::lock_guard beginning(beginning_);  // it may end before begin() knows of it
     }
-    const std::shared_ptr<StartedDeviceCall> rest = this->rest();
-    end(rest->state(), rest->why());
-    if (rest->state() == State::kFailed) failures_->note(in_words(rest->why()), this);
+    const Status outcome = rest()->outcome().value_or(Status::ok());
+    end(outcome);
+    if (!outcome.is_ok()) failures_->note(in_words(outcome), this);
     if (on_end_) on_end_();
   }
 
@@ -236,9 +226,9 @@ class DirectMessageCall final : public StartedDeviceCall,
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
   bool queued_ = false, left_alone_ = false;
-  mutable bool heard_ = false;               // outcome_, by somebody
-  Status outcome_;                           // once it is queued
-  std::shared_ptr<StartedDeviceCall> rest_;  // what the GPU does; null: nothing is left to be done
+  mutable bool heard_ = false;     // outcome_, by somebody
+  Status outcome_;                 // once it is queued
+  std::shared_ptr<GpuWork> rest_;  // what the GPU does; null: nothing is left to be done
 };
 
 }  // namespace pc

@@ -310,22 +310,22 @@ Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool ha
   in.call.kind = UserCall::Kind::kRecv;
   in.call.request.in = {};
   in.call.request.root = checked.call.source;
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<StartedDeviceCall> sending, begin(out, seconds));
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> sending, begin(out, seconds));
   const Status received = run_until(in, deadline, has_stream);
   // What failed here does not change what the other rank expects.
   std::optional<Status> sent;
   if (received.code() != Code::kInterrupted && has_stream) {
-    sent = sending->precede_within(-1, static_cast<cuda::CUstream>(request.stream));
+    sent = sending->precede({Deadline(TimePoint::max())}, request.stream);
   } else if (received.code() != Code::kInterrupted) {
     const Status ended = sending->wait(-1);
-    if (ended.is_ok() || sending->state() == StartedDeviceCall::State::kFailed) sent = ended;
+    if (ended.is_ok() || sending->outcome()) sent = ended;
   }
   if (!sent) sent = given_up(*sending);
   return received.is_ok() ? *sent : received;
 }
 
 // The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
-Status DirectMessages::given_up(StartedDeviceCall& sending) {
+Status DirectMessages::given_up(GpuWork& sending) {
   const Deadline soon = Deadline::after(2 * kOfferGraceS);
   if (auto* const own = dynamic_cast<DirectMessageCall*>(&sending)) {
     own->give_up();
@@ -353,8 +353,8 @@ Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context
   return Status(Code::kTimeout, "what makes its array has not ended on the GPU").with_rank(group_.rank());
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu& call, double timeout_s,
-                                                                 std::function<void()> on_end) {
+Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const CallOnGpu& call, double timeout_s,
+                                                       std::function<void()> on_end) {
   PC_TRY(take_failure());
   CallOnGpu checked = call;
   PC_TRY(check(checked));
@@ -373,7 +373,7 @@ Result<std::shared_ptr<StartedDeviceCall>> DirectMessages::begin(const CallOnGpu
                                                            Deadline::after(seconds), std::move(on_end));
   PC_TRY(group_.may_call());
   PC_TRY(start(started, std::move(made)));
-  return std::shared_ptr<StartedDeviceCall>(started);
+  return std::shared_ptr<GpuWork>(started);
 }
 
 // Its number is taken here, so that messages come in the order of their calls.

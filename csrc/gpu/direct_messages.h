@@ -18,8 +18,8 @@
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/message_line.h"
+#include "gpu/staging/gpu_work.h"
 #include "gpu/staging/staged_calls.h"
-#include "gpu/staging/started_device_call.h"
 
 namespace pc {
 
@@ -39,8 +39,8 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Communicator& group() const { return group_; }
   // As GroupOnGpus::run() and begin().
   Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
-  Result<std::shared_ptr<StartedDeviceCall>> begin(const CallOnGpu& call, double timeout_s,
-                                                   std::function<void()> on_end = {});
+  Result<std::shared_ptr<GpuWork>> begin(const CallOnGpu& call, double timeout_s,
+                                         std::function<void()> on_end = {});
   // Of a message that was queued on the GPU, and failed there afterwards: who makes the next call raises it. Once.
   Status take_failure();
   Status close(double timeout_s);
@@ -71,7 +71,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status recv(CallOnGpu& call, const FoundMessage& found, const Making& how);
   Status take(const CallOnGpu& call, const FoundMessage& found, const Making& how);
   Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
-  static Status given_up(StartedDeviceCall& sending);
+  static Status given_up(GpuWork& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
   Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made);
   void join_ended();  // mutex_ held

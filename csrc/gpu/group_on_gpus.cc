@@ -13,6 +13,10 @@ DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   return nullptr;
 }
 
+Status GroupOnGpus::by_nccl(const UserCall& call) const {
+  return nccl_.is_ok() ? nccl_.value()->can(call.request) : nccl_.status();
+}
+
 bool GroupOnGpus::is_in_stream_order(const UserCall& call) const {
   const DeviceCalls* const direct = this->direct(call);
   return direct != nullptr && direct->is_in_stream_order();
@@ -61,8 +65,8 @@ Status GroupOnGpus::run(const CallOnGpu& call, double timeout_s, bool has_stream
   return direct->run({call.call.request, true, call.keeps}, timeout_s, has_stream);
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
-                                                              std::function<void()> on_end, bool in_line) {
+Result<std::shared_ptr<GpuWork>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
+                                                    std::function<void()> on_end, bool in_line) {
   if (DeviceCalls* const direct = this->direct(call.call); direct != nullptr)
     return direct->launch({call.call.request, in_line, call.keeps}, timeout_s, std::move(on_end));
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());

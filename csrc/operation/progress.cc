@@ -20,13 +20,13 @@ Status Progress::start() {
   return start_thread(thread_, "pc-progress", "starting the progress thread", [this] { run(); });
 }
 
-std::shared_ptr<AsyncWork> Progress::add(AsyncWork::Start start) {
-  std::shared_ptr<AsyncWork> call;
+std::shared_ptr<AsyncWork> Progress::add(HostWork::Start start) {
+  std::shared_ptr<HostWork> call;
   bool is_first = false, is_next = false;
   {
     const std::lock_guard lock(mutex_);
     const uint64_t id = next_id_++;
-    call = std::make_shared<AsyncWork>(*this, id, std::move(start));
+    call = std::make_shared<HostWork>(*this, id, std::move(start));
     call->claimed_ = true;  // until it has its bell
     is_first = calls_.empty();
     calls_.emplace(id, call);
@@ -55,7 +55,7 @@ void Progress::stop() {
   }
   bell_.complete(Completion{kWake, Status(), {}, 0});
   if (thread_.joinable()) thread_.join();
-  std::map<uint64_t, std::shared_ptr<AsyncWork>> left;
+  std::map<uint64_t, std::shared_ptr<HostWork>> left;
   {
     const std::lock_guard lock(mutex_);
     left = calls_;
@@ -98,14 +98,14 @@ void Progress::listen() {
   for (Completion rung; bell_.take(rung);) {
     if (rung.token == kAll)
       look_around();
-    else if (const std::shared_ptr<AsyncWork> call = find(rung.token); call != nullptr)
+    else if (const std::shared_ptr<HostWork> call = find(rung.token); call != nullptr)
       call->go_on();
   }
 }
 
 void Progress::end_overdue() {
   const TimePoint now = pc::now();
-  std::vector<std::shared_ptr<AsyncWork>> overdue;
+  std::vector<std::shared_ptr<HostWork>> overdue;
   {
     const std::lock_guard lock(mutex_);
     while (!due_.empty() && due_.begin()->first <= now) {
@@ -113,20 +113,20 @@ void Progress::end_overdue() {
       due_.erase(due_.begin());  // once: who waits for it has the same deadline
     }
   }
-  for (const std::shared_ptr<AsyncWork>& call : overdue) call->look(now);
+  for (const std::shared_ptr<HostWork>& call : overdue) call->look(now);
 }
 
 void Progress::look_around() {
   const TimePoint now = pc::now();
-  std::vector<std::shared_ptr<AsyncWork>> all;
+  std::vector<std::shared_ptr<HostWork>> all;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, call] : calls_) all.push_back(call);
   }
-  for (const std::shared_ptr<AsyncWork>& call : all) call->look(now);
+  for (const std::shared_ptr<HostWork>& call : all) call->look(now);
 }
 
-std::shared_ptr<AsyncWork> Progress::find(uint64_t id) const {
+std::shared_ptr<HostWork> Progress::find(uint64_t id) const {
   const std::lock_guard lock(mutex_);
   const auto found = calls_.find(id);
   return found == calls_.end() ? nullptr : found->second;

@@ -13,13 +13,13 @@
 #include <thread>
 #include <utility>
 
-#include "operation/async_work.h"
+#include "operation/host_work.h"
 #include "transport/reactor.h"
 
 namespace pc {
 
 // Thread-safety: all methods.
-class Progress final : public AsyncWork::Owner {
+class Progress final : public HostWork::Owner {
  public:
   explicit Progress(Reactor& reactor) : reactor_(reactor) {}
   ~Progress() { stop(); }
@@ -28,13 +28,13 @@ class Progress final : public AsyncWork::Owner {
 
   // Once the thread runs, adding cannot fail: before a call takes its number.
   Status start();
-  std::shared_ptr<AsyncWork> add(AsyncWork::Start start);
+  std::shared_ptr<AsyncWork> add(HostWork::Start start);
   // To be completed when the group of some calls has ended: they end as well.
   CompletionSink* group_ends() { return &group_ends_; }
   // Ends the thread, and every call that nobody waits for; their groups have ended.
   void stop();
 
-  // For AsyncWork.
+  // For HostWork.
   CompletionSink* bell() override { return &bell_; }
   void forget(uint64_t id) override;
   bool stopping() const override { return stopping_.load(); }
@@ -56,7 +56,7 @@ class Progress final : public AsyncWork::Owner {
   void listen();  // does what the bell has rung for
   void end_overdue();
   void look_around();
-  std::shared_ptr<AsyncWork> find(uint64_t id) const;
+  std::shared_ptr<HostWork> find(uint64_t id) const;
 
   Reactor& reactor_;
   CompletionQueue bell_;  // taken from by the thread only
@@ -64,7 +64,7 @@ class Progress final : public AsyncWork::Owner {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable needed_;
-  std::map<uint64_t, std::shared_ptr<AsyncWork>>
+  std::map<uint64_t, std::shared_ptr<HostWork>>
       calls_;                                     // that have not ended, in the order in which they began
   std::set<std::pair<TimePoint, uint64_t>> due_;  // their deadlines
   uint64_t next_id_ = kAll + 1;

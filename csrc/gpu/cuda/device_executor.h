@@ -1,4 +1,5 @@
-// The seam between a call of arrays on a GPU and the ways to run it: NCCL, the memory of peers, staging through the host.
+// The seam between a call of arrays on GPUs and the ways to run it there: NCCL, or the memory of peers. What goes through the host is
+// a call of the group instead (gpu/staging).
 #pragma once
 
 #include <cstddef>

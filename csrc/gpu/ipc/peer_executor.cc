@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/start_thread.h"
+#include "comm/gather_plain.h"
 #include "failure/descriptor.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/host_wait.h"
@@ -22,19 +23,6 @@ namespace {
 // The user's own group compares the ranks until the deadline of the call, and says who is missing; who waits too long for its own
 // array says that. Others hear it meanwhile.
 constexpr double kAfterwards_s = 0.5;
-
-// What each rank says, by rank: plain data.
-template <class T>
-Result<std::vector<T>> gathered(Communicator& group, const T& mine, const char* label, Deadline deadline) {
-  std::vector<T> all(static_cast<std::size_t>(group.size()));
-  Request request;
-  request.collective = Collective::kAllgather;
-  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
-  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
-  request.label = label;
-  PC_TRY(group.run(request, std::max(deadline.remaining_s(), 0.0)));
-  return all;
-}
 
 }  // namespace
 
@@ -386,7 +374,8 @@ PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& 
 }
 
 Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
-  PC_ASSIGN_OR_RETURN(std::vector<Card> all, gathered(line_, mine, "where arrays lie on the GPU", deadline));
+  PC_ASSIGN_OR_RETURN(std::vector<Card> all, gather_plain(line_, mine, "where arrays lie on the GPU",
+                                                          std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t a = 0; a < all.size(); ++a) {
     const std::string rank = "rank " + std::to_string(a);
     if (all[a].call != all[0].call)
@@ -433,7 +422,8 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
   const Status reserved = reserve();
   if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
   PC_ASSIGN_OR_RETURN(std::vector<Room> all,
-                      gathered(line_, mine, "room on the host for a call between GPUs", deadline));
+                      gather_plain(line_, mine, "room on the host for a call between GPUs",
+                                   std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].why_not[sizeof mine.why_not - 1] = '\0';
     if (all[rank].why_not[0] == '\0') continue;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/gather_plain.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/host_wait.h"
@@ -112,18 +113,6 @@ class Trial {
   }
 };
 
-template <class T>
-Result<std::vector<T>> from_all(Communicator& group, const T& mine, const char* label, Deadline deadline) {
-  std::vector<T> all(static_cast<std::size_t>(group.size()));
-  Request request;
-  request.collective = Collective::kAllgather;
-  request.in = {reinterpret_cast<const std::byte*>(&mine), sizeof mine, DType::kU8};
-  request.out = {reinterpret_cast<std::byte*>(all.data()), sizeof mine * all.size(), DType::kU8};
-  request.label = label;
-  PC_TRY(group.run(request, std::max(deadline.remaining_s(), 0.0)));
-  return all;
-}
-
 Status all_show(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (const std::string why = all[rank].why_not.said(); !why.empty())
@@ -157,6 +146,7 @@ Status can_all_reduce(const std::vector<Facts>& all) {
 Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
                                                          const PeerMeans& means, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
+  const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   PC_TRY(may_reach(group, runtime.hosts()));
   const std::vector<Rank> processes = processes_of(group, runtime.hosts(), means.by_handles);
   Facts facts;
@@ -177,7 +167,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
   }();
   if (!shown.is_ok()) facts.why_not.say(shown.message());
   PC_ASSIGN_OR_RETURN(const std::vector<Facts> all,
-                      from_all(group, facts, "what each rank shows of its GPU", deadline));
+                      gather_plain(group, facts, "what each rank shows of its GPU", left_s()));
   PC_TRY(all_show(all));
 
   Status refused;  // by what all know; else what fails here is this rank's alone
@@ -195,7 +185,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
     for (std::size_t peer = 0; peer < all.size(); ++peer)
       trial.value().memory.close(static_cast<Rank>(peer), all[peer].shown);
     PC_ASSIGN_OR_RETURN(const std::vector<Words> outcomes,
-                        from_all(*line, outcome, "whether ranks reach each other's GPUs", deadline));
+                        gather_plain(*line, outcome, "whether ranks reach each other's GPUs", left_s()));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (const std::string why = outcomes[rank].said(); !why.empty())
         return refused =

@@ -63,28 +63,28 @@ struct StagedCalls::Staging {
 };
 
 // One call that goes on without its caller. Thread-safety: all methods.
-class StagedCalls::Call final : public StartedDeviceCall {
+class StagedCalls::Call final : public GpuWork {
  public:
   Call(std::shared_ptr<StagedCalls> calls, Staging staging, std::shared_ptr<const void> keeps)
       : calls_(calls),
         staging_(std::move(staging)),
         keeps_(std::move(keeps)) {}
 
-  std::optional<Status> precede_within(double timeout_s, cuda::CUstream stream) override {
+  std::optional<Status> precede(const WaitContext& context, void* stream) override {
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline_of(timeout_s));
+    const std::optional<Status> on_its_way = until_on_its_way(*calls, context.deadline);
     if (!on_its_way || !on_its_way->is_ok()) return on_its_way;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls->context_.enter());
     const std::lock_guard lock(mutex_);
-    return end_ == nullptr ? Status::ok() : cuda::stream_waits(calls->context_.driver(), stream, end_);
+    if (end_ == nullptr) return Status::ok();
+    return cuda::stream_waits(calls->context_.driver(), static_cast<cuda::CUstream>(stream), end_);
   }
 
-  Status wait(double timeout_s) override {
-    if (state() == State::kDone) return Status::ok();
+  Status until_ended(Deadline deadline) override {
+    if (ended_well()) return Status::ok();
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    const Deadline deadline = deadline_of(timeout_s);
     const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline);
     if (!on_its_way) return Status(Code::kTimeout, "the call has not ended on the CPU");
     PC_TRY(*on_its_way);
@@ -92,13 +92,12 @@ class StagedCalls::Call final : public StartedDeviceCall {
     const bool is_last = deadline.when() >= patience.when();
     const Status ended =
         calls->until_back(staging_.call, is_last ? patience : deadline, [&] { return reached(*calls); });
-    if (ended.is_ok()) end(State::kDone);
-    if (ended.code() == Code::kTimeout && is_last) end(State::kFailed, ended);
+    if (ended.is_ok() || (ended.code() == Code::kTimeout && is_last)) end(ended);
     return ended;
   }
 
   bool done() const override {
-    if (state() != State::kRunning) return true;
+    if (outcome()) return true;
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return true;
     const std::lock_guard lock(mutex_);
@@ -115,16 +114,13 @@ class StagedCalls::Call final : public StartedDeviceCall {
     return outcome && !outcome->is_ok() ? *outcome
                                         : Status(Code::kNotInitialized, "the group of this call was closed");
   }
-  static Deadline deadline_of(double timeout_s) {
-    return timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
-  }
-  // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while state() is still kRunning: it
-  // was refused.
+  // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while outcome() is null: it was
+  // refused.
   std::optional<Status> until_on_its_way(StagedCalls& calls, Deadline deadline) {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
     const std::optional<Status> on_its_way = come_back(calls);
-    if (on_its_way && !on_its_way->is_ok()) end(State::kFailed, *on_its_way);
+    if (on_its_way && !on_its_way->is_ok()) end(*on_its_way);
     return on_its_way;
   }
   // Once it has ended on the CPU: queues the copies back, and says how it went.
@@ -187,7 +183,7 @@ StagedCalls::~StagedCalls() {
   changed_.notify_all();
   if (watcher_.joinable()) watcher_.join();
   for (const std::shared_ptr<Call>& each : running_) {
-    each->end(Call::State::kFailed, Status(Code::kNotInitialized, "the group of this call was closed"));
+    each->end(Status(Code::kNotInitialized, "the group of this call was closed"));
     if (each->on_end_) each->on_end_();
   }
 }
@@ -220,8 +216,8 @@ Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
   });
 }
 
-Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
-                                                              std::function<void()> on_end) {
+Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
+                                                    std::function<void()> on_end) {
   UserCall checked = call.call;
   PC_TRY(check(checked));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
@@ -259,7 +255,7 @@ Result<std::shared_ptr<StartedDeviceCall>> StagedCalls::begin(const CallOnGpu& c
     news_ = true;  // it may have ended before
   }
   changed_.notify_all();
-  return std::shared_ptr<StartedDeviceCall>(started);
+  return std::shared_ptr<GpuWork>(started);
 }
 
 Status StagedCalls::reserve(const UserCall& call) {
@@ -392,7 +388,7 @@ bool StagedCalls::look_at_calls() {
       continue;
     }
     const Status outcome = back->is_ok() ? reached.status() : *back;
-    each->end(outcome.is_ok() ? Call::State::kDone : Call::State::kFailed, outcome);
+    each->end(outcome);
     ended.push_back(each);
   }
   {

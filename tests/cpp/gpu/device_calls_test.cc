@@ -382,7 +382,7 @@ TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));  // for its stream
       fake_.hold_stream(x.stream.get());
-      std::vector<std::shared_ptr<StartedDeviceCall>> all;
+      std::vector<std::shared_ptr<GpuWork>> all;
       for (int i = 0; i < 4; ++i) {  // all of x, on two streams, in both ways
         cuda::DeviceCall call = x.sum();
         if (i % 2 == 1) {
@@ -478,13 +478,13 @@ TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
     std::promise<void> first, second;
     PC_ASSIGN_OR_RETURN(const auto good, calls->launch(x.sum(), -1, [&] { ++heard, first.set_value(); }));
     first.get_future().wait();
-    if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
+    if (!good->done() || !good->ended_well()) return wrong("not done");
     fake_.hold_stream(x.stream.get());
     PC_ASSIGN_OR_RETURN(const auto bad, calls->launch(x.sum(), -1, [&] { ++heard, second.set_value(); }));
     PC_TRY(host_sum(group));
     calls->abort(Status(Code::kAborted, "enough"));
     second.get_future().wait();
-    if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
+    if (!bad->outcome() || bad->ended_well()) return wrong("it has not failed");
     fake_.release_stream(x.stream.get());
     return Status::ok();
   });
@@ -496,14 +496,14 @@ TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-    std::vector<std::shared_ptr<StartedDeviceCall>> started;
+    std::vector<std::shared_ptr<GpuWork>> started;
     for (int i = 0; i < 20; ++i) {
       PC_ASSIGN_OR_RETURN(auto call, calls->launch(x.sum(), -1));
       started.push_back(std::move(call));
     }
     PC_TRY(calls->close(-1));
     for (const auto& each : started) {
-      if (each->state() != StartedDeviceCall::State::kDone) return wrong("a call is not done");
+      if (!each->ended_well()) return wrong("a call is not done");
       PC_TRY(each->wait(-1));
     }
     return host_sum(group);

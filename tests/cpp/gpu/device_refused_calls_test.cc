@@ -29,7 +29,8 @@ class RefusedCalls : public DeviceWorld {
     const auto started = calls->launch(call, -1);
     bool goes_past = started.is_ok();
     if (goes_past && !in_line) {
-      const std::optional<Status> behind = started.value()->precede_within(-1, x.stream.get());
+      const std::optional<Status> behind =
+          started.value()->precede({Deadline(TimePoint::max())}, x.stream.get());
       goes_past = behind && behind->is_ok();
     }
     PC_TRY(copy(y, x, x.stream.get()));
@@ -81,7 +82,7 @@ TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
       return ended.code() == Code::kMismatch ? group.resync() : wrong("no mismatch: " + ended.to_string());
     }
     fake_.hold_stream(x.stream.get());  // so that all are queued before either rank knows
-    std::vector<std::shared_ptr<StartedDeviceCall>> started;
+    std::vector<std::shared_ptr<GpuWork>> started;
     for (int i = 0; i < 3; ++i) {
       cuda::DeviceCall call = x.sum();
       call.in_line = true;

@@ -64,8 +64,8 @@ class SplitWorld : public DeviceWorld {
     PC_TRY(here.gpus.split(here.world, child, kLong));
     return child;
   }
-  static Result<std::shared_ptr<StartedDeviceCall>> begin(const Here& here, Communicator& group,
-                                                          const cuda::DeviceCall& what) {
+  static Result<std::shared_ptr<GpuWork>> begin(const Here& here, Communicator& group,
+                                                const cuda::DeviceCall& what) {
     PC_ASSIGN_OR_RETURN(const auto way, here.gpus.of(group, here.rank(), nullptr, kLong, true));
     CallOnGpu made;
     made.call.request = what.request;

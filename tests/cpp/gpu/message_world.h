@@ -18,7 +18,7 @@ namespace pc::testing {
 inline constexpr std::size_t kLarge = 40'000;  // floats: more than 64 KiB
 inline constexpr double kSoon = 0.2;
 using Kind = UserCall::Kind;
-using Started = std::shared_ptr<StartedDeviceCall>;
+using Started = std::shared_ptr<GpuWork>;
 
 class MessageWorld : public DeviceWorld {
  protected:

@@ -184,7 +184,7 @@ TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_use
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(host_sum(group));  // the group's own calls go on
       if (started->done() || started->precedes_at_once()) return wrong("it has not waited for its array");
-      if (started->precede_within(0, y.stream.get())) return wrong("it has ended without its array");
+      if (started->precede({Deadline(now())}, y.stream.get())) return wrong("it has ended without its array");
       fake_.release_stream(x.stream.get());
       PC_TRY(started->precede(y.stream.get()));
       PC_TRY(copy(y, x, y.stream.get()));
@@ -258,10 +258,11 @@ TEST_P(PeerWorld,
         refused = run(*calls, call);
       } else {
         PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
-        while (started->state() == StartedDeviceCall::State::kRunning) std::this_thread::yield();
+        while (!started->outcome()) std::this_thread::yield();
         if (how == How::kLeftAlone) started->leave_alone();
         refused = how == How::kLeftAlone ? host_sum(group) : started->wait(-1);
-        if (!has(refused, started->why().message())) return wrong(started->why().to_string());
+        const Status why = *started->outcome();
+        if (!has(refused, why.message())) return wrong(why.to_string());
       }
       if (!has(refused, "has none: cuMemHostAlloc(4 KiB): out of memory") || !has(refused, "allreduce"))
         return wrong(refused.to_string());

@@ -154,8 +154,7 @@ TEST_P(StagedWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
         drain(y);
         PC_TRY(expect(y, 21));
         PC_TRY(started->wait(-1));
-        if (!started->done() || started->state() != StartedDeviceCall::State::kDone)
-          return wrong("not done after its end");
+        if (!started->done() || !started->ended_well()) return wrong("not done after its end");
       }
       later.wait();
       PC_TRY(expect(x, 21));
@@ -174,7 +173,7 @@ TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goe
     const auto started = calls->begin(call, -1);
     const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
     if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
-    if (started.is_ok() && started.value()->state() != StartedDeviceCall::State::kFailed)
+    if (started.is_ok() && (!started.value()->outcome() || started.value()->ended_well()))
       return wrong("it has not failed");
     PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // untouched
     PC_TRY(group.resync());
@@ -288,13 +287,13 @@ TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_
       PC_ASSIGN_OR_RETURN(const auto good, calls->begin(call, -1, [&] { ++heard, first.set_value(); }));
       call.keeps = nullptr;
       first.get_future().wait();
-      if (!good->done() || good->state() != StartedDeviceCall::State::kDone) return wrong("not done");
+      if (!good->done() || !good->ended_well()) return wrong("not done");
     }
     if (!kept.expired()) return wrong("it still keeps its arrays");
     if (group.rank() == 1) call.call.request.op.op = ReduceOp::kProd;
     PC_ASSIGN_OR_RETURN(const auto bad, calls->begin(call, -1, [&] { ++heard, second.set_value(); }));
     second.get_future().wait();
-    if (bad->state() != StartedDeviceCall::State::kFailed) return wrong("it has not failed");
+    if (!bad->outcome() || bad->ended_well()) return wrong("it has not failed");
     return group.resync();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -302,7 +301,7 @@ TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_
 }
 
 TEST_P(StagedWorld, a_call_that_nobody_waits_for_ends_and_its_world_may_end_before_it) {
-  std::vector<std::shared_ptr<StartedDeviceCall>> left(2);
+  std::vector<std::shared_ptr<GpuWork>> left(2);
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -311,7 +310,7 @@ TEST_P(StagedWorld, a_call_that_nobody_waits_for_ends_and_its_world_may_end_befo
     return expect(x, 3);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  for (const std::shared_ptr<StartedDeviceCall>& each : left) {
+  for (const std::shared_ptr<GpuWork>& each : left) {
     ASSERT_NE(each, nullptr);
     EXPECT_TRUE(each->done());
     EXPECT_TRUE(each->wait(-1).is_ok());

@@ -1,12 +1,12 @@
-#include "operation/async_work.h"
+#include "operation/host_work.h"
 
 #include <algorithm>
 
 namespace pc {
 
-AsyncWork::AsyncWork(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
+HostWork::HostWork(Status outcome) : outcome_(std::move(outcome)), ended_at_(began_) {}
 
-AsyncWork::AsyncWork(Owner& owner, uint64_t id, Start start)
+HostWork::HostWork(Owner& owner, uint64_t id, Start start)
     : owner_(&owner),
       id_(id),
       group_(start.work->kept_group()),
@@ -16,22 +16,22 @@ AsyncWork::AsyncWork(Owner& owner, uint64_t id, Start start)
       work_(std::move(start.work)),
       on_end_(std::move(start.on_end)) {}
 
-bool AsyncWork::done() const {
+bool HostWork::done() const {
   const std::lock_guard lock(mutex_);
   return work_ == nullptr || work_->done();
 }
 
-std::optional<Status> AsyncWork::outcome() const {
+std::optional<Status> HostWork::outcome() const {
   const std::lock_guard lock(mutex_);
   return outcome_;
 }
 
-TimePoint AsyncWork::ended_at() const {
+TimePoint HostWork::ended_at() const {
   const std::lock_guard lock(mutex_);
   return outcome_ ? ended_at_ : now();
 }
 
-std::optional<Status> AsyncWork::wait(const WaitContext& context, Part part) {
+std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   std::unique_lock lock(mutex_);
   while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
@@ -57,45 +57,45 @@ std::optional<Status> AsyncWork::wait(const WaitContext& context, Part part) {
 }
 
 // Whoever waits drives, and is all that the call has to see its deadline and the end of its group.
-WaitContext AsyncWork::with_own(const WaitContext& context) const {
+WaitContext HostWork::with_own(const WaitContext& context) const {
   WaitContext both = context;
   both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
   both.abort_word = own_.abort_word;
   return both;
 }
 
-void AsyncWork::leave_alone() {
+void HostWork::leave_alone() {
   std::unique_lock lock(mutex_);
   if (std::exchange(left_alone_, true) || !outcome_) return;
   lock.unlock();
   tell_if_unheard(*outcome_);
 }
 
-void AsyncWork::tell_if_unheard(const Status& outcome) const {
+void HostWork::tell_if_unheard(const Status& outcome) const {
   if (!outcome.is_ok() && group_ != nullptr) group_->calls.unheard(outcome);
 }
 
 // ---- for the progress thread
 
-void AsyncWork::go_on() {
+void HostWork::go_on() {
   if (!claim()) return;
   work_->progress();
   work_->done() || Waiter::check(own_) != WaitEnd::kReady ? end() : let_go();
 }
 
-void AsyncWork::look(TimePoint now) {
+void HostWork::look(TimePoint now) {
   if (!claim()) return;
   if (work_->done() || Waiter::check(own_) != WaitEnd::kReady) return end();
   work_->look_after(now);
   let_go();
 }
 
-void AsyncWork::end_now() {
+void HostWork::end_now() {
   if (claim()) finish(nullptr);
 }
 
 // The thread has other calls to drive and to end, so it asks the others now, and looks again.
-void AsyncWork::end() {
+void HostWork::end() {
   if (!work_->asks(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
@@ -105,13 +105,13 @@ void AsyncWork::end() {
   if (owner_->stopping()) end_now();
 }
 
-bool AsyncWork::claim() {
+bool HostWork::claim() {
   const std::lock_guard lock(mutex_);
   if (claimed_ || outcome_) return false;
   return claimed_ = true;
 }
 
-void AsyncWork::let_go() {
+void HostWork::let_go() {
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
@@ -121,7 +121,7 @@ void AsyncWork::let_go() {
   if (owner_->stopping()) end_now();
 }
 
-void AsyncWork::finish(const std::function<bool()>* probe) {
+void HostWork::finish(const std::function<bool()>* probe) {
   WaitContext context = own_;
   context.interrupted = probe;
   Status outcome = work_->wait(context);

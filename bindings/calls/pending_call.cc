@@ -1,0 +1,123 @@
+#include "bindings/calls/pending_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/calls/gpu_call.h"
+#include "bindings/calls/running_call.h"
+#include "bindings/state/errors.h"
+
+namespace pc {
+
+PendingCall::PendingCall(const GroupObject& group, std::unique_ptr<PreparedCall> prepared)
+    : state_(group.state),
+      function_(prepared->function),
+      nbytes_(prepared->nbytes()),
+      prepared_(std::move(prepared)) {
+  if (pc::is_on_gpu(*prepared_)) {
+    array_ = Py_NewRef(array_on_gpu(*prepared_));
+    stream_ = view_on_gpu(*prepared_)->gpu_stream();
+    return;
+  }
+  hold_ = group.hold;
+  std::copy(std::begin(prepared_->arrays), std::end(prepared_->arrays), held_);
+  held_[2] = prepared_->result;
+  for (PyObject* object : held_) Py_XINCREF(object);
+}
+
+PendingCall::~PendingCall() {
+  prepared_.reset();  // its views belong to the arrays
+  for (PyObject* object : held_) Py_XDECREF(object);
+  Py_XDECREF(array_);
+}
+
+bool PendingCall::begin(GroupObject& group) {
+  return is_on_gpu() ? begin_on_gpu(group) : begin_on_host(group);
+}
+
+bool PendingCall::begin_on_host(const GroupObject& group) {
+  std::function<void(const Status&)> on_end;
+  const bool may_wait = waits(group) || prepared_->is_message();
+  self_ = shared_from_this();  // first: it may end at once
+  if (may_wait) on_end = [call = self_](const Status&) { ended(call); };
+  const Status status = run(group, [&](Communicator& communicator) -> Status {
+    PC_ASSIGN_OR_RETURN(handle_, prepared_->begin(communicator, {prepared_->timeout_s, std::move(on_end)}));
+    return Status::ok();
+  });
+  if (!status.is_ok()) {
+    self_.reset();
+    if (PyErr_Occurred() == nullptr)
+      raise_status(*group.state, status, process_of(*group.session, status.peer()));
+    return false;
+  }
+  if (!may_wait) settle();
+  return true;
+}
+
+// What says that it has ended does not keep it: the handle keeps that.
+bool PendingCall::begin_on_gpu(GroupObject& group) {
+  const std::unique_ptr<PreparedCall> prepared = std::move(prepared_);
+  const auto on_end = [weak = weak_from_this()] {
+    if (std::shared_ptr<PendingCall> call = weak.lock()) ended(std::move(call));
+  };
+  const bool has_begun = pc::begin_on_gpu(group, *prepared, on_end, &handle_);
+  gpus_ = group.session->gpus;
+  return has_begun;
+}
+
+void PendingCall::settle() {
+  if (prepared_ == nullptr) return;
+  const std::shared_ptr<PendingCall> self = std::move(self_);
+  std::unique_ptr<PreparedCall> prepared = std::move(prepared_);
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (!prepared->note_write(*state_)) PyErr_Clear();
+  prepared.reset();  // its views belong to the arrays
+  for (PyObject*& object : held_) Py_CLEAR(object);
+  hold_.reset();
+  PyErr_Restore(type, value, traceback);
+}
+
+void PendingCall::ended(std::shared_ptr<PendingCall> call) {
+  call->bell_.ring();
+  EndedCalls* const calls = call->state_->ended_calls;
+  calls->add(std::move(call));  // its last reference needs the GIL
+}
+
+bool PendingCall::ask_stream(std::optional<void*>* stream) const {
+  return !is_on_gpu() || stream_->ask(array_, stream);
+}
+
+// `wait(context, runtime)` without the GIL. Null: also where a signal handler raised.
+template <class Wait>
+std::optional<Status> PendingCall::without_gil(const Session& session, double timeout_s, Wait&& wait) const {
+  std::shared_ptr<Runtime> runtime = session.alive.lock();
+  std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
+  const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
+  std::optional<Status> outcome;
+  {
+    const WithoutGil released;
+    outcome = wait(WaitContext{deadline, nullptr, &session.interrupted}, runtime.get());
+    gpus.reset();  // before the runtime, which they use
+  }
+  if (session.runtime == nullptr) let_go(std::move(runtime));
+  if (PyErr_Occurred() != nullptr) outcome.reset();
+  return outcome;
+}
+
+std::optional<Status> PendingCall::wait(const Session& session, double timeout_s, AsyncWork::Part part) {
+  std::optional<Status> outcome;
+  if (!is_on_gpu()) outcome = handle_->outcome();
+  if (outcome) return outcome;
+  return without_gil(session, timeout_s, [&](const WaitContext& context, const Runtime* runtime) {
+    return handle_->wait(context, runtime == nullptr ? AsyncWork::Part::kLooksOn : part);
+  });
+}
+
+std::optional<Status> PendingCall::precede(const Session& session, double timeout_s, void* stream) {
+  return without_gil(session, timeout_s, [&](const WaitContext& context, const Runtime*) {
+    return handle_->precede(context, plain_stream(stream));
+  });
+}
+
+}  // namespace pc

@@ -1,0 +1,24 @@
+// What every rank says of itself, as plain data: an allgather, before a group does what all must do alike.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "operation/plain_bytes.h"
+
+namespace pc {
+
+// By rank. All members call it. `label`: what it is about, for errors.
+template <class T>
+Result<std::vector<T>> gather_plain(Communicator& group, const T& mine, const char* label, double timeout_s) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()));
+  Request request;
+  request.collective = Collective::kAllgather;
+  request.in = bytes_of(mine);
+  request.out = room_in(all[0], all.size());
+  request.label = label;
+  PC_TRY(group.run(request, timeout_s));
+  return all;
+}
+
+}  // namespace pc
