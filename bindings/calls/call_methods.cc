@@ -13,8 +13,7 @@
 namespace pc {
 namespace {
 
-PyObject* make(GroupObject& group, const CallRow& row, Form form,
-                                             const Arguments& arguments) {
+PyObject* make(GroupObject& group, const CallRow& row, Form form, const Arguments& arguments) {
   switch (form) {
     case Form::kBlocking: return make_blocking(group, row, arguments);
     case Form::kAsync: return make_async(group, row, arguments);

@@ -45,10 +45,15 @@ bool WaitContext::is_interrupted() const {
   if (probe_scopes == nullptr) return (*interrupted)();
   WaitContext outer = *this;
   outer.probe_scopes = probe_scopes->outer();
-  probe_scopes->enter();
-  const bool answer = outer.is_interrupted();
-  probe_scopes->leave();
-  return answer;
+  struct Inside {
+    explicit Inside(ProbeScope& within) : scope(within) { scope.enter(); }
+    ~Inside() { scope.leave(); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ProbeScope& scope;
+  };
+  const Inside inside(*probe_scopes);
+  return outer.is_interrupted();
 }
 
 }  // namespace pc

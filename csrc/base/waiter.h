@@ -43,7 +43,7 @@ class ProbeScope {
   ProbeScope* outer() const { return outer_; }
 
  protected:
-  explicit ProbeScope(struct WaitContext& context);  // becomes its innermost, and outlives it
+  explicit ProbeScope(struct WaitContext& context);  // becomes the innermost of that, and of its copies
   ProbeScope(const ProbeScope&) = delete;
   ProbeScope& operator=(const ProbeScope&) = delete;
   ~ProbeScope() = default;

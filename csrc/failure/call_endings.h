@@ -25,7 +25,7 @@ struct Answers {
   TimePoint began = now();
 
   void come(std::span<const Standing> all) { standings.emplace(all.begin(), all.end()); }
-  bool are_late() const { return now() >= began + kPatienceForAnswers; }  // none is waited for any more
+  bool are_open() const { return !standings && now() < began + kPatienceForAnswers; }  // they are waited for
 };
 
 struct CallEnding {

@@ -207,7 +207,7 @@ void ControlThread::State::read(Rank rank, bool hears_the_dead) {
     if (got.value().nbytes == 0) return;
     const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
     while (std::optional<ControlMessage> message = peer.reader.next()) {
-      // What a rank said before it went is here, even if the news of its end overtakes it by way of another rank.
+      // What a rank of this host said before it went is here, even if the news of its end overtakes it by way of another rank.
       const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
       if (hears_the_dead && known(dead) && dead != rank) read(dead, false);
       plane.received(rank, *message, now());

@@ -109,19 +109,29 @@ Status GroupCalls::told(const Status& ended, const Call& call, const std::string
 // What had gone wrong with this call when the group ended. The rank that heard of it first may have raised and gone already:
 // that is a consequence, which the next call raises.
 std::optional<Status> GroupCalls::before_the_end(std::unique_lock<std::mutex>& lock, uint64_t sequence,
-                                                 const Status& ended, const Probe* probe) {
+                                                 const Status& ended, const WaitContext& context) {
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
   const CallEnding* const ending = endings_.find(sequence);
-  if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code))
-    return verdict_on(lock, sequence, *ending, probe);
+  if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
+    Status verdict = verdict_on(lock, sequence, *ending, context);
+    // Without what the others know, this rank knows best what it has seen itself.
+    const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.standings;
+    return knows_better ? ended : verdict;
+  }
   return is_first(ended.code()) ? std::optional(ended) : std::nullopt;
+}
+
+bool GroupCalls::is_awaited(const CallEnding& ending) const {
+  const Code code = ending.why.code;
+  const bool others_speak = cause_.code() == Code::kPeerFailure || cause_.code() == Code::kPeerExited;
+  const bool is_worth = cause_.is_ok() ? worth_waiting(code) : others_speak && code == Code::kMismatch;
+  return is_worth && !closing_ && ending.answers.are_open();
 }
 
 // May wait for what the others know about the call. The ending is there until this thread forgets it.
 Status GroupCalls::verdict_on(std::unique_lock<std::mutex>& lock, uint64_t sequence, const CallEnding& ending,
-                              const Probe* probe) {
-  if (worth_waiting(ending.why.code))
-    (void)wait_briefly(lock, probe, ending.answers.began, [&] { return !is_open(ending.answers); });
+                              const WaitContext& context) {
+  (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
   std::vector<Standing> standings = ending.answers.standings.value_or(std::vector<Standing>());
   // The others may have given the call up before this rank made it, and do not know what it would have made.
@@ -134,13 +144,13 @@ Status GroupCalls::verdict_on(std::unique_lock<std::mutex>& lock, uint64_t seque
 }
 
 Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
-                            const Probe* probe) {
+                            const WaitContext& context) {
   const auto record = [&] { recorder_of(call).end(call.ticket, ended.code(), now_ns()); };
   if (ended.code() == Code::kPeerFailure) {
-    record();
-    const Status failure = first_failure(ended, operation, probe);
+    const Status failure = first_failure(ended, operation, context);
     std::unique_lock lock(mutex_);
-    const Status first = before_the_end(lock, call.sequence, ended, probe).value_or(failure);
+    const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
+    record();  // only now: what others say of a call that has failed and waits for nothing is taken for old news
     endings_.forget(call.sequence);
     return told(first, call, operation);
   }
@@ -148,7 +158,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
-    return told(verdict_of(ours, survey(call.sequence, probe), names_), call, operation);
+    return told(verdict_of(ours, survey(call.sequence, context), names_), call, operation);
   }
   bool others_know = false;
   {
@@ -156,7 +166,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
     // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
     record();
     if (!cause_.is_ok()) {
-      const Status first = before_the_end(lock, call.sequence, ended, probe).value_or(cause_);
+      const Status first = before_the_end(lock, call.sequence, ended, context).value_or(cause_);
       endings_.forget(call.sequence);
       return told(first, call, operation);
     }
@@ -169,7 +179,7 @@ Status GroupCalls::conclude(const Status& ended, const Call& call, const std::st
   if (!others_know) parts_.control->gave_up(id(call.sequence), ours);
   Status outcome = ended;
   if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
-    outcome = await_verdict(call.sequence, ended, probe);
+    outcome = await_verdict(call.sequence, ended, context);
   if (outcome.code() == Code::kPeerExited) end_for_all(outcome.with_operation(operation), our_word(outcome));
   const std::lock_guard lock(mutex_);
   endings_.forget(call.sequence);
@@ -183,13 +193,13 @@ CallEnd GroupCalls::our_word(const Status& ended) const {
 }
 
 bool GroupCalls::asks(const Status& ended, const Call& call) {
-  if (ended.code() == Code::kInterrupted || ended.code() == Code::kPeerFailure) return false;
+  if (ended.code() == Code::kInterrupted) return false;
   const CallEnd ours = our_word(ended);
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return false;
     if (const CallEnding* const ending = endings_.find(call.sequence); ending != nullptr)
-      return worth_waiting(ending->why.code) && is_open(ending->answers);
+      return is_awaited(*ending);
     if (!cause_.is_ok() || !worth_waiting(ended.code())) return false;
     recorder_of(call).end(call.ticket, ended.code(), now_ns());  // in one with the ending, as in conclude()
     (void)endings_.add(call.sequence, ours);
@@ -215,12 +225,12 @@ bool GroupCalls::asks_peer(const Status& ended, Call& call) {
   if (!cause_.is_ok()) return false;
   if (!std::exchange(call.asked, true)) (void)ask(question);
   const Answers* const answers = surveys_.find(question);
-  return answers != nullptr && is_open(*answers);
+  return answers != nullptr && answers->are_open();
 }
 
 Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
-                                    const Probe* probe) {
-  Status outcome = told_of_message(ended, call, operation, probe);
+                                    const WaitContext& context) {
+  Status outcome = told_of_message(ended, call, operation, context);
   if (!call.asked) return outcome;
   const std::lock_guard lock(mutex_);
   surveys_.leave(whereabouts(ended.peer()).sequence);
@@ -228,17 +238,17 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
 }
 
 Status GroupCalls::told_of_message(const Status& ended, const Call& call, const std::string& operation,
-                                   const Probe* probe) {
+                                   const WaitContext& context) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {
-    case Code::kPeerFailure: return told(first_failure(ended, operation, probe), call, operation);
+    case Code::kPeerFailure: return told(first_failure(ended, operation, context), call, operation);
     case Code::kTimeout: {
       const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
-      return told(knows ? ended : with_standing(ended, probe), call, operation);
+      return told(knows ? ended : with_standing(ended, context), call, operation);
     }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(mutex_);
-      (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
+      (void)wait_briefly(lock, context, now(), [this] { return !cause_.is_ok(); });
       return told(cause_.is_ok() ? ended : cause_, call, operation);
     }
     default: return told(ended, call, operation);
@@ -256,12 +266,13 @@ bool GroupCalls::peer_has_left(Rank peer) {
 
 // A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
 // rank has not heard yet. The control thread knows the order.
-Status GroupCalls::first_failure(const Status& ended, const std::string& operation, const Probe* probe) {
+Status GroupCalls::first_failure(const Status& ended, const std::string& operation,
+                                 const WaitContext& context) {
   {
     std::unique_lock lock(mutex_);
     if (!cause_.is_ok()) return cause_;
     parts_.control->lost(names_.to_world(ended.peer()), ended.message());
-    (void)wait_briefly(lock, probe, now(), [this] { return !cause_.is_ok(); });
+    (void)wait_briefly(lock, context, now(), [this] { return !cause_.is_ok(); });
   }
   end_group(ended.with_cause(ended.message()).with_operation(operation));
   const std::lock_guard lock(mutex_);
@@ -269,20 +280,20 @@ Status GroupCalls::first_failure(const Status& ended, const std::string& operati
 }
 
 // Asks the peer of a message that did not come where it stands.
-Status GroupCalls::with_standing(const Status& ended, const Probe* probe) {
+Status GroupCalls::with_standing(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
-  const std::vector<Standing> standings = survey(whereabouts(ended.peer()).sequence, probe);
+  const std::vector<Standing> standings = survey(whereabouts(ended.peer()).sequence, context);
   if (standings.size() != 2) return ended;  // of this rank, and of the one that was asked
   return Status(ended.code(), ended.message() + "; " + position_text(standings[1], names_))
       .with_peer(ended.peer());
 }
 
 // Empty: the group has ended, or an interrupt came first.
-std::vector<Standing> GroupCalls::survey(uint64_t sequence, const Probe* probe) {
+std::vector<Standing> GroupCalls::survey(uint64_t sequence, const WaitContext& context) {
   std::unique_lock lock(mutex_);
   if (!cause_.is_ok()) return {};
   const Answers* const asked = ask(sequence);
-  (void)wait_briefly(lock, probe, asked->began,
+  (void)wait_briefly(lock, context, asked->began,
                      [&] { return asked->standings.has_value() || !cause_.is_ok(); });
   std::vector<Standing> standings = asked->standings.value_or(std::vector<Standing>());
   surveys_.leave(sequence);
@@ -296,27 +307,27 @@ const Answers* GroupCalls::ask(uint64_t question) {
 }
 
 template <class Ready>
-bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began,
+bool GroupCalls::wait_briefly(std::unique_lock<std::mutex>& lock, const WaitContext& context, TimePoint began,
                               Ready&& ready) {
   const TimePoint until = began + kPatienceForAnswers;
   while (!ready()) {
     if (now() >= until) return false;
     changed_.wait_for(lock, kWaitSlice);
-    if (probe == nullptr || !*probe || ready()) continue;
+    if (ready()) continue;
     lock.unlock();  // the probe runs other people's code
-    const bool interrupted = (*probe)();
+    const bool interrupted = context.is_interrupted();
     lock.lock();
     if (interrupted) return false;
   }
   return true;
 }
 
-Status GroupCalls::await_verdict(uint64_t sequence, const Status& ended, const Probe* probe) {
+Status GroupCalls::await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context) {
   std::unique_lock lock(mutex_);
   const CallEnding* const ending = endings_.find(sequence);
   if (ending == nullptr) return ended;
-  Status verdict = verdict_on(lock, sequence, *ending, probe);
-  return cause_.is_ok() ? verdict : before_the_end(lock, sequence, cause_, probe).value_or(cause_);
+  Status verdict = verdict_on(lock, sequence, *ending, context);
+  return cause_.is_ok() ? verdict : before_the_end(lock, sequence, cause_, context).value_or(cause_);
 }
 
 void GroupCalls::close() {

@@ -51,7 +51,6 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
     bool asked = false;     // a message: asks_peer() has asked
   };
-  using Probe = std::function<bool()>;
 
   GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
 
@@ -79,8 +78,9 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
   void settle(uint64_t sequence);
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
-  // briefly: `probe` is asked meanwhile.
-  Status conclude(const Status& ended, const Call& call, const std::string& operation, const Probe* probe);
+  // briefly: only its probe is asked meanwhile.
+  Status conclude(const Status& ended, const Call& call, const std::string& operation,
+                  const WaitContext& context);
   // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
   // and again; conclude() follows.
   bool asks(const Status& ended, const Call& call);
@@ -88,7 +88,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void forsake(const Status& ended, const Call& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
-                          const Probe* probe);
+                          const WaitContext& context);
   bool asks_peer(const Status& ended, Call& call);  // asks() for conclude_message()
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
@@ -125,16 +125,12 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
  private:
   std::optional<Status> before_the_end(std::unique_lock<std::mutex>& lock, uint64_t sequence,
-                                       const Status& ended, const Probe* probe);
+                                       const Status& ended, const WaitContext& context);
   Status verdict_on(std::unique_lock<std::mutex>& lock, uint64_t sequence, const CallEnding& ending,
-                    const Probe* probe);
-  // All that can be known about it is not known yet, has not taken too long, and may still come: what a rank says before it
-  // goes arrives even if the group has ended by then. mutex_ held.
-  bool is_open(const Answers& answers) const {
-    const bool comes =
-        cause_.is_ok() || cause_.code() == Code::kPeerFailure || cause_.code() == Code::kPeerExited;
-    return !answers.standings && comes && !answers.are_late();
-  }
+                    const WaitContext& context);
+  // What the others know of a call that has ended for all may still come, and is waited for. What a rank says before it goes
+  // arrives even if the group has ended by then. mutex_ held.
+  bool is_awaited(const CallEnding& ending) const;
   Status look();
   Status take_late_error();
   void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
@@ -147,15 +143,16 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void end_group(const Status& why);
   void end_for_all(const Status& why, const CallEnd& told);
   CallEnd our_word(const Status& ended) const;  // for the others
-  Status await_verdict(uint64_t sequence, const Status& ended, const Probe* probe);
+  Status await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context);
   Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
-                         const Probe* probe);
-  Status first_failure(const Status& ended, const std::string& operation, const Probe* probe);
-  Status with_standing(const Status& ended, const Probe* probe);
-  std::vector<Standing> survey(uint64_t sequence, const Probe* probe);
+                         const WaitContext& context);
+  Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
+  Status with_standing(const Status& ended, const WaitContext& context);
+  std::vector<Standing> survey(uint64_t sequence, const WaitContext& context);
   const Answers* ask(uint64_t question);  // joins the survey; mutex_ held
   template <class Ready>
-  bool wait_briefly(std::unique_lock<std::mutex>& lock, const Probe* probe, TimePoint began, Ready&& ready);
+  bool wait_briefly(std::unique_lock<std::mutex>& lock, const WaitContext& context, TimePoint began,
+                    Ready&& ready);
   std::string advice(const Status& ended, bool is_message) const;
   CallId whereabouts(Rank peer) const {
     return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));

@@ -7,8 +7,8 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostWarned = 8;  // in one warning
-constexpr std::size_t kMostKept = 1024;     // of wrong calls, and of those that were told
+constexpr std::size_t kMostWarned = 8;   // in one warning
+constexpr std::size_t kMostKept = 1024;  // of wrong calls, and of those that were told
 
 }  // namespace
 

@@ -109,9 +109,11 @@ Status disagreement(std::span<const Standing> standings, const GroupNames& names
   const std::vector<Camp> camps = camps_of(standings);
   if (camps.size() < 2) {
     const Rank by = names.from_world(why.by);
-    const std::string found = by == names.rank() ? why.text : names.full(by) + " says that " + why.text;
+    const bool is_own = by == names.rank();
+    const std::string found = is_own ? why.text : names.full(by) + " says that " + why.text;
     return Status(Code::kMismatch,
-                  "the ranks made different calls: " + found + table(standings, camps, names));
+                  "the ranks made different calls: " + found + table(standings, camps, names))
+        .with_peer(is_own ? -1 : by);
   }
   const Camp& usual = camps[0];
   std::string text = "the ranks made different calls";

@@ -81,9 +81,10 @@ class CollectiveOperation final : public Operation {
   // Puts the end into the words of the group.
   template <class Text>
   Status tell(const Call& each, const Status& ended, const WaitContext& context, const Text& text) {
-    if (!ended.is_ok()) return group_.calls.conclude(ended, each.call, text(), context.interrupted);
-    group_.calls.done(each.call);
-    return ended;
+    if (ended.is_ok()) return group_.calls.done(each.call), ended;
+    WaitContext probed = context;
+    const Reentry::Scope scope(group_.reentry, probed, text);
+    return group_.calls.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
   // No caller asks how it ends. If it has not, it ends with `why`, for the others too.

@@ -63,7 +63,10 @@ bool MessageOperation::refuses_offer() const {
 Status MessageOperation::finish(const WaitContext& context) {
   const Status& ended = end(context);
   if (ended.is_ok()) return group_.calls.done(call_), ended;
-  return group_.calls.conclude_message(ended, call_, text(), context.interrupted);
+  WaitContext probed = context;
+  const auto text = [this] { return this->text(); };
+  const Reentry::Scope scope(group_.reentry, probed, text);
+  return group_.calls.conclude_message(ended, call_, text(), probed);
 }
 
 Status MessageOperation::in_words(const Status& ended) const {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -113,6 +114,32 @@ TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has
       ASSERT_TRUE(has(each, "rank 1 ") && has(each, "made dtype float64 instead of float32"))
           << text_of(outcomes);
     }
+  }
+}
+
+// It says so and goes, and waits for no answer. Rank 1 stays away, so that the call of the two others cannot end.
+TEST_P(Agreement, a_rank_that_is_interrupted_and_goes_at_once_is_named_as_interrupted) {
+  for (int round = 0; round < 10; ++round) {
+    std::latch interrupted(1);
+    std::atomic<bool> pressed = false;
+    const WorldOptions world{
+        .over = GetParam(), .size = 3, .timeout_s = kLong, .interrupted = [&] { return pressed.load(); }};
+    const Outcomes outcomes = run_world(world, [&](Runtime& runtime, Communicator& group) {
+      if (group.rank() == 1) return interrupted.wait(), Status::ok();
+      pressed = group.rank() == 0 || pressed;
+      Status status = make(group, Made{});
+      if (group.rank() != 0) return status;
+      runtime.abort(Status(Code::kNotInitialized, "this process left"));
+      interrupted.count_down();
+      return status;
+    });
+    ASSERT_EQ(outcomes[0].code(), Code::kInterrupted) << text_of(outcomes);
+    // In shared memory it may be seen first that rank 0 has closed the group.
+    const bool sees_the_close = GetParam() == Over::kShared || GetParam() == Over::kIslands;
+    ASSERT_TRUE(outcomes[2].code() == Code::kPeerInterrupted ||
+                (sees_the_close && outcomes[2].code() == Code::kPeerExited))
+        << text_of(outcomes);
+    ASSERT_EQ(outcomes[2].peer(), 0) << text_of(outcomes);
   }
 }
 
