@@ -15,7 +15,7 @@
 
 namespace pc {
 
-inline constexpr std::array<CallRow, 14> kCallTable = {{
+inline constexpr auto kCallTable = std::to_array<CallRow>({
     {.signature = {"allreduce", 1, 2, 5, {kX, kOp, kOut, kTimeout, kReproducible}},
      .async_name = "allreduce_async",
      .planned_name = "plan_allreduce",
@@ -115,6 +115,6 @@ inline constexpr std::array<CallRow, 14> kCallTable = {{
      .prepare = prepare_barrier,
      .doc = docs::kBarrier,
      .async_example = R"(    >>> pc.barrier_async().wait())"},
-}};
+});
 
 }  // namespace pc

@@ -60,7 +60,7 @@ struct Operation {
   bool rooted() const { return collective && is_rooted(*collective); }
   bool moves_data() const { return !collective || pc::moves_data(*collective); }
   bool in_place() const { return !collective || pc::in_place(*collective); }  // it may be
-  bool averages() const { return collective != Collective::kScan && collective != Collective::kExscan; }
+  bool averages() const { return !collective || !is_scan(*collective); }
   double input(const Asked& asked, const Element& element) const;
 };
 

@@ -243,7 +243,7 @@ Status check_scan(const Request& request) {
   PC_TRY(check_buffer(request.in, "input"));
   PC_TRY(check_buffer(request.out, "output"));
   PC_TRY(check_pair(request));
-  if (request.op != ReduceOp::kAvg) return Status::ok();
+  if (request.op != ReduceOp::kAvg) return check_operator(request.in, request.op);
   return Status(Code::kUnsupported, "avg is over all ranks, and " + std::string(name_of(request.collective)) +
                                         " over some: take sum, and divide");
 }
@@ -271,6 +271,7 @@ Status check_request(Request& request, Rank rank, Rank size) {
   if (has_parts(request.collective) && (request.in.list != nullptr || request.out.list != nullptr))
     return invalid_argument("a list of arrays has no parts");
   if (!reduces(request.collective)) request.fixed_order = false;
+  if (is_scan(request.collective)) return check_scan(request);
   switch (request.collective) {
     case Collective::kBarrier:
       request.in = {};
@@ -290,8 +291,6 @@ Status check_request(Request& request, Rank rank, Rank size) {
       PC_TRY(check_operator(request.in, request.op));
       for (const uint64_t count : request.counts) PC_TRY(check_pairs(count, request.op));
       return check_pairs(request.out.count, request.op);
-    case Collective::kScan:
-    case Collective::kExscan: PC_TRY(check_scan(request)); return check_operator(request.in, request.op);
     default: return invalid_argument("unknown collective");
   }
   PC_TRY(check_buffer(request.in, "input"));

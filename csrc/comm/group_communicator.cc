@@ -19,7 +19,7 @@ namespace {
 // With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
 // reductions change it all the same.
 void copy_input(const Request& request) {
-  if (request.collective == Collective::kExscan) return;
+  if (leaves_output(request.collective)) return;
   const Buffer& out = request.out;
   if (out.data == nullptr && out.list == nullptr) return;
   const Location to{out.data, out.list}, from{const_cast<std::byte*>(request.in.data), request.in.list};

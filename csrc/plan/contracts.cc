@@ -16,6 +16,27 @@ uint64_t word_for(uint64_t kind, Rank rank, uint32_t chunk) {
   return mixed(mixed(kind) + (static_cast<uint64_t>(rank) << 32) + chunk);
 }
 
+// No switch here has a default: the compiler names those in which a collective is missing.
+struct Traits {
+  bool is_rooted = false, reduces = false, has_parts = false, is_scan = false;
+};
+constexpr Traits traits_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllreduce: return {.reduces = true};
+    case Collective::kBroadcast: return {.is_rooted = true};
+    case Collective::kReduce: return {.is_rooted = true, .reduces = true};
+    case Collective::kAllgather:
+    case Collective::kAlltoall: return {.has_parts = true};
+    case Collective::kReduceScatter: return {.reduces = true, .has_parts = true};
+    case Collective::kGather:
+    case Collective::kScatter: return {.is_rooted = true, .has_parts = true};
+    case Collective::kScan:
+    case Collective::kExscan: return {.reduces = true, .is_scan = true};
+    case Collective::kBarrier: break;
+  }
+  return {};
+}
+
 enum class Extent : uint8_t { kNothing, kAll, kPart, kRow, kColumn };
 struct Arrays {
   Extent input, output;
@@ -77,40 +98,12 @@ Chunks shared_chunks(const Shape& shape, uint32_t chunks) {
   return in.count < out.count ? Chunks{in.first, in.count} : Chunks{out.first, out.count};
 }
 
-bool is_rooted(Collective collective) {
-  switch (collective) {
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kGather:
-    case Collective::kScatter: return true;
-    default: return false;
-  }
-}
-
-bool reduces(Collective collective) {
-  switch (collective) {
-    case Collective::kAllreduce:
-    case Collective::kReduce:
-    case Collective::kReduceScatter:
-    case Collective::kScan:
-    case Collective::kExscan: return true;
-    default: return false;
-  }
-}
-
+bool is_rooted(Collective collective) { return traits_of(collective).is_rooted; }
+bool reduces(Collective collective) { return traits_of(collective).reduces; }
+bool is_scan(Collective collective) { return traits_of(collective).is_scan; }
 bool moves_data(Collective collective) { return collective != Collective::kBarrier; }
-
-bool has_parts(Collective collective) {
-  switch (collective) {
-    case Collective::kAllgather:
-    case Collective::kReduceScatter:
-    case Collective::kAlltoall:
-    case Collective::kGather:
-    case Collective::kScatter: return true;
-    default: return false;
-  }
-}
-
+bool has_parts(Collective collective) { return traits_of(collective).has_parts; }
+bool leaves_output(Collective collective) { return moves_data(collective) && !has_output({collective}); }
 bool in_place(Collective collective) { return collective != Collective::kAlltoall; }
 bool synchronizes(Collective collective) { return collective == Collective::kBarrier; }
 

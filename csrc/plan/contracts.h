@@ -28,9 +28,13 @@ Chunks shared_chunks(const Shape& shape, uint32_t chunks);
 
 bool is_rooted(Collective collective);
 bool reduces(Collective collective);
+// What a rank gets is combined from some of the ranks alone, from others than elsewhere.
+bool is_scan(Collective collective);
 bool moves_data(Collective collective);
 // Its array has one part per rank, so that parts may differ in size.
 bool has_parts(Collective collective);
+// A rank that is alone gets nothing, and its output stays as it was.
+bool leaves_output(Collective collective);
 // Input and output may be the same array, or one a part of the other.
 bool in_place(Collective collective);
 // True if no rank may end before every rank has begun: the promise of a barrier.
@@ -53,6 +57,8 @@ Fingerprint operator+(const Fingerprint& a, const Fingerprint& b);
 // Whose contributions a chunk of the output must hold at the end.
 struct Contributors {
   Rank from = 0, to = 0;  // [from, to)
+  bool has(Rank rank) const { return from <= rank && rank < to; }
+  bool operator==(const Contributors&) const = default;
 };
 Contributors contributors(const Shape& shape, uint32_t chunks, uint32_t name);
 

@@ -21,9 +21,7 @@ std::string place(std::string_view preposition, Area area, Chunks chunks) {
   return std::string(preposition) + "unknown";
 }
 
-}  // namespace
-
-std::string_view name_of(Collective collective) {
+constexpr std::string_view collective_name(Collective collective) {
   switch (collective) {
     case Collective::kAllreduce: return "allreduce";
     case Collective::kBroadcast: return "broadcast";
@@ -39,6 +37,11 @@ std::string_view name_of(Collective collective) {
   }
   return "unknown";
 }
+static_assert(collective_name(static_cast<Collective>(kCollectiveCount)) == "unknown");  // all are counted
+
+}  // namespace
+
+std::string_view name_of(Collective collective) { return collective_name(collective); }
 
 std::optional<Collective> collective_from_name(std::string_view name) {
   for (int i = 0; i < kCollectiveCount; ++i) {

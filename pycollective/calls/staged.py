@@ -120,18 +120,15 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
     check_block(function, "x", library, x, op)
 
 
-def scan(group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None) -> Any:
-    """Rank r gets the combination of ranks 0 to r."""
-    return Elementwise(group, "scan", op, timeout, fixed_order=_by_shape("scan", reproducible)).make(x, out)
-
-
-def exscan(
-    group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
+def _scan(
+    name: str, group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Rank r gets the combination of ranks 0 to r - 1."""
-    return Elementwise(group, "exscan", op, timeout, fixed_order=_by_shape("exscan", reproducible)).make(
-        x, out
-    )
+    """Every rank gets the combination of some."""
+    return Elementwise(group, name, op, timeout, fixed_order=_by_shape(name, reproducible)).make(x, out)
+
+
+scan = functools.partial(_scan, "scan")
+exscan = functools.partial(_scan, "exscan")
 
 
 def reduce(

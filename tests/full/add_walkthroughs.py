@@ -21,6 +21,7 @@ TOOLS = Path(sys.executable).parent  # cmake and ninja are there
 PACKAGES = Path(sysconfig.get_path("purelib"))
 # Not the virtual environment's own: there an editable pycollective comes before any path.
 PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
+PLAN = (PYTHON, "-m", "pycollective", "plan")
 
 
 class Failed(Exception):
@@ -73,6 +74,11 @@ class Copy:
         self.run("cmake", "--preset", "dev", "-G", "Ninja", *python)
         self.run("ninja", "-C", "build/dev", *targets)
 
+    def build_package(self) -> None:
+        self.build("_core")
+        (module,) = (self.tree / "build" / "dev" / "bindings").glob("_core*.so")
+        shutil.copy(module, self.tree / "pycollective")
+
     def pass_tests(self, *layers: str) -> None:
         self.build(*(f"test_{layer}" for layer in layers))
         for layer in layers:
@@ -86,12 +92,9 @@ class Copy:
 
 def algorithm(copy: Copy) -> None:
     copy.pass_tests("plan")
-    copy.build("_core")
-    (module,) = (copy.tree / "build" / "dev" / "bindings").glob("_core*.so")
-    shutil.copy(module, copy.tree / "pycollective")
-    plan = (PYTHON, "-m", "pycollective", "plan")
-    copy.run(*plan, "check", "--collective", "allreduce", "--algorithm", "chain", "-n", "1..64")
-    copy.expect("+c0<0", *plan, "show", "allreduce", "--algorithm", "chain", "-n", "4")
+    copy.build_package()
+    copy.run(*PLAN, "check", "--collective", "allreduce", "--algorithm", "chain", "-n", "1..64")
+    copy.expect("+c0<0", *PLAN, "show", "allreduce", "--algorithm", "chain", "-n", "4")
     explain = "import pycollective as pc; print(pc.explain('allreduce', nbytes=4096, size=4))"
     taken = {"PYCOLLECTIVE_TUNE": "allreduce:0-inf:chain"}
     copy.expect("algorithm: chain ", PYTHON, "-c", explain, **taken)
@@ -113,13 +116,30 @@ def array_library(copy: Copy) -> None:
     copy.run(PYTHON, "boxes_test.py")
 
 
+def collective(copy: Copy) -> None:
+    copy.pass_tests("plan", "engine", "comm")
+    copy.build_package()
+    copy.run(PYTHON, "scripts/stubs")
+    copy.run(*PLAN, "check", "--collective", "rscan", "--algorithm", "chain", "-n", "1..64")
+    (copy.tree / "rscan_test.py").write_text(PROGRAMS["collective"]["rscan_test.py"])
+    for transport in ("tcp", "shm"):
+        for ranks in "1234":
+            run = (PYTHON, "-m", "pycollective", "run", "-n", ranks, "rscan_test.py")
+            copy.run(*run, PYCOLLECTIVE_TRANSPORT=transport)
+
+
 def dtype(copy: Copy) -> None:
     copy.pass_tests("base", "kernels")
     copy.build("pc_bench")  # whose switch over all dtypes is complete
 
 
 PROGRAMS = {page.name: page.programs for page in PAGES}
-PROOFS = {"algorithm": algorithm, "array_library": array_library, "dtype": dtype}
+PROOFS = {
+    "algorithm": algorithm,
+    "array_library": array_library,
+    "collective": collective,
+    "dtype": dtype,
+}
 
 
 def main(names: list[str]) -> int:

@@ -47,9 +47,7 @@ Status Exchange::differs(Rank peer) const {
 }
 
 void Exchange::note_seen() {
-  const Collective collective = request.collective;
-  const bool needs_all =
-      !is_rooted(collective) && collective != Collective::kScan && collective != Collective::kExscan;
+  const bool needs_all = !is_rooted(request.collective) && !is_scan(request.collective);
   if (needs_all) group.everybody_is_here();
 }
 

@@ -61,14 +61,11 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
     case Collective::kScatter: writes_ = at_root; break;
     case Collective::kGather: writes_ = !at_root; break;
     case Collective::kReduce: writes_ = !at_root || in_rounds_; break;
-    case Collective::kScan:
-    case Collective::kExscan: writes_ = rank_ + 1 < size_; break;
     default: writes_ = true;
   }
   wants_results_ = passes_results_on_ && (collective_ == Collective::kAllreduce || at_root);
   contributors_ = {0, size_};
-  if (collective_ == Collective::kScan) contributors_.to = rank_ + 1;
-  if (collective_ == Collective::kExscan) contributors_.to = rank_;
+  if (is_scan(collective_)) bind_scan();
   const uint32_t n = static_cast<uint32_t>(size_);
   const uint32_t chunks = collective_ == Collective::kAlltoall           ? n * n
                           : passes_results_on_ && is_divided             ? division.slices
@@ -93,6 +90,13 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   }
 }
 
+void Traffic::bind_scan() {
+  contributors_ = pc::contributors({collective_, rank_, size_}, 1, 0);
+  writes_ = false;
+  for (Rank reader = 0; reader < size_; ++reader)
+    writes_ |= reader != rank_ && pc::contributors({collective_, reader, size_}, 1, 0).has(rank_);
+}
+
 uint32_t Traffic::name(Rank writer, Rank reader) const {
   if (collective_ == Collective::kAlltoall) return static_cast<uint32_t>(writer * size_ + reader);
   if (addressed_) return static_cast<uint32_t>(reader);
@@ -106,9 +110,7 @@ bool Traffic::reads_from(Rank writer) const {
     case Collective::kScatter: return writer == root_;
     case Collective::kGather: return rank_ == root_;
     case Collective::kReduce: return rank_ == root_ || in_rounds_;
-    case Collective::kScan:
-    case Collective::kExscan: return writer < rank_;
-    default: return true;
+    default: return contributors_.has(writer);
   }
 }
 

@@ -56,8 +56,7 @@ class Traffic {
   std::size_t place_in_input(Rank writer) const;
   // Inputs may be read where they lie, by everybody until the end of the call: nobody overwrites his own meanwhile.
   bool inputs_stay(bool in_place) const {
-    const bool overwrites = collective_ == Collective::kScan || collective_ == Collective::kExscan;
-    return in_rounds_ && knows_size_ && !(in_place && overwrites);
+    return in_rounds_ && knows_size_ && !(in_place && is_scan(collective_));
   }
   // What is combined: the contributions of these ranks, in this order.
   Contributors contributors() const { return contributors_; }
@@ -66,6 +65,7 @@ class Traffic {
   std::size_t place_in_message(Rank writer, Rank reader) const;
 
  private:
+  void bind_scan();
   uint32_t name(Rank writer, Rank reader) const;
 
   struct Like {

@@ -1,7 +1,9 @@
 #include "gpu/ipc/peer_moves.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 namespace pc {
 namespace {
@@ -51,22 +53,16 @@ class Moves {
  private:
   // What is cut into a piece for each mover.
   void add_cut() {
-    const Rank root = request_.root;
-    if (mine_.count == 0) return;
-    switch (request_.collective) {
-      case Collective::kAllreduce: return reduce(ranks_, mine_, every_output(mine_));
-      case Collective::kReduce: return reduce(ranks_, mine_, {output(root, mine_.begin)});
-      case Collective::kScan:
-      case Collective::kExscan: return scan();
-      case Collective::kBroadcast: return copy(input(root, mine_.begin), every_output(mine_), mine_.count);
-      default: return;
-    }
+    if (mine_.count == 0 || has_parts(request_.collective)) return;
+    if (reduces(request_.collective)) return combine();
+    if (request_.collective == Collective::kBroadcast)
+      copy(input(request_.root, mine_.begin), every_output(mine_), mine_.count);
   }
   // The part of a rank that this one moves for.
   void add_of(Rank rank) {
     const Rank root = request_.root;
     switch (request_.collective) {
-      case Collective::kReduceScatter: return reduce(ranks_, part(rank), {output(rank, 0)});
+      case Collective::kReduceScatter: return reduce(everybody(), part(rank), {output(rank, 0)});
       case Collective::kAllgather: return copy(input(rank, 0), every_output(part(rank)), part(rank).count);
       case Collective::kGather:
         return copy(input(rank, 0), {output(root, part(rank).begin)}, part(rank).count);
@@ -77,11 +73,25 @@ class Moves {
     }
   }
 
-  void scan() {
-    const std::size_t own = request_.collective == Collective::kScan ? 1 : 0;
-    for (std::size_t k = ranks_; k-- > 0;) {
-      if (k + own > 0) reduce(k + own, mine_, {output(static_cast<Rank>(k), mine_.begin)});
+  // What is the same on several ranks is made once. What is combined from most ranks comes first: in place, it is written where
+  // no other result needs the input any more.
+  void combine() {
+    struct Result {
+      Contributors of;
+      std::vector<std::byte*> to;
+    };
+    std::vector<Result> results;
+    for (Rank rank = 0; rank < everybody().to; ++rank) {
+      const Shape shape{request_.collective, rank, everybody().to, request_.root};
+      if (!has_output(shape)) continue;
+      const Contributors of = contributors(shape, 1, 0);
+      const auto same = std::ranges::find(results, of, &Result::of);
+      Result& result = same != results.end() ? *same : results.emplace_back(Result{of, {}});
+      result.to.push_back(output(rank, mine_.begin));
     }
+    std::ranges::stable_sort(results, std::greater(),
+                             [](const Result& each) { return each.of.to - each.of.from; });
+    for (Result& each : results) reduce(each.of, mine_, std::move(each.to));
   }
   void alltoall(Rank rank) {
     const auto sum = [](std::span<const uint64_t> counts, std::size_t end) {
@@ -99,10 +109,10 @@ class Moves {
     }
   }
 
-  // The first `sources` inputs.
-  void reduce(std::size_t sources, Stretch what, std::vector<std::byte*> to) {
+  Contributors everybody() const { return {0, static_cast<Rank>(ranks_)}; }
+  void reduce(Contributors of, Stretch what, std::vector<std::byte*> to) {
     std::vector<const std::byte*> from;
-    for (std::size_t k = 0; k < sources; ++k) from.push_back(input(static_cast<Rank>(k), what.begin));
+    for (Rank rank = of.from; rank < of.to; ++rank) from.push_back(input(rank, what.begin));
     moves_.push_back({std::move(from), std::move(to), what.count, true});
   }
   void copy(const std::byte* from, std::vector<std::byte*> to, std::size_t count) {

@@ -11,7 +11,7 @@
 //
 //   parts are written by who moves for the rank that has them; what one rank has for all is copied by all movers, a piece each
 //
-// In place is fine: what a rank writes into another's input is what nobody else reads. A scan goes from the last rank down.
+// In place is fine: what a rank writes into another's input is what nobody else reads. A scan begins with who gets the most.
 #pragma once
 
 #include <cstddef>

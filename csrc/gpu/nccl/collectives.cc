@@ -254,7 +254,7 @@ Status check_peer(const Communicator& communicator, Rank peer) {
 
 Status can_issue(const Request& request) {
   const Collective collective = request.collective;
-  if (collective == Collective::kScan || collective == Collective::kExscan)
+  if (is_scan(collective))
     return Status(Code::kUnsupported, "NCCL has no " + std::string(name_of(collective)));
   const bool is_list = request.in.list != nullptr || request.out.list != nullptr;
   if (is_list && collective != Collective::kAllreduce && collective != Collective::kReduce &&

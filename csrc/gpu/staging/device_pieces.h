@@ -25,7 +25,7 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
 }
 
 // Not all of the output is written where no rank comes before this one, and what is not stays as it was.
-inline bool reads_output(const Request& request) { return request.collective == Collective::kExscan; }
+inline bool reads_output(const Request& request) { return leaves_output(request.collective); }
 // The root of a broadcast may have one that is its input.
 inline bool writes_output(const Request& request, Rank rank) {
   return request.collective != Collective::kBroadcast || request.root != rank ||

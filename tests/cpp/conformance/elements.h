@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "plan/contracts.h"
 
 namespace pc::testing {
 
@@ -151,9 +152,9 @@ inline bool is_logical(ReduceOp op) {
 }
 
 // Elements i and i + 1: the value and the location of the winner.
-inline void store_located(Elements& e, ReduceOp op, std::size_t i, Rank size) {
-  double value = value_of(e.dtype, i, 0), location = value_of(e.dtype, i + 1, 0);
-  for (Rank r = 1; r < size; ++r) {
+inline void store_located(Elements& e, ReduceOp op, std::size_t i, Contributors of) {
+  double value = value_of(e.dtype, i, of.from), location = value_of(e.dtype, i + 1, of.from);
+  for (Rank r = of.from + 1; r < of.to; ++r) {
     const double v = value_of(e.dtype, i, r), at = value_of(e.dtype, i + 1, r);
     const bool wins = op == ReduceOp::kMinLoc ? v < value : v > value;
     if (wins || (v == value && at < location)) location = at;
@@ -163,22 +164,27 @@ inline void store_located(Elements& e, ReduceOp op, std::size_t i, Rank size) {
   store(e, i + 1, location);
 }
 
-inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Rank size) {
+inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Contributors of) {
   Elements e = filled(dtype, std::min(count, kPeriod), std::byte{0});
-  for (std::size_t i = 0; i + 1 < e.count && takes_pairs(how); i += 2) store_located(e, how, i, size);
+  const Rank ranks = of.to - of.from;
+  for (std::size_t i = 0; i + 1 < e.count && takes_pairs(how); i += 2) store_located(e, how, i, of);
   for (std::size_t i = 0; i < e.count && !takes_pairs(how); ++i) {
-    double all = value_of(dtype, i, 0);
+    double all = value_of(dtype, i, of.from);
     if (is_logical(how)) all = all != 0 ? 1 : 0;  // of one rank too
-    for (Rank r = 1; r < size; ++r) all = combined(how, dtype, all, value_of(dtype, i, r));
+    for (Rank r = of.from + 1; r < of.to; ++r) all = combined(how, dtype, all, value_of(dtype, i, r));
     // As the kernels do: a float divided once is the correctly rounded quotient.
     if (how.op == ReduceOp::kAvg && (dtype == DType::kF32 || dtype == DType::kC64))
-      all = static_cast<float>(all) / static_cast<float>(size);
+      all = static_cast<float>(all) / static_cast<float>(ranks);
     else if (how.op == ReduceOp::kAvg)
-      all /= size;
+      all /= ranks;
     store(e, i, all * how.factor);
   }
   repeat(e, count);
   return e;
+}
+
+inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Rank size) {
+  return reduced(dtype, how, count, Contributors{0, size});
 }
 
 // `count` if they are equal. The mean of short floats is a running one and may be off by a rounding per rank.

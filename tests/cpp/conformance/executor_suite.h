@@ -68,8 +68,13 @@ inline constexpr ReduceOp kOpsOfLists[] = {ReduceOp::kSum, ReduceOp::kScaledSum,
                                            ReduceOp::kMinLoc, ReduceOp::kAvg};
 inline constexpr uint64_t kUnevenCounts[] = {3, 20'000};
 #endif
-inline constexpr Collective kOfParts[] = {Collective::kAllgather, Collective::kReduceScatter,
-                                          Collective::kAlltoall, Collective::kGather, Collective::kScatter};
+inline std::vector<Collective> every(bool (*kind)(Collective)) {
+  std::vector<Collective> all;
+  for (int c = 0; c < kCollectiveCount; ++c)
+    if (kind(static_cast<Collective>(c))) all.push_back(static_cast<Collective>(c));
+  return all;
+}
+inline bool has_one_array(Collective collective) { return moves_data(collective) && !has_parts(collective); }
 
 // One call with every rank's result compared element by element; OK, or what is wrong.
 struct Call {
@@ -111,9 +116,7 @@ inline Status run_and_compare(Communicator& group, const Call& call) {
   if (!gets_result)
     return in.bytes == before.bytes ? Status::ok() : wrong(call, "touched the input off the root");
   if (!call.in_place && in.bytes != before.bytes) return wrong(call, "touched the input");
-  const Rank ranks = call.collective == Collective::kScan     ? rank + 1
-                     : call.collective == Collective::kExscan ? rank
-                                                              : size;
+  const Contributors ranks = contributors({call.collective, rank, size, call.root}, 1, 0);
   const Elements want = broadcast ? contribution(call.dtype, call.count, call.root, size)
                                   : reduced(call.dtype, call.op, call.count, ranks);
   const std::size_t at = first_difference(result, want, call.op == ReduceOp::kAvg && !broadcast);
@@ -213,7 +216,7 @@ TEST_P(ExecutorSuite, reduce_is_exact_for_every_dtype_op_and_count) {  // and on
 
 TEST_P(ExecutorSuite, scans_are_exact_for_every_dtype_op_and_count) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
-    for (const Collective collective : {Collective::kScan, Collective::kExscan}) {
+    for (const Collective collective : every(is_scan)) {
       for (const DType dtype : kTypes) {
         for (int o = 0; o < kReduceOpCount; ++o) {
           const Reduction op = every_op(o);
@@ -235,7 +238,7 @@ TEST_P(ExecutorSuite, scans_are_exact_for_every_dtype_op_and_count) {
 TEST_P(ExecutorSuite, equal_parts_are_exact_for_every_width_count_and_root) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
     const std::size_t ranks = static_cast<std::size_t>(group.size());
-    for (const Collective collective : kOfParts) {
+    for (const Collective collective : every(has_parts)) {
       for (const DType dtype : kTypesOfParts) {
         if (reduces(collective) && !can_reduce(dtype, ReduceOp::kSum)) continue;  // one dtype of each width
         for (const std::size_t count : counts()) {
@@ -257,7 +260,7 @@ TEST_P(ExecutorSuite, equal_parts_are_exact_for_every_width_count_and_root) {
 
 TEST_P(ExecutorSuite, uneven_parts_are_exact_for_every_root) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
-    for (const Collective collective : kOfParts) {
+    for (const Collective collective : every(has_parts)) {
       for (const uint64_t base : kUnevenCounts) {
         std::vector<uint64_t> counts;
         for (Rank r = 0; r < group.size(); ++r)
@@ -295,13 +298,11 @@ TEST_P(ExecutorSuite, every_op_scatters_what_it_reduces_in_every_dtype) {
 TEST_P(ExecutorSuite, lists_have_the_bits_of_one_array) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
     const std::size_t ranks = static_cast<std::size_t>(group.size());
-    for (const Collective collective : {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast,
-                                        Collective::kScan, Collective::kExscan}) {
+    for (const Collective collective : every(has_one_array)) {
       for (const DType dtype : kTypesOfLists) {
         for (const ReduceOp each : kOpsOfLists) {
           const Reduction op = every_op(static_cast<int>(each));
-          const bool is_scan = collective == Collective::kScan || collective == Collective::kExscan;
-          if (!can_reduce(dtype, op) || (is_scan && op == ReduceOp::kAvg)) continue;
+          if (!can_reduce(dtype, op) || (is_scan(collective) && op == ReduceOp::kAvg)) continue;
           if (!reduces(collective) && op != ReduceOp::kSum) continue;
           const std::size_t unpacked = (std::size_t{1} << 20) / size_of(dtype) + 10;  // sent as it lies
           if (dtype == DType::kF32 || (dtype == DType::kC128 && op == ReduceOp::kSum))

@@ -78,11 +78,10 @@ using Call =
 void note_orders(const Algorithm& algorithm, const Shape& shape, std::map<Call, std::set<uint64_t>>& orders) {
   const std::vector<Plan> plans = build_all(algorithm, shape.size, shape.root, shape.split, shape.even);
   Symbols symbols(plans);
-  const bool is_scan = shape.collective == Collective::kScan || shape.collective == Collective::kExscan;
   const Collective collective =  // they promise each other's bits
       shape.collective == Collective::kReduceScatter ? Collective::kAllreduce : shape.collective;
   for (Rank rank = 0; rank < shape.size; ++rank)
-    orders[{collective, shape.size, shape.root, is_scan ? rank : 0}].merge(symbols.outputs(rank));
+    orders[{collective, shape.size, shape.root, is_scan(collective) ? rank : 0}].merge(symbols.outputs(rank));
 }
 
 std::map<Call, std::set<uint64_t>> orders_of(const Algorithm& algorithm, Rank size) {
@@ -108,9 +107,10 @@ TEST(FixedOrder, every_element_has_one_tree_of_sums_whatever_the_algorithm_chunk
       for (auto& [call, words] : orders_of(algorithm, size)) {
         orders[call].insert(words.begin(), words.end());
         const Collective collective = std::get<0>(call);
-        const std::size_t has = collective == Collective::kExscan && std::get<3>(call) == 0 ? 0 : 1;
-        EXPECT_EQ(orders[call].size(), has) << algorithm.name << " " << name_of(algorithm.collective)
-                                            << " of " << size << " ranks, root " << std::get<2>(call);
+        const bool has = !is_scan(collective) || has_output({collective, std::get<3>(call), size});
+        EXPECT_EQ(orders[call].size(), has ? 1U : 0U)
+            << algorithm.name << " " << name_of(algorithm.collective) << " of " << size << " ranks, root "
+            << std::get<2>(call);
       }
     }
   }

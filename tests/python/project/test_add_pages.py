@@ -8,8 +8,8 @@ from add_pages import PAGES, ROOT, Page
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_there_is_a_page_for_an_algorithm_an_array_library_and_a_dtype() -> None:
-    assert {page.name for page in PAGES} == {"algorithm", "array_library", "dtype"}
+def test_there_is_a_page_for_an_algorithm_an_array_library_a_collective_and_a_dtype() -> None:
+    assert {page.name for page in PAGES} == {"algorithm", "array_library", "collective", "dtype"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -65,9 +65,9 @@ Array numbers(Rank rank, std::size_t count) {
   std::iota(made.begin(), made.end(), static_cast<uint32_t>(1000 * (rank + 1)));
   return made;
 }
-Array sum_of_first(Rank ranks, std::size_t count) {
+Array sum_of(Contributors ranks, std::size_t count) {
   Array sum(count);
-  for (Rank r = 0; r < ranks; ++r) {
+  for (Rank r = ranks.from; r < ranks.to; ++r) {
     const Array term = numbers(r, count);
     for (std::size_t i = 0; i < count; ++i) sum[i] += term[i];
   }
@@ -126,9 +126,9 @@ TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
     ranks.move(request(Collective::kAllreduce), case_.backwards, case_.share);
     in_place.move(request(Collective::kAllreduce), case_.backwards, case_.share);
     for (std::size_t r = 0; r < ranks.in.size(); ++r) {
-      EXPECT_EQ(ranks.out[r], sum_of_first(size(), count()));
+      EXPECT_EQ(ranks.out[r], sum_of({0, size()}, count()));
       EXPECT_EQ(ranks.in[r], numbers(static_cast<Rank>(r), count()));
-      EXPECT_EQ(in_place.in[r], sum_of_first(size(), count()));
+      EXPECT_EQ(in_place.in[r], sum_of({0, size()}, count()));
     }
   });
 }
@@ -138,22 +138,25 @@ TEST_F(PeerMoves, reduce_writes_the_root_alone) {
     Ranks ranks = whole();
     ranks.move(request(Collective::kReduce), case_.backwards, case_.share);
     for (std::size_t r = 0; r < ranks.in.size(); ++r)
-      EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of_first(size(), count()) : Array(count()));
+      EXPECT_EQ(ranks.out[r], r + 1 == ranks.in.size() ? sum_of({0, size()}, count()) : Array(count()));
   });
 }
 
 TEST_F(PeerMoves, scans_are_right_in_place_too) {
   in_every_case([&] {
-    for (const Collective each : {Collective::kScan, Collective::kExscan}) {
+    for (int c = 0; c < kCollectiveCount; ++c) {
+      const Collective each = static_cast<Collective>(c);
+      if (!is_scan(each)) continue;
       Ranks ranks = whole(), in_place = whole();
       in_place.in_place();
       ranks.move(request(each), case_.backwards, case_.share);
       in_place.move(request(each), case_.backwards, case_.share);
       for (Rank r = 0; r < size(); ++r) {
-        const Rank terms = each == Collective::kScan ? r + 1 : r;
+        const Shape shape{each, r, size()};
+        const Array sum = sum_of(contributors(shape, 1, 0), count());
         const std::size_t at = static_cast<std::size_t>(r);
-        EXPECT_EQ(ranks.out[at], sum_of_first(terms, count()));
-        EXPECT_EQ(in_place.in[at], terms == 0 ? numbers(0, count()) : sum_of_first(terms, count()));
+        EXPECT_EQ(ranks.out[at], sum);
+        EXPECT_EQ(in_place.in[at], has_output(shape) ? sum : numbers(r, count()));
       }
     }
   });
