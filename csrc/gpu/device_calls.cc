@@ -487,7 +487,7 @@ Status DeviceCalls::close(double timeout_s) {
   PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
-    const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
+    const Status ended = each->until_ended(deadline);
     if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
   }
   stop_threads();  // a communicator that is closed looks like one that has failed

@@ -331,7 +331,7 @@ Status DirectMessages::given_up(GpuWork& sending) {
     own->give_up();
     (void)own->until_queued(soon, true);
   }
-  const Status ended = sending.wait(std::max(soon.remaining_s(), 0.0));
+  const Status ended = sending.until_ended(soon);
   return ended.is_ok() ? Status(Code::kInterrupted, "interrupted") : ended;
 }
 

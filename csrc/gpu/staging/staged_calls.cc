@@ -413,7 +413,7 @@ Status StagedCalls::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   Status first;
   for (const std::shared_ptr<Call>& each : running) {
-    const Status ended = each->wait(std::max(deadline.remaining_s(), 0.0));
+    const Status ended = each->until_ended(deadline);
     if (first.is_ok()) first = ended;
   }
   return first;
