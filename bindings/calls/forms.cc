@@ -15,8 +15,7 @@ namespace pc {
 namespace {
 
 bool prepare(GroupObject& group, const CallRow& row, Form form, const Signature& signature,
-             const Arguments& arguments, Given& given, PreparedCall& call) {
-  if (!parse(*group.state, signature, arguments, given)) return false;
+             const Given& given, PreparedCall& call) {
   call.function = signature.function;
   // Before the arrays are looked at, which may run Python code.
   call.request.site = row.is_message ? group.state->sites.here() : site_of(group);
@@ -35,8 +34,9 @@ bool is_collection(PyObject* x) {
 
 PyObject* make_blocking(GroupObject& group, const CallRow& row, const Arguments& arguments) {
   Given given;
+  if (!parse(*group.state, row.signature, arguments, given)) return nullptr;
   PreparedCall call;
-  if (prepare(group, row, Form::kBlocking, row.signature, arguments, given, call))
+  if (prepare(group, row, Form::kBlocking, row.signature, given, call))
     return run_prepared(group, call);
   return is_stageable(call) ? staged(group, row.signature, given) : nullptr;
 }
@@ -44,8 +44,9 @@ PyObject* make_blocking(GroupObject& group, const CallRow& row, const Arguments&
 PyObject* make_async(GroupObject& group, const CallRow& row, const Arguments& arguments) {
   const Signature signature = row.signature_of(Form::kAsync);
   Given given;
+  if (!parse(*group.state, signature, arguments, given)) return nullptr;
   auto call = std::make_unique<PreparedCall>();
-  if (prepare(group, row, Form::kAsync, signature, arguments, given, *call))
+  if (prepare(group, row, Form::kAsync, signature, given, *call))
     return launch_prepared(group, std::move(call));
   const std::string name = row.signature.function;
   if (row.background == Background::kParts) {
@@ -67,8 +68,9 @@ PyObject* make_async(GroupObject& group, const CallRow& row, const Arguments& ar
 PyObject* make_planned(GroupObject& group, const CallRow& row, const Arguments& arguments) {
   const Signature signature = row.signature_of(Form::kPlanned);
   Given given;
+  if (!parse(*group.state, signature, arguments, given)) return nullptr;
   auto call = std::make_unique<PreparedCall>();
-  if (prepare(group, row, Form::kPlanned, signature, arguments, given, *call))
+  if (prepare(group, row, Form::kPlanned, signature, given, *call))
     return usable(group) == nullptr ? nullptr : plan_prepared(group, std::move(call));
   return is_stageable(*call) ? staged(group, signature, given) : nullptr;
 }
