@@ -357,9 +357,10 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
   PC_TRY(core.why_unusable());
   const auto child = std::make_shared<CommunicatorCore>(core.means, options);
   core.unsettled.push_back(child);
-  const auto cut = [api = core.means.api, parent = core.handle, child, color = color < 0 ? kNoColor : color,
-                    key, config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
-    return api->comm_split(parent, color, key, &child->handle, &config);
+  const auto cut = [own = core_, parent = core.handle, child, color = color < 0 ? kNoColor : color, key,
+                    config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
+    if (own->stop.load()) return ReturnCode::kInternalError;  // an abort may have ended the parent by now
+    return own->api().comm_split(parent, color, key, &child->handle, &config);
   };
   return adopt(child, "ncclCommSplit", core.aside("ncclCommSplit", cut, abort_late(child), context), context);
 }
@@ -378,11 +379,12 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
   if (!failed) PC_TRY(core.why_unusable());
   const auto child = std::make_shared<CommunicatorCore>(core.means, options);
   core.unsettled.push_back(child);
-  const auto cut = [api = core.means.api, parent = core.handle, child, failed,
+  const auto cut = [own = core_, parent = core.handle, child, failed,
                     list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
                     config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
-    return api->comm_shrink(parent, list.data(), static_cast<int>(list.size()), &child->handle, &config,
-                            failed ? kShrinkAbort : 0);
+    if (own->stop.load()) return ReturnCode::kInternalError;  // as in split()
+    return own->api().comm_shrink(parent, list.data(), static_cast<int>(list.size()), &child->handle, &config,
+                                  failed ? kShrinkAbort : 0);
   };
   Result<std::unique_ptr<Communicator>> made =
       adopt(child, "ncclCommShrink", core.aside("ncclCommShrink", cut, abort_late(child), context), context);
