@@ -23,8 +23,8 @@ Cells::Cells(const Plan& any) : chunks_(any.chunks), ranks_(static_cast<std::siz
   }
   if (!reduces(shape.collective)) return;
   totals_.resize(chunks_);
-  before_.resize(chunks_);
-  for (Rank rank = 0; rank < shape.size; ++rank) add_to(totals_, rank);
+  sums_.resize(chunks_);
+  for (Rank rank = 0; rank < shape.size; ++rank) add(totals_, rank);
 }
 
 Status Cells::fits(const Plan& any) {
@@ -37,9 +37,22 @@ Status Cells::fits(const Plan& any) {
                                             ": take fewer ranks or a smaller split");
 }
 
-void Cells::add_to(std::vector<uint64_t>& sums, Rank rank) const {
+void Cells::add(std::vector<uint64_t>& sums, Rank rank) const {
   const uint64_t from = base(rank);
   for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] += contribution(from, chunk);
+}
+
+void Cells::subtract(std::vector<uint64_t>& sums, Rank rank) const {
+  const uint64_t from = base(rank);
+  for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] -= contribution(from, chunk);
+}
+
+// Ranks one after the other are given what differs little.
+void Cells::move_window(Contributors to) {
+  while (window_.to < to.to) add(sums_, window_.to++);
+  while (window_.to > to.to) subtract(sums_, --window_.to);
+  while (window_.from > to.from) add(sums_, --window_.from);
+  while (window_.from < to.from) subtract(sums_, window_.from++);
 }
 
 Cells::Memory& Cells::of(const Plan& plan) {
@@ -63,18 +76,14 @@ Status Cells::check_result(const Plan& plan) {
   if (plan.shape.collective == Collective::kAllreduce &&
       std::equal(totals_.begin(), totals_.end(), memory.values_))
     return Status::ok();
-  for (; !before_.empty() && next_ < plan.shape.rank; ++next_) add_to(before_, next_);
+  const bool is_of_scan = is_scan(plan.shape.collective);
+  if (is_of_scan) move_window(contributors(plan.shape, plan.chunks, 0));
   for (uint32_t i = 0; i < memory.output_.count; ++i) {
     const uint32_t name = memory.output_.name(i);
     const Contributors ranks = contributors(plan.shape, plan.chunks, name);
-    uint64_t wanted = 0;
-    if (ranks.to - ranks.from == 1) {
-      wanted = contribution(ranks.from, name);
-    } else if (ranks.to == plan.shape.size) {
-      wanted = totals_[name];
-    } else {  // a scan: the ranks before this one and, perhaps, this one
-      wanted = before_[name] + (ranks.to > plan.shape.rank ? contribution(plan.shape.rank, name) : 0);
-    }
+    const uint64_t wanted = ranks.to - ranks.from == 1 ? contribution(ranks.from, name)
+                            : is_of_scan               ? sums_[name]
+                                                       : totals_[name];
     const uint64_t got = memory.values_[i];
     if (got == wanted) continue;
     return plan_error(plan, "ends with a wrong chunk " + std::to_string(name) + ": it holds " +

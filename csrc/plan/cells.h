@@ -59,15 +59,17 @@ class Cells {
   }
   static uint64_t contribution(Rank rank, uint32_t chunk) { return contribution(base(rank), chunk); }
   static uint64_t never_written(uint64_t base, std::size_t place) { return mixed(~base - place); }
-  void add_to(std::vector<uint64_t>& sums, Rank rank) const;
+  void add(std::vector<uint64_t>& sums, Rank rank) const;
+  void subtract(std::vector<uint64_t>& sums, Rank rank) const;
+  void move_window(Contributors to);
 
   uint32_t chunks_;
   std::vector<Memory> ranks_;
   std::unique_ptr<uint64_t[]>
       outputs_;  // of all ranks, one after the other; each is filled when it is first asked for
   std::vector<uint64_t> totals_;  // [chunk], of all ranks
-  std::vector<uint64_t> before_;  // [chunk], of the ranks before `next_`
-  Rank next_ = 0;
+  std::vector<uint64_t> sums_;    // [chunk], of the ranks in `window_`: what a rank gets of a scan
+  Contributors window_;
 };
 
 }  // namespace pc
