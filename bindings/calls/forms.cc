@@ -36,8 +36,7 @@ PyObject* make_blocking(GroupObject& group, const CallRow& row, const Arguments&
   Given given;
   if (!parse(*group.state, row.signature, arguments, given)) return nullptr;
   PreparedCall call;
-  if (prepare(group, row, Form::kBlocking, row.signature, given, call))
-    return run_prepared(group, call);
+  if (prepare(group, row, Form::kBlocking, row.signature, given, call)) return run_prepared(group, call);
   return is_stageable(call) ? staged(group, row.signature, given) : nullptr;
 }
 
