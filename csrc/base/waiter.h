@@ -34,8 +34,8 @@ class CoreWatch {
   ~CoreWatch() = default;
 };
 
-// Hears that the interrupt probe of a wait runs, which is other people's code, takes as long as it likes, and may call anything. In the
-// thread that waits.
+// Hears that the interrupt probe of a wait runs, which is other people's code, takes as long as it likes, and may call
+// anything. In the thread that waits.
 class ProbeScope {
  public:
   virtual void enter() = 0;  // the probe is about to run

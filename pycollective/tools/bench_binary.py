@@ -56,7 +56,7 @@ def become(words: Sequence[str]) -> NoReturn:
 
 
 def nccl_folders() -> dict[str, str]:
-    """Where Python's packages of NCCL are, which the program would not find (csrc/bench/gpu_rank.cc reads it)."""
+    """Where Python's packages of NCCL are, which the program would not find (csrc/bench/gpu_session.cc reads it)."""
     return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
 
 
