@@ -160,14 +160,16 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit(
 SLOW = (
     "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
     "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
+    "open(os.path.join(os.path.dirname(__file__), 'pipe'), 'rw'[rank]).close()",  # both block the signal
     "if rank == 0: raise PeerFailure('rank 1 is gone')",
     "signal.sigwait({signal.SIGTERM})",  # sent when the time for the others has passed
 )
 
 
 def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
-    program: Callable[..., str],
+    program: Callable[..., str], tmp_path: Path
 ) -> None:
+    os.mkfifo(tmp_path / "pipe")
     done = run("-n", "2", program(*SLOW, "raise ValueError('the cause')"))
     assert "rank 1 failed first" in done.stderr
     assert done.stderr.splitlines()[-1] == "ValueError: the cause"

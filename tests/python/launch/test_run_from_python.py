@@ -159,21 +159,25 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit() -> None:
         pc.run(accuses, n=2)
 
 
-def accuses_one_that_is_slow() -> None:
+def accuses_one_that_is_slow(fifo: Path) -> None:
     """Rank 1 fails once its parent asks it to end, because rank 0 has failed."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    if os.environ["RANK"] == "0":
+    is_rank_0 = os.environ["RANK"] == "0"
+    with open(fifo, "rb" if is_rank_0 else "wb"):  # opened when both ranks open it: both block the signal
+        pass
+    if is_rank_0:
         raise pc.PeerFailure("rank 1 is gone")
     signal.sigwait({signal.SIGTERM})
     raise Boom("the reason")
 
 
 def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(from_python, "SETTLE_S", 0.1)
+    os.mkfifo(tmp_path / "fifo")
     with pytest.raises(Boom, match="the reason"):
-        pc.run(accuses_one_that_is_slow, n=2, init=False)
+        pc.run(accuses_one_that_is_slow, tmp_path / "fifo", n=2, init=False)
 
 
 def reports(fifo: Path) -> None:

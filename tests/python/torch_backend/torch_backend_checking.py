@@ -35,4 +35,7 @@ def uneven() -> torch.Tensor:
 
 
 def group_that_waits(seconds: float) -> dist.ProcessGroup:
-    return dist.new_group(timeout=timedelta(seconds=seconds))
+    """A group whose calls wait so long; its ranks may come later than that to where it is made."""
+    group = dist.new_group()
+    group.set_timeout(timedelta(seconds=seconds))
+    return group

@@ -295,17 +295,21 @@ def test_a_message_that_does_not_come_is_explained_by_the_program_and_not_only_b
 import threading
 pc.init()
 if pc.rank() == 1:
-    loaded = threading.Event()
+    loading, loaded = threading.Event(), threading.Event()
     def serve():
+        loading.wait()
+        pc.send(np.zeros(1), 0, tag=6)  # the main thread has come to load_data()
         pc.recv(np.zeros(1), 0, tag=7)
         loaded.set()
     def load_data():
+        loading.set()
         loaded.wait()
     server = threading.Thread(target=serve)
     server.start()
     load_data()
     server.join()
 else:
+    pc.recv(np.zeros(1), 1, tag=6)
     try:
         pc.recv(np.zeros(1), 1, tag=5, timeout=0.5)
     except pc.CollectiveTimeout as error:
