@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "wire/frame.h"
-#include "wire/link_limits.h"
 #include "wire/message.h"
 #include "wire/mover.h"
 

@@ -1,13 +1,23 @@
-// What a Link and the mover of its bytes hand each other.
+// What a Link and the mover of its bytes hand each other, and how much may be on its way.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "wire/frame.h"
 #include "wire/message.h"
 
 namespace pc {
+
+// Between two ranks.
+struct LinkLimits {                              // equal on both sides; part of the protocol version
+  std::size_t segment_bytes = kMaxSegmentBytes;  // at most kMaxSegmentBytes, a multiple of 64
+  std::size_t eager_bytes = kEagerBytes;
+  std::size_t credit_bytes =
+      1024UL * 1024;             // unexpected eager bytes, with headers, that a peer may have here
+  uint32_t max_requests = 4096;  // unanswered REQUESTs a peer may have with us
+};
 
 // A frame to write.
 struct OutFrame {

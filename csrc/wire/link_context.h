@@ -1,0 +1,139 @@
+// What the sender and the receiver of a Link share: whom it connects, the control frames to write, and what has
+// ended here. Private to link*.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "wire/closed_groups.h"
+#include "wire/mover.h"
+#include "wire/node_list.h"
+
+namespace pc {
+
+// A message is named by its place; digest and size must then agree.
+inline bool same_place(const MessageId& a, const MessageId& b) {
+  return a.sequence == b.sequence && a.index == b.index && a.stream == b.stream;
+}
+inline bool foreign(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+                    uint64_t their_nbytes) {
+  return ours.digest != theirs.digest || our_nbytes != their_nbytes;
+}
+// For NodeList::find(): of what is kept, and of operations.
+inline auto names(const MessageId& id) {
+  return [&id](const auto& item) { return same_place(item.id, id); };
+}
+inline auto posted_as(const MessageId& id) {
+  return [&id](const auto& item) { return same_place(item.op.id, id); };
+}
+inline bool is_point_to_point(const MessageId& id) { return id.stream.klass == StreamClass::kPointToPoint; }
+// "collective 12.0 of group 0 lane 1", "message 7 of group 0 tag 3"
+std::string describe(const MessageId& id);
+Code code_for(const FrameHeader& cancel);  // what the operation here ends with
+
+template <class Op>
+void complete(const Op& op, Status status, const MessageId& found, uint64_t nbytes = 0) {
+  complete(op.completions, op.token, std::move(status), found, nbytes);
+}
+
+// A REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew: the peer may still
+// write about it, until its answer shows that nothing more comes.
+struct Announcement {
+  Announcement *previous = nullptr, *next = nullptr;
+  MessageId id;
+  uint64_t nbytes = 0;
+  std::string description;    // of a REQUEST
+  Code given_up = Code::kOk;  // by the peer meanwhile: what our operation will end with
+  bool counted = false;       // withdrawn: in `unanswered` or `early_clears`
+};
+
+struct LinkContext {
+  struct Fence {  // the group's collectives up to `through` have ended here
+    uint32_t group;
+    uint64_t through;
+  };
+
+  LinkContext(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, Mover* mover_)
+      : me(me_),
+        peer(peer_),
+        epoch(epoch_),
+        limits(limits_),
+        mover(mover_) {}
+
+  Status about(Code code, std::string message) const {
+    return Status(code, std::move(message)).with_rank(me).with_peer(peer);
+  }
+  Status mismatch(const MessageId& ours, uint64_t our_nbytes, const MessageId& theirs,
+                  uint64_t their_nbytes) const;
+  Status violation(const FrameHeader& header, const std::string& what) const;
+  Status given_up(const MessageId& id, Code code, bool by_receiver) const;
+  Status why_ended(const MessageId& id) const;  // OK: an operation of this name may be posted
+
+  void push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id, uint64_t nbytes,
+            uint64_t offset);
+  void push_control(FrameType type, const MessageId& id, uint64_t nbytes, uint8_t flags = 0) {
+    push(control, type, flags, id, nbytes, 0);
+  }
+  bool drop_queued(FrameType type, const MessageId& id) {
+    return control.remove([&](const FrameHeader& h) { return h.type == type && same_place(h.id, id); });
+  }
+  void answer_cancel(const MessageId& id, uint8_t direction) {
+    push(answers, FrameType::kCancel, direction | kFlagAnswer, id, 0, 0);
+  }
+  Status answer(const FrameHeader& header, FrameType type, uint8_t flags);
+
+  Announcement* remember(NodeList<Announcement>& list, const MessageId& id, uint64_t nbytes);
+  Announcement take_out(NodeList<Announcement>& list, Announcement* item) {
+    Announcement found = std::move(*item);
+    list.remove(item);
+    announcement_pool.give_back(item);
+    return found;
+  }
+  // The peer has given it up: the operation of that name ends with this when it is posted.
+  Status mark(Announcement& announced, const FrameHeader& cancel) const;
+
+  void raise_fence(uint32_t group, uint64_t sequence);
+  void close_group(uint32_t group) {
+    std::erase_if(fences, [&](const Fence& fence) { return fence.group == group; });
+    closed_groups.add(group);
+  }
+  bool fenced(const MessageId& id) const;
+  // Answers each with a frame of that type, or if the peer has given it up with a CANCEL of that direction.
+  void drop_fenced(NodeList<Announcement>& list, FrameType type, uint8_t flags, uint8_t direction);
+
+  const Rank me, peer;
+  const uint32_t epoch;
+  const LinkLimits limits;
+  Mover* const mover;
+
+  Fifo<FrameHeader> control;
+  Fifo<FrameHeader> answers;  // about what was given up; behind `control`: the last word on their message
+  NodePool<Announcement> announcement_pool;
+  std::vector<Fence> fences;  // one per open group at most
+  ClosedGroups closed_groups;
+  bool goodbye_wanted = false, goodbye_sent = false, goodbye_received = false;
+  Status failed;
+};
+
+// Takes the operations of `sink` out of a list. False: the peer has been told of one.
+template <class Node, class TakeBack>
+bool withdraw(NodeList<Node>& list, NodePool<Node>& pool, const CompletionSink* sink, LinkContext& link,
+              const TakeBack& take_back) {
+  bool untold = true;
+  for (Node *item = list.front(), *next = item; item != nullptr; item = next) {
+    next = item->next;
+    if (item->op.completions != sink) continue;
+    if (!take_back(*item)) {
+      const MessageId& id = item->op.id;
+      untold = false;
+      if (!is_point_to_point(id)) link.raise_fence(id.stream.group, id.sequence);
+    }
+    list.remove(item);
+    pool.give_back(item);
+  }
+  return untold;
+}
+
+}  // namespace pc
