@@ -54,7 +54,11 @@ struct Pair {
     EXPECT_TRUE(doorbells[0]->page_of(1).is_ok());
     EXPECT_TRUE(doorbells[1]->page_of(0).is_ok());
   }
-  int core_of(std::size_t rank) { return doorbells[0]->cores().cores[rank]; }
+  int core_of(std::size_t rank) {
+    Cores cores;
+    doorbells[0]->find_cores(cores);
+    return cores[rank];
+  }
 };
 
 std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU_COUNT(&set)); }
