@@ -1,108 +1,128 @@
-// A blocking collective allocates nothing, once its pools are filled: what it needs has been kept from earlier calls.
+// A blocking collective allocates nothing once the first calls have filled the pools from which later ones take.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "mixture.h"
 
-// The sanitizers bring an operator new of their own, which finds what this one would hide.
+// A sanitizer has an operator new of its own, with checks that this one would switch off in the whole program.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace {
 
-// Of this thread. A call may also run code of other threads (listeners, for example), whose allocations are not the caller's.
+// Only the thread that makes a call is counted: what other threads do meanwhile is not part of the call.
 thread_local bool counts_allocations = false;
 thread_local uint64_t allocations = 0;
 
-void* allocate(std::size_t nbytes, std::size_t alignment) noexcept {
+void* allocate(std::size_t nbytes, std::size_t alignment) {
   if (counts_allocations) ++allocations;
-  if (alignment <= __STDCPP_DEFAULT_NEW_ALIGNMENT__) return std::malloc(std::max<std::size_t>(nbytes, 1));
-  return std::aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment);
-}
-void* allocate_or_throw(std::size_t nbytes, std::size_t alignment) {
-  if (void* const memory = allocate(nbytes, alignment); memory != nullptr) return memory;
-  throw std::bad_alloc();
+  void* const memory = alignment == 0
+                           ? std::malloc(std::max<std::size_t>(nbytes, 1))
+                           : std::aligned_alloc(alignment, (nbytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
 }
 
 }  // namespace
 
-// The forms that are not here call these.
-void* operator new(std::size_t nbytes) { return allocate_or_throw(nbytes, 0); }
+// The forms that are missing here call these. Not inline: gcc would compare the free() in them with the new of who calls them.
+void* operator new(std::size_t nbytes) { return allocate(nbytes, 0); }
 void* operator new(std::size_t nbytes, std::align_val_t alignment) {
-  return allocate_or_throw(nbytes, static_cast<std::size_t>(alignment));
+  return allocate(nbytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace pc::testing {
 namespace {
 
-constexpr int kWarmUps = 20, kCounted = 1000;
+constexpr int kWarmUps = 100;
+// A rank that happens to be further ahead of another one than ever before needs one more place for a message that nobody
+// expects yet. The pool of these grows a few times, whenever that happens to be.
+constexpr int kMostThatGrowPools = 10;
 
-struct CountedWorld {
+struct WorldKind {
   Over over;
   Rank size;
 };
-
-class Allocations : public ::testing::TestWithParam<CountedWorld> {
- protected:
-  // How many of the counted calls have allocated, on the rank where most have.
-  Status count(Collective collective, std::size_t count, std::vector<int>& by_rank) {
-    const WorldOptions world = {.over = GetParam().over, .size = GetParam().size, .timeout_s = kManyCallsS};
-    const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
-      const bool gathers = collective == Collective::kAllgather;
-      std::vector<float> in(count, 1.0F),
-          out(gathers ? count * static_cast<std::size_t>(group.size()) : count);
-      Request request = request_of(collective, in, out, 0);
-      if (collective == Collective::kBarrier) request = Request{};
-      if (collective == Collective::kBroadcast && group.rank() != 0) request.in = {};
-      int calls = 0;
-      for (int call = 0; call < kWarmUps + kCounted; ++call) {
-        allocations = 0;
-        counts_allocations = call >= kWarmUps;
-        const Status made = group.run(request);
-        counts_allocations = false;
-        PC_TRY(made);
-        calls += allocations != 0 ? 1 : 0;
-      }
-      by_rank[static_cast<std::size_t>(group.rank())] = calls;
-      return Status::ok();
-    });
-    return all_ok(outcomes) ? Status::ok() : Status(Code::kInternal, text_of(outcomes));
-  }
+struct CallKind {
+  Collective collective;
+  std::size_t count;
+  int calls;
 };
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Allocations,
-                         ::testing::Values(CountedWorld{Over::kTcp, 2}, CountedWorld{Over::kTcp, 4},
-                                           CountedWorld{Over::kShared, 2}, CountedWorld{Over::kShared, 4},
-                                           CountedWorld{Over::kInproc, 2}, CountedWorld{Over::kInproc, 4},
-                                           CountedWorld{Over::kIslands, 3}, CountedWorld{Over::kIslands, 4}),
-                         [](const ::testing::TestParamInfo<CountedWorld>& each) {
-                           return pc::testing::name_of(each.param.over) + "_" +
-                                  std::to_string(each.param.size);
-                         });
+class Allocations : public ::testing::TestWithParam<std::tuple<WorldKind, CallKind>> {};
 
-TEST_P(Allocations, a_blocking_collective_makes_none) {
-  for (const Collective collective :
-       {Collective::kAllreduce, Collective::kBroadcast, Collective::kAllgather, Collective::kBarrier}) {
-    for (const std::size_t elements : {2UL, 100'000UL}) {
-      std::vector<int> by_rank(static_cast<std::size_t>(GetParam().size));
-      const Status ended = count(collective, elements, by_rank);
-      ASSERT_TRUE(ended.is_ok()) << ended.to_string();
-      std::string text;
-      for (int each : by_rank) text += " " + std::to_string(each);
-      printf("%s_%d %s %zu:%s\n", pc::testing::name_of(GetParam().over).c_str(), GetParam().size,
-             std::string(pc::name_of(collective)).c_str(), elements, text.c_str());
-    }
+// How many of the calls of this rank have allocated.
+Status count_calls_that_allocate(Communicator& group, const CallKind& kind, int& count) {
+  const std::size_t ranks = static_cast<std::size_t>(group.size());
+  std::vector<float> in(kind.count, 1.0F);
+  std::vector<float> out(kind.collective == Collective::kAllgather ? kind.count * ranks : kind.count);
+  Request request = request_of(kind.collective, in, out, 0);
+  if (kind.collective == Collective::kBroadcast && group.rank() != 0) request.in = {};
+  for (int call = 0; call < kWarmUps + kind.calls; ++call) {
+    allocations = 0;
+    counts_allocations = true;
+    const Status made = group.run(request);
+    counts_allocations = false;
+    PC_TRY(made);
+    if (call == 0 && allocations == 0) return wrong("the first call makes what the others use again");
+    if (call >= kWarmUps && allocations != 0) ++count;
+    // A root does not wait for the others: what they have not taken yet would fill the memory of its peers.
+    if (kind.collective == Collective::kBroadcast) PC_TRY(group.run(Request{}));
   }
+  return Status::ok();
 }
+
+TEST_P(Allocations, are_not_made_by_a_blocking_collective) {
+  const auto& [world, kind] = GetParam();
+  std::vector<int> counts(static_cast<std::size_t>(world.size));
+  const Outcomes outcomes = run_world({.over = world.over, .size = world.size, .timeout_s = kManyCallsS},
+                                      [&counts, &kind = kind](Runtime&, Communicator& group) {
+                                        return count_calls_that_allocate(
+                                            group, kind, counts[static_cast<std::size_t>(group.rank())]);
+                                      });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+  for (const int count : counts) EXPECT_LE(count, kMostThatGrowPools);
+}
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<WorldKind, CallKind>>& each) {
+  const auto& [world, kind] = each.param;
+  return name_of(world.over) + "_" + std::to_string(world.size) + "_" +
+         std::string(pc::name_of(kind.collective)) + "_" + std::to_string(kind.count);
+}
+
+constexpr CallKind kSmallCalls[] = {{Collective::kAllreduce, 2, 1000},
+                                    {Collective::kBroadcast, 2, 1000},
+                                    {Collective::kAllgather, 2, 1000},
+                                    {Collective::kBarrier, 0, 1000}};
+constexpr CallKind kLargeCalls[] = {{Collective::kAllreduce, 100'000, 200},
+                                    {Collective::kBroadcast, 100'000, 200},
+                                    {Collective::kAllgather, 100'000, 200}};
+constexpr WorldKind kWorlds[] = {{Over::kTcp, 2},    {Over::kTcp, 4},    {Over::kShared, 2},
+                                 {Over::kShared, 4}, {Over::kInproc, 2}, {Over::kInproc, 4}};
+constexpr WorldKind kIslandWorlds[] = {{Over::kIslands, 3}, {Over::kIslands, 4}};
+
+INSTANTIATE_TEST_SUITE_P(Small, Allocations,
+                         ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kSmallCalls)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Large, Allocations,
+                         ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kLargeCalls)),
+                         name_of);
+// Not large: the hosts exchange rounds in messages that come unasked, and one that comes early is kept in new memory.
+INSTANTIATE_TEST_SUITE_P(SmallIslands, Allocations,
+                         ::testing::Combine(::testing::ValuesIn(kIslandWorlds),
+                                            ::testing::ValuesIn(kSmallCalls)),
+                         name_of);
 
 }  // namespace
 }  // namespace pc::testing
