@@ -8,16 +8,11 @@ namespace pc {
 
 WorkPtr GroupLine::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
                          const std::shared_ptr<OpenGroup>& group) {
-  WorkPtr work;
+  WorkPtr work;  // released without the lock, if something throws
   Lock lock(mutex_);
-  if (aborted_.is_ok()) {
-    runs_.push_back(run.get());
-    work = Run::as_work(std::move(run), *this, groups, group);
-    if (!driven_) start_first(lock);
-  } else {
-    run->end(aborted_);
-    work = Run::as_work(std::move(run), *this, groups, group);
-  }
+  aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
+  work = Run::as_work(std::move(run), *this, groups, group);
+  if (!driven_) start_first(lock);
   return work;
 }
 

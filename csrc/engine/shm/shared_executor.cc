@@ -40,8 +40,8 @@ struct SharedExecutor::State {
                 {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits_for(state.limits, static_cast<std::size_t>(launch.size))),
           waiter(state.crowded, Waiter::flags(), state.core),
-          queue(state.reactor, launch.group, [](uint64_t) {}) {
-    }  // void calls are announced with the next one
+          // Calls that are discarded are announced with the next one.
+          queue(state.reactor, launch.group, [](uint64_t) {}) {}
     GroupLine& line() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
