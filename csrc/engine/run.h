@@ -35,6 +35,7 @@ class Run : public Work {
     return reactor.wait(queue_, context);
   }
 
+  // ---- Work (run_as_work.cc)
   // What the caller of a run in that line holds. Until it is released it keeps `groups` and `group`, which the line belongs to.
   static WorkPtr as_work(std::unique_ptr<Run> run, GroupLine& line, const std::shared_ptr<OpenGroups>& groups,
                          const std::shared_ptr<OpenGroup>& group);
