@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/group_line.h"
+#include "engine/run.h"
 
 namespace pc {
 
