@@ -62,10 +62,9 @@ class Communicator {
                           double timeout_s = -1) = 0;
   // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
   // begin because others gave it up before. Null: it has ended well already.
-  virtual Result<std::unique_ptr<Work>> launch(const Request& request) = 0;
-  virtual Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) = 0;
-  virtual Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag,
-                                                    const char* site = nullptr) = 0;
+  virtual Result<WorkPtr> launch(const Request& request) = 0;
+  virtual Result<WorkPtr> launch_send(const OutgoingMessage& message) = 0;
+  virtual Result<WorkPtr> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site = nullptr) = 0;
 
   // Likewise, but the progress thread drives what nobody waits for, and the call goes on whether anybody holds it or not:
   // its memory must stay until it has ended. The timeout counts from here.

@@ -118,16 +118,16 @@ void GroupCommunicator::look_around() {
   if (at_once_.fetch_add(1, std::memory_order_relaxed) % kSeldom == kSeldom - 1) parts_.transport->poll();
 }
 
-Result<std::unique_ptr<Work>> GroupCommunicator::launch(const Request& request) {
+Result<WorkPtr> GroupCommunicator::launch(const Request& request) {
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
   PC_TRY(usable());
   if (size_ == 1) {
     copy_input(call);
-    return std::unique_ptr<Work>();
+    return WorkPtr();
   }
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(call, now()));
-  return work;
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveOperation> work, launch(call, now()));
+  return WorkPtr(work.release());
 }
 
 Result<std::unique_ptr<CollectiveOperation>> GroupCommunicator::launch(const Request& checked,
@@ -262,7 +262,7 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
     next.ended = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts_.calls.control->came_late(calls.id(sequence));
   } else {
-    Result<std::unique_ptr<Work>> launched =
+    Result<WorkPtr> launched =
         executor_launch(made, {group_, sequence, digest, rank_, size_, calls.names().world_ranks().data(),
                                choice.algorithm, choice.split, &calls, as.waits});
     if (launched.is_ok()) {
@@ -275,8 +275,7 @@ void GroupCommunicator::start_next(const Request& described, const Choice& descr
 }
 
 // The number is taken: whatever happens is told to the others.
-Result<std::unique_ptr<Work>> GroupCommunicator::executor_launch(const Request& request,
-                                                                 const Launch& launch) {
+Result<WorkPtr> GroupCommunicator::executor_launch(const Request& request, const Launch& launch) {
   try {
     return parts_.calls.executor->launch(request, launch);
   } catch (const std::bad_alloc&) {

@@ -70,9 +70,9 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     return shared_->calls.quit_by_others();
   }
   Status resync(double timeout_s, const char* site) override;
-  Result<std::unique_ptr<Work>> launch(const Request& request) override;
-  Result<std::unique_ptr<Work>> launch_send(const OutgoingMessage& message) override;
-  Result<std::unique_ptr<Work>> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
+  Result<WorkPtr> launch(const Request& request) override;
+  Result<WorkPtr> launch_send(const OutgoingMessage& message) override;
+  Result<WorkPtr> launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) override;
   Result<std::shared_ptr<AsyncWork>> begin(const Request& request, Async how) override;
   Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, Async how) override;
   using Communicator::begin_recv;
@@ -105,7 +105,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
                CollectiveOperation& started);
   void start_next(const Request& described, const Choice& described_choice, const NextCall& as,
                   const Request& made, const Choice& choice, CollectiveOperation::Call& next);
-  Result<std::unique_ptr<Work>> executor_launch(const Request& request, const Launch& launch);
+  Result<WorkPtr> executor_launch(const Request& request, const Launch& launch);
   // A send has a message that is read only.
   struct Message {
     Buffer data;

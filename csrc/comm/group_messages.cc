@@ -320,15 +320,14 @@ Status GroupCommunicator::recv(const IncomingMessage& message, double timeout_s)
   return exchange({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, timeout_s);
 }
 
-Result<std::unique_ptr<Work>> GroupCommunicator::launch_send(const OutgoingMessage& message) {
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch(sent(message), now()));
-  return work;
+Result<WorkPtr> GroupCommunicator::launch_send(const OutgoingMessage& message) {
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageOperation> work, launch(sent(message), now()));
+  return WorkPtr(work.release());
 }
 
-Result<std::unique_ptr<Work>> GroupCommunicator::launch_recv(Buffer data, Rank peer, uint32_t tag,
-                                                             const char* site) {
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, launch({data, peer, tag, false, site}, now()));
-  return work;
+Result<WorkPtr> GroupCommunicator::launch_recv(Buffer data, Rank peer, uint32_t tag, const char* site) {
+  PC_ASSIGN_OR_RETURN(std::unique_ptr<MessageOperation> work, launch({data, peer, tag, false, site}, now()));
+  return WorkPtr(work.release());
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_send(const OutgoingMessage& message, Async how) {

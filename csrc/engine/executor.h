@@ -13,7 +13,8 @@ namespace pc {
 // One launched operation. Thread-safety: done() from anywhere; drive() and wait() by one thread at a time.
 class Work {
  public:
-  virtual ~Work() = default;  // of unfinished work: withdraws it first; never throws, never blocks for long
+  // Its caller needs it no more. Unfinished work is withdrawn first. Never blocks for long.
+  virtual void release() noexcept { delete this; }
   virtual bool done() const = 0;
   // Drives the operation in this thread until it is done (kReady) or the context ends, which leaves it as it is.
   virtual WaitEnd drive(const WaitContext& context) = 0;
@@ -31,7 +32,14 @@ class Work {
   virtual Rank waits_for() const = 0;
   // "step 3/6: recv_reduce chunk 2 <- rank 1": what it waits for now. For errors.
   virtual std::string where() const = 0;
+
+ protected:
+  virtual ~Work() = default;
 };
+struct ReleaseWork {
+  void operator()(Work* work) const noexcept { work->release(); }
+};
+using WorkPtr = std::unique_ptr<Work, ReleaseWork>;
 
 // How work ends whose wait did: a timeout names `peer`, whom it waited for (-1: nobody).
 PC_SHOWN Status ended_early(WaitEnd end, const std::string& where, Rank peer);
@@ -43,7 +51,7 @@ class Executor {
   virtual std::string_view name() const = 0;
   virtual bool supports(const Request& request, Rank size) const = 0;
   // Null: it has ended well already.
-  virtual Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) = 0;
+  virtual Result<WorkPtr> launch(const Request& request, const Launch& launch) = 0;
   // Ends the collective of this number with `why`, if it is here and has not ended.
   virtual void cancel(uint32_t group, uint64_t sequence, const Status& why) = 0;
   // That rank of the world has said goodbye: nothing more comes from it. What needs it ends with kPeerExited.

@@ -5,17 +5,15 @@
 #include "engine/executor.h"
 
 namespace pc {
-namespace {
 
-constexpr std::size_t kMaxIdleRuns = 16;
-
-}  // namespace
-
-void GroupLine::enter(Run& run) {
+WorkPtr GroupLine::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
+                         const std::shared_ptr<OpenGroup>& group) {
+  WorkPtr work;  // released without the lock, if something throws
   Lock lock(mutex_);
-  if (!aborted_.is_ok()) return run.end(aborted_);
-  runs_.push_back(&run);
+  aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
+  work = Run::as_work(std::move(run), *this, groups, group);
   if (!driven_) start_first(lock);
+  return work;
 }
 
 void GroupLine::release(std::unique_ptr<Run> run) {
@@ -31,7 +29,7 @@ void GroupLine::release(std::unique_ptr<Run> run) {
 }
 
 void GroupLine::keep(std::unique_ptr<Run> run) {
-  if (idle_.size() == kMaxIdleRuns) idle_.erase(idle_.begin());
+  if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
   idle_.push_back(std::move(run));
 }
 
@@ -53,7 +51,8 @@ void GroupLine::take_baton() {
 
 void GroupLine::drop_baton() {
   driven_ = false;
-  while (!runs_.empty() && runs_.front()->ended()) runs_.pop_front();
+  runs_.erase(runs_.begin(),
+              std::find_if(runs_.begin(), runs_.end(), [](const Run* run) { return !run->ended(); }));
   if (!runs_.empty() && runs_.front()->started()) runs_.front()->ring_for_completions();
   if (!skipped_.empty()) discard_due();
   if (dropped_ != nullptr) keep(std::move(dropped_));
@@ -94,7 +93,7 @@ WaitEnd GroupLine::drive(const Run& run, const WaitContext& context) {
       if (!first.started()) first.start(scratch_);
       TimePoint looked{};
       for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
-        how = first.wait(reactor_, driving);
+        how = first.wait_to_advance(reactor_, driving);
         if (how != WaitEnd::kReady) break;
         first.advance();
         if (first.ended()) break;
@@ -214,8 +213,7 @@ void GroupLine::abort(const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   aborted_ = why;
-  const std::deque<Run*> all = runs_;
-  for (Run* run : all) {
+  for (Run* run : runs_) {
     if (run->ended()) continue;
     if (driven(*run) && !in_probe_) {
       run->request_end(why);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -22,11 +21,15 @@ class GroupLine {
   GroupLine(Reactor& reactor, uint32_t group, Discard discard)
       : reactor_(reactor),
         group_(group),
-        discard_(std::move(discard)) {}
+        discard_(std::move(discard)) {
+    runs_.reserve(kMostIdle);
+    idle_.reserve(kMostIdle);  // release() puts runs there, where nothing may throw
+  }
   uint32_t group() const { return group_; }
 
-  // Puts a run last in line, and starts it if it is also the first. Once in line it is the caller's to release().
-  void enter(Run& run);
+  // Puts a run last in line, and starts it if it is also the first. What it returns keeps the other two: Run::as_work().
+  WorkPtr enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
+                const std::shared_ptr<OpenGroup>& group);
   // An idle run of those that were released; null: none for which `fits(run)`.
   template <class Fits>
   std::unique_ptr<Run> take_idle(Fits&& fits) {
@@ -39,13 +42,19 @@ class GroupLine {
     }
     return nullptr;
   }
-  // If nothing is in line: `begin()` starts a run, may stay awake for it for a moment, and returns it unless it has
-  // ended; then it is in line. Meanwhile everybody else here waits. False: it was not begun.
-  template <class Begin>
-  bool begin_at_once(Begin&& begin) {
+  // If nothing is in line: `begin(run)` starts an idle run, or one that `make()` makes, and may stay awake for it for a moment.
+  // Unless it has ended then, it is in line, and `begun`. Meanwhile everybody else here waits. False: it was not begun.
+  template <class Make, class Begin>
+  bool begin_at_once(std::unique_ptr<Run>& begun, Make&& make, Begin&& begin) {
     const Lock lock(mutex_);
     if (!runs_.empty() || driven_ || !skipped_.empty() || !aborted_.is_ok()) return false;
-    if (Run* const run = begin(); run != nullptr) runs_.push_back(run);
+    if (idle_.empty()) idle_.push_back(make());
+    Run& run = *idle_.back();
+    begin(run);
+    if (run.ended()) return true;
+    runs_.push_back(&run);  // does not throw: there is room
+    begun = std::move(idle_.back());
+    idle_.pop_back();
     return true;
   }
   // Drives the line until `run` has ended, or the context ends, which leaves it as it is.
@@ -63,6 +72,7 @@ class GroupLine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  static constexpr std::size_t kMostIdle = 16;
   void start_first(Lock& lock);       // mutex_ held, baton free
   void take_baton();                  // mutex_ held
   void drop_baton();                  // mutex_ held: removes what has ended
@@ -81,7 +91,7 @@ class GroupLine {
   std::condition_variable baton_free_;
   bool driven_ = false;    // somebody holds the baton: the first run is theirs
   bool in_probe_ = false;  // ... and is inside its interrupt probe, where it touches nothing of ours
-  std::deque<Run*> runs_;
+  std::vector<Run*> runs_;
   std::vector<std::unique_ptr<Run>> idle_;  // the one used last is at the end
   std::unique_ptr<Run> dropped_;  // the first run, if its owner let it go while another frame still drives it
   std::vector<uint64_t> skipped_;  // numbers that ended before their turn: to discard when it comes

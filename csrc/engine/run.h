@@ -1,21 +1,27 @@
-// One collective being run, whatever runs it: what the line of a group needs to know of it.
+// One collective being run, whatever runs it: what the line of a group needs to know of it, and the work that a caller holds.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "engine/bind.h"
+#include "engine/executor.h"
 #include "engine/request.h"
 #include "transport/reactor.h"
 
 namespace pc {
 
+class GroupLine;
+class OpenGroup;
+class OpenGroups;
+
 // Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
-// again and again.
-class Run {
+// again and again. The methods of Work are for a run that is in line, and may be called by any thread that Work allows.
+class Run : public Work {
  public:
-  virtual ~Run() = default;
+  ~Run() override = default;
   Run() = default;
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -25,9 +31,21 @@ class Run {
   // Withdraws what is in flight: afterwards the user's memory is free.
   virtual void end(Status result) = 0;
   // Until advance() has something to do, or the context ends.
-  virtual WaitEnd wait(Reactor& reactor, const WaitContext& context) { return reactor.wait(queue_, context); }
-  virtual std::string where() const = 0;  // any thread
-  virtual Rank waits_for() const = 0;     // any thread: group rank, -1: nobody
+  virtual WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) {
+    return reactor.wait(queue_, context);
+  }
+
+  // ---- Work (run_as_work.cc)
+  // What the caller of a run in that line holds. Until it is released it keeps `groups` and `group`, which the line belongs to.
+  static WorkPtr as_work(std::unique_ptr<Run> run, GroupLine& line, const std::shared_ptr<OpenGroups>& groups,
+                         const std::shared_ptr<OpenGroup>& group);
+  void release() noexcept final;
+  bool done() const final { return ended(); }
+  WaitEnd drive(const WaitContext& context) final;
+  void progress() final;
+  void ring(CompletionSink* bell, uint64_t token) final;
+  Status wait(const WaitContext& context) final;
+  void cancel() final;
 
   uint64_t sequence() const { return launch_.sequence; }
   void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
@@ -66,6 +84,9 @@ class Run {
   std::atomic<bool> ended_{false};
   std::atomic<CompletionSink*> bell_{nullptr};
   std::atomic<uint64_t> bell_token_{0};
+  GroupLine* line_ = nullptr;  // the rest: of a run that a caller holds
+  std::shared_ptr<OpenGroups> groups_;
+  std::shared_ptr<OpenGroup> group_;
 };
 
 }  // namespace pc

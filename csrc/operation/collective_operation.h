@@ -17,9 +17,9 @@ class CollectiveOperation final : public Operation {
  public:
   // A call that has its number.
   struct Call {
-    GroupCalls::Call call;       // sequence 0: there is none
-    std::unique_ptr<Work> work;  // null: it has ended
-    Status ended;                // then: how
+    GroupCalls::Call call;  // sequence 0: there is none
+    WorkPtr work;           // null: it has ended
+    Status ended;           // then: how
 
     bool exists() const { return call.sequence != 0; }
     bool done() const { return work == nullptr || work->done(); }

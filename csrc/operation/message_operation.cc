@@ -10,8 +10,7 @@ std::string MessageOperation::text() const {
   return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
 }
 
-void MessageOperation::set_posted(const GroupCalls::Call& call, const MessageId& id,
-                                  std::unique_ptr<Work> work) {
+void MessageOperation::set_posted(const GroupCalls::Call& call, const MessageId& id, WorkPtr work) {
   call_ = call;
   number_ = id.sequence;
   digest_ = id.digest;

@@ -52,7 +52,7 @@ class MessageOperation final : public Operation {
   const What& what() const { return what_; }
   // Once, by its maker, which posts it.
   MessageEnd* how() { return &how_; }
-  void set_posted(const GroupCalls::Call& call, const MessageId& id, std::unique_ptr<Work> work);
+  void set_posted(const GroupCalls::Call& call, const MessageId& id, WorkPtr work);
   // Waits. True: instead of the data that is expected here, an offer of it has come, and has been taken.
   bool was_offered(const WaitContext& context);
   // Waits, and puts the end into the words of the group. Once.
@@ -86,7 +86,7 @@ class MessageOperation final : public Operation {
   GroupCalls::Call call_;
   uint64_t number_ = 0, digest_ = 0;
   MessageEnd how_;
-  std::unique_ptr<Work> work_;
+  WorkPtr work_;
   std::optional<MessageWatch> watch_;
   std::optional<Status> ended_;
   std::optional<Status> outcome_;  // what wait() has told

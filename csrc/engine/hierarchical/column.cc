@@ -11,10 +11,10 @@ constexpr uint32_t kMessagesOfRound = 1U << 12;
 
 }  // namespace
 
-void Column::prepare(const Part& part, const Launch& launch, std::vector<Rank> ranks, Rank own_island) {
+void Column::prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_island) {
   part_ = part;
   launch_ = launch;
-  ranks_ = std::move(ranks);
+  ranks_ = ranks;
   worlds_.clear();
   for (const Rank rank : ranks_) worlds_.push_back(launch.world_ranks[rank]);
   launch_.rank = own_island;

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/plan/plan_run.h"
@@ -46,9 +47,9 @@ class Column final : public Beyond {
     bool fixed_order = false;
     uint32_t contributions = 1;  // that each of the ranks has combined already
   };
-  // `ranks`: one of each island, by island, as ranks of the group; empty: this rank is in no column of the call. `launch` is
-  // the whole call's. Not while something is on its way.
-  void prepare(const Part& part, const Launch& launch, std::vector<Rank> ranks, Rank own_island);
+  // `ranks`: one of each island, by island, as ranks of the group; empty: this rank is in no column of the call. They stay
+  // where they are until the call has ended. `launch` is the whole call's. Not while something is on its way.
+  void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_island);
 
   bool has_room() const override { return begun_ - taken_ < kMost; }
   bool is_active() const override { return begun_ != taken_; }
@@ -81,8 +82,9 @@ class Column final : public Beyond {
   CompletionSink* const bell_;
   const uint64_t token_;
   Part part_;
-  Launch launch_;                     // this rank's in the column
-  std::vector<Rank> ranks_, worlds_;  // by island
+  Launch launch_;                // this rank's in the column
+  std::span<const Rank> ranks_;  // by island
+  std::vector<Rank> worlds_;     // likewise
   std::array<Slot, kMost> slots_;
   uint32_t begun_ = 0, taken_ = 0;  // rounds
   bool prepared_ = false;           // and neither ended nor done

@@ -106,10 +106,9 @@ Rank GroupTable::place_here(Rank rank) const {
   return at == here.end() ? -1 : static_cast<Rank>(at - here.begin());
 }
 
-std::vector<Rank> GroupTable::column(Rank place, Rank root) const {
+std::vector<Rank> GroupTable::column(Rank place) const {
   std::vector<Rank> ranks;
   for (const std::vector<Rank>& members : islands_) ranks.push_back(members[static_cast<std::size_t>(place)]);
-  if (root >= 0) ranks[static_cast<std::size_t>(island_of(root))] = root;
   return ranks;
 }
 

@@ -48,8 +48,7 @@ class GroupTable {
   // Of a rank of the group: -1 as a place in this rank's island if it is in another.
   Rank island_of(Rank rank) const;
   Rank place_here(Rank rank) const;
-  // One rank of each island, by island: the one with that place. `root`: a rank that stands for its island; -1: none.
-  std::vector<Rank> column(Rank place, Rank root = -1) const;
+  std::vector<Rank> column(Rank place) const;  // one rank of each island, by island: the one with that place
 
  private:
   std::vector<std::vector<Rank>> islands_;  // by their first ranks; ranks of the group, in order

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "engine/hierarchical/island_run.h"
-#include "engine/line_work.h"
 #include "engine/plan/plan_run_for.h"
 
 namespace pc::shm {
@@ -65,12 +64,10 @@ HierExecutor::HierExecutor(const std::shared_ptr<State>& state)
     : CpuExecutor({state, &state->groups}),
       state_(*state) {}
 
-Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const Launch& launch) {
+Result<WorkPtr> HierExecutor::launch(const Request& request, const Launch& launch) {
   const std::shared_ptr<OpenGroup>& shared = state_.groups.get(
       launch.group, [&] { return std::make_shared<State::HierGroup>(state_.parts, launch); });
   auto& group = static_cast<State::HierGroup&>(*shared);
-  auto work =
-      std::make_unique<LineWork>(groups_, shared, group.queue);  // first: once it runs, something must own it
   std::unique_ptr<Run> run;
   if (launch.algorithm == &by_islands(request.collective)) {
     run = group.queue.take_idle(
@@ -86,9 +83,7 @@ Result<std::unique_ptr<Work>> HierExecutor::launch(const Request& request, const
     plan_run->prepare(request, launch);
     run = std::move(plan_run);
   }
-  group.queue.enter(*run);
-  work->take(std::move(run));
-  return std::unique_ptr<Work>(std::move(work));
+  return group.queue.enter(std::move(run), groups_, shared);
 }
 
 }  // namespace pc::shm

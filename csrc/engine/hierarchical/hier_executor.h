@@ -33,7 +33,7 @@ class HierExecutor final : public CpuExecutor {
   };
   explicit HierExecutor(Parts parts);
   std::string_view name() const override { return "hierarchical"; }
-  Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
+  Result<WorkPtr> launch(const Request& request, const Launch& launch) override;
 
  private:
   struct State;

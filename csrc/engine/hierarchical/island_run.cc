@@ -33,18 +33,19 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   near.op = reduction_in_island(whole);
   Division division{slices_of(whole.collective, members_.shape), members_.shape.most,
                     of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
-  std::vector<Rank> ranks;
+  ranks_.clear();
   if (is_led || moves) {
-    ranks = table.column(0, is_rooted ? whole.root : -1);
-    near.root = table.place_here(ranks[static_cast<std::size_t>(table.own_island())]);
+    ranks_ = members_.columns.front();
+    if (is_rooted) ranks_[static_cast<std::size_t>(table.island_of(whole.root))] = whole.root;
+    near.root = table.place_here(ranks_[static_cast<std::size_t>(table.own_island())]);
   } else {
     if (static_cast<uint32_t>(table.own_place()) < division.slices)
-      ranks = members_.columns[static_cast<std::size_t>(table.own_place())];
+      ranks_ = members_.columns[static_cast<std::size_t>(table.own_place())];
     if (is_rooted) near.root = table.place_here(whole.root);
   }
   if (is_led) {
     division = {.leader = near.root};
-    if (table.own_place() != near.root) ranks.clear();
+    if (table.own_place() != near.root) ranks_.clear();
     if (is_rooted && launch.rank != whole.root) (moves ? near.in : near.out) = {};
   }
   Launch here = launch;
@@ -58,7 +59,7 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   part.fixed_order = whole.fixed_order;
   // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
-  column_.prepare(part, launch, std::move(ranks), table.own_island());
+  column_.prepare(part, launch, ranks_, table.own_island());
   SharedRun::prepare(near, here, division, &column_);
 }
 

@@ -43,6 +43,7 @@ class IslandRun final : public SharedRun {
 
  private:
   const IslandMembers& members_;
+  std::vector<Rank> ranks_;  // of the call's column; here so that its memory is used again
   Column column_;
   std::byte nothing_{};  // what is combined where there is nothing to combine
 };

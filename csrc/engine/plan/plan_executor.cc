@@ -1,6 +1,5 @@
 #include "engine/plan/plan_executor.h"
 
-#include "engine/line_work.h"
 #include "engine/plan/plan_run_for.h"
 
 namespace pc {
@@ -25,19 +24,15 @@ PlanExecutor::PlanExecutor(const std::shared_ptr<State>& state)
     : CpuExecutor({state, &state->groups}),
       state_(*state) {}
 
-Result<std::unique_ptr<Work>> PlanExecutor::launch(const Request& request, const Launch& launch) {
+Result<WorkPtr> PlanExecutor::launch(const Request& request, const Launch& launch) {
   const std::shared_ptr<OpenGroup>& group = state_.groups.get(launch.group, [&] {
     return std::make_shared<State::PlanGroup>(state_.transport, state_.reactor, launch.group);
   });
   GroupLine& queue = static_cast<State::PlanGroup&>(*group).queue;
-  auto work =
-      std::make_unique<LineWork>(groups_, group, queue);  // first: once it runs, something must own it
   PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> run,
                       plan_run_for(request, launch, state_.transport, queue, state_.plans));
   run->prepare(request, launch);
-  queue.enter(*run);
-  work->take(std::move(run));
-  return std::unique_ptr<Work>(std::move(work));
+  return queue.enter(std::move(run), groups_, group);
 }
 
 }  // namespace pc

@@ -12,7 +12,7 @@ class PlanExecutor final : public CpuExecutor {
  public:
   PlanExecutor(Transport& transport, Reactor& reactor);  // neither is owned; both outlive this
   std::string_view name() const override { return "plan"; }
-  Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
+  Result<WorkPtr> launch(const Request& request, const Launch& launch) override;
 
  private:
   struct State;

@@ -100,19 +100,19 @@ class Message final : public Work {
 
 }  // namespace
 
-std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                ConstBuffer data, std::string_view description, MessageEnd* how) {
+WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, ConstBuffer data,
+                  std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
   const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;  // such a send does not wait
   const Gather given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
   const Gather payload = packs ? message->packed(given) : given;
   transport.post_send(peer, SendOp{id, payload, message->sink(), 0, std::as_bytes(text)});
-  return message;
+  return WorkPtr(message.release());
 }
 
-std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                Buffer data, MessageEnd* how) {
+WorkPtr post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, Buffer data,
+                  MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, false, how);
   RecvOp op{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0};
   if (data.list != nullptr) {
@@ -120,7 +120,7 @@ std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank pee
     op.consumer = message->spread_over(*data.list);
   }
   transport.post_recv(peer, op);
-  return message;
+  return WorkPtr(message.release());
 }
 
 }  // namespace pc

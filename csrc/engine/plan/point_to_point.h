@@ -19,9 +19,9 @@ struct MessageEnd {
 // `id.sequence` counts messages of this (peer, tag) and direction; the caller keeps the counters. `peer` is a world rank;
 // how the Work ends names nobody, because the caller knows the peer by its rank in the group. `description` and
 // `how`, which may be null, outlive the Work.
-std::unique_ptr<Work> post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                ConstBuffer data, std::string_view description, MessageEnd* how = nullptr);
-std::unique_ptr<Work> post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id,
-                                Buffer data, MessageEnd* how = nullptr);
+WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, ConstBuffer data,
+                  std::string_view description, MessageEnd* how = nullptr);
+WorkPtr post_recv(Transport& transport, Reactor& reactor, Rank peer, const MessageId& id, Buffer data,
+                  MessageEnd* how = nullptr);
 
 }  // namespace pc

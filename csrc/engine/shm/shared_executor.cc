@@ -3,7 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/line_work.h"
 #include "engine/shm/shared_run.h"
 
 namespace pc::shm {
@@ -37,18 +36,18 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
 struct SharedExecutor::State {
   struct SharedGroup : OpenGroup {
     SharedGroup(const State& state, const Launch& launch)
-        : queue(state.reactor, launch.group, [](uint64_t) {}),  // void calls are announced with the next one
-          group(state.host, launch.group, launch.rank,
+        : group(state.host, launch.group, launch.rank,
                 {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits_for(state.limits, static_cast<std::size_t>(launch.size))),
-          waiter(state.crowded, Waiter::flags(), state.core) {}
+          waiter(state.crowded, Waiter::flags(), state.core),
+          // Calls that are discarded are announced with the next one.
+          queue(state.reactor, launch.group, [](uint64_t) {}) {}
     GroupLine& line() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
-    GroupLine queue;
-    Group group;                      // the baton's
-    Waiter waiter;                    // likewise
-    std::unique_ptr<SharedRun> next;  // likewise: for a call that may be done at once
+    Group group;      // the baton's
+    Waiter waiter;    // likewise
+    GroupLine queue;  // its runs use the rest
   };
 
   State(Host& host_, Reactor& reactor_, bool crowded_, LimitsByRanks limits_, CoreWatch* core_)
@@ -73,7 +72,7 @@ SharedExecutor::SharedExecutor(const std::shared_ptr<State>& state)
     : CpuExecutor({state, &state->groups}),
       state_(*state) {}
 
-Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, const Launch& launch) {
+Result<WorkPtr> SharedExecutor::launch(const Request& request, const Launch& launch) {
   const std::shared_ptr<OpenGroup>& group =
       state_.groups.get(launch.group, [&] { return std::make_shared<State::SharedGroup>(state_, launch); });
   auto& shared = static_cast<State::SharedGroup&>(*group);
@@ -81,36 +80,22 @@ Result<std::unique_ptr<Work>> SharedExecutor::launch(const Request& request, con
   std::unique_ptr<Run> run;
   Status result;
   std::vector<Stray> strays;
-  const bool began = launch.waits && shared.queue.begin_at_once([&]() -> Run* {
-    if (shared.next == nullptr) shared.next = make_run();
-    SharedRun& next = *shared.next;
+  const bool began = launch.waits && shared.queue.begin_at_once(run, make_run, [&](Run& idle) {
+    SharedRun& next = static_cast<SharedRun&>(idle);
     next.prepare(request, launch);
     next.start_at_once();
     strays = shared.group.take_strays();
     result = next.result();
-    if (!next.ended()) run = std::move(shared.next);
-    return run.get();
   });
+  WorkPtr work;
+  if (run != nullptr) work = Run::as_work(std::move(run), shared.queue, groups_, group);
   SharedRun::tell(launch, strays);
-  if (began && run == nullptr) {
-    if (!result.is_ok()) return result;
-    return std::unique_ptr<Work>();
-  }
-  std::unique_ptr<LineWork> work;
-  try {
-    work = std::make_unique<LineWork>(groups_, group, shared.queue);
-  } catch (const std::bad_alloc&) {
-    if (run != nullptr) shared.queue.release(std::move(run));  // it is in line
-    throw;
-  }
-  if (run == nullptr) {
-    run = shared.queue.take_idle([](const Run&) { return true; });
-    if (run == nullptr) run = make_run();
-    static_cast<SharedRun&>(*run).prepare(request, launch);
-    shared.queue.enter(*run);
-  }
-  work->take(std::move(run));
-  return std::unique_ptr<Work>(std::move(work));
+  if (!result.is_ok()) return result;
+  if (began) return work;
+  run = shared.queue.take_idle([](const Run&) { return true; });
+  if (run == nullptr) run = make_run();
+  static_cast<SharedRun&>(*run).prepare(request, launch);
+  return shared.queue.enter(std::move(run), groups_, group);
 }
 
 }  // namespace pc::shm

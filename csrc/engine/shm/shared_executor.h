@@ -22,7 +22,7 @@ class SharedExecutor final : public CpuExecutor {
   SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits = {},
                  CoreWatch* core = nullptr);
   std::string_view name() const override { return "shared memory"; }
-  Result<std::unique_ptr<Work>> launch(const Request& request, const Launch& launch) override;
+  Result<WorkPtr> launch(const Request& request, const Launch& launch) override;
 
  private:
   struct State;

@@ -116,7 +116,7 @@ bool SharedRun::ready() {
   return std::any_of(awaited.begin(), awaited.end(), [](const Awaited& word) { return word.has_changed(); });
 }
 
-WaitEnd SharedRun::wait(Reactor& reactor, const WaitContext& context) {
+WaitEnd SharedRun::wait_to_advance(Reactor& reactor, const WaitContext& context) {
   const auto look = [this] { return ready() || !queue_.empty(); };
   const bool polls = exchange_.beyond != nullptr && exchange_.beyond->is_active();
   const bool stays_awake = !polls || !reactor.polls_in_background();

@@ -30,7 +30,7 @@ class SharedRun : public Run {
   void start(Scratch& scratch) override;
   void advance() override;
   void end(Status result) override;
-  WaitEnd wait(Reactor& reactor, const WaitContext& context) override;
+  WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) override;
   // start() where the line's lock is held: goes on for as long as it is worth to stay awake. What it has found out about
   // earlier calls is left to tell().
   void start_at_once();

@@ -42,17 +42,18 @@ Result<const FrontPage*> Doorbell::page_of(Rank rank) {
   return known;
 }
 
-Doorbell::Cores Doorbell::cores() {
+std::size_t Doorbell::find_cores(std::vector<int>& cores) {
   const std::lock_guard lock(mutex_);
-  Cores cores;
+  std::size_t self = 0;
+  cores.clear();
   for (const FrontPage* page : pages_) {
     if (page == nullptr) continue;
-    if (page == &own_) cores.self = cores.cores.size();
+    if (page == &own_) self = cores.size();
     // Another rank's number is trusted by nobody: far too large ones are none.
     const int64_t core = page->core.load(std::memory_order_relaxed);
-    cores.cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
+    cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
   }
-  return cores;
+  return self;
 }
 
 void Doorbell::list(CompletionQueue& queue, uint64_t token) {

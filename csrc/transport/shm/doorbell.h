@@ -29,12 +29,9 @@ class Doorbell final : public Pollable {
     return *pages_[static_cast<std::size_t>(rank)];
   }  // later
 
-  // Where this rank and its known neighbours wait, in the order of their ranks; -1: not known. See seat.h.
-  struct Cores {
-    std::vector<int> cores;
-    std::size_t self = 0;
-  };
-  Cores cores();
+  // Where this rank and its known neighbours wait, in the order of their ranks; -1: not known. See seat.h. Returns which of them
+  // is this rank's.
+  std::size_t find_cores(std::vector<int>& cores);
   void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
   // After a write that a neighbour may sleep for; the write and this are sequentially consistent. page_of() came before.

@@ -16,12 +16,11 @@ constexpr std::chrono::milliseconds kAfterMove{10};
 constexpr int kMostDoublings = 2;                     // a move takes some 20 us: 0.05 % of the time at most
 constexpr std::chrono::milliseconds kForgotten{200};  // then a move is a first one
 
-std::vector<int> cores_in(const cpu_set_t& set) {
-  std::vector<int> cores;
+void find_cores_in(const cpu_set_t& set, std::vector<int>& cores) {
+  cores.clear();
   for (int core = 0; core < CPU_SETSIZE; ++core) {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
-  return cores;
 }
 
 // This thread goes to that core, and may then use the same cores as before. Whoever was restricted by nobody must not become
@@ -43,18 +42,17 @@ bool move_to(int core, const cpu_set_t& usable) {
 std::optional<int> better_core(std::span<const int> cores, std::size_t self, std::span<const int> usable) {
   const int own = cores[self];
   const std::span<const int> later = cores.subspan(self + 1);
-  if (own < 0 || usable.empty() || std::find(later.begin(), later.end(), own) != later.end())
-    return std::nullopt;
-  const int last = std::max(*std::max_element(cores.begin(), cores.end()),
-                            *std::max_element(usable.begin(), usable.end()));
-  std::vector<int> ranks_on(static_cast<std::size_t>(last) + 1);
-  for (const int core : cores) {
-    if (core >= 0) ++ranks_on[static_cast<std::size_t>(core)];
+  if (own < 0 || std::find(later.begin(), later.end(), own) != later.end()) return std::nullopt;
+  const auto ranks = [&](int core) { return std::count(cores.begin(), cores.end(), core); };
+  std::optional<int> best;
+  auto least = ranks(own) - 1;  // a move to a core with as many would only exchange the two
+  for (std::size_t i = 0; i < usable.size() && least > 0; ++i) {
+    if (const auto there = ranks(usable[i]); there < least) {
+      least = there;
+      best = usable[i];
+    }
   }
-  const auto ranks = [&](int core) { return ranks_on[static_cast<std::size_t>(core)]; };
-  const int best =
-      *std::min_element(usable.begin(), usable.end(), [&](int a, int b) { return ranks(a) < ranks(b); });
-  return ranks(best) + 1 < ranks(own) ? std::optional(best) : std::nullopt;
+  return best;
 }
 
 Seat::Seat(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.sit_on(::sched_getcpu()); }
@@ -75,10 +73,13 @@ void Seat::look() {
   const int own = ::sched_getcpu();
   if (own < 0) return;
   doorbell_.sit_on(own);
-  const Doorbell::Cores cores = doorbell_.cores();
+  const std::unique_lock lock(looking_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  const std::size_t self = doorbell_.find_cores(cores_);
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // more cores than a set has
-  const std::optional<int> core = better_core(cores.cores, cores.self, cores_in(set));
+  find_cores_in(set, usable_);
+  const std::optional<int> core = better_core(cores_, self, usable_);
   if (!core || !move_to(*core, set)) return;
   doorbell_.sit_on(*core);
   const Clock::duration now = Clock::now().time_since_epoch();

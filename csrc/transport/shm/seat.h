@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/waiter.h"
 #include "transport/shm/doorbell.h"
@@ -31,6 +33,8 @@ class Seat final : public CoreWatch {
   std::atomic<Clock::duration::rep> next_{0};   // when to look again
   std::atomic<Clock::duration::rep> moved_{0};  // when it last did
   std::atomic<int> moves_{0};                   // shortly after each other
+  std::mutex looking_;                          // guards what follows, which keeps its memory
+  std::vector<int> cores_, usable_;
 };
 
 }  // namespace pc

@@ -96,12 +96,12 @@ TEST_P(ClosedGroups, messages_that_no_rank_has_received_are_gone_with_them) {
 
 TEST_P(ClosedGroups, work_that_is_under_way_ends_and_may_outlive_them) {
   const Outcomes outcomes = run_world(world(2), [&](Runtime& runtime, Communicator& all) -> Status {
-    std::vector<std::unique_ptr<Work>> kept;
+    std::vector<WorkPtr> kept;
     for (uint32_t i = 1; i <= 20; ++i) {
       PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(i, {0, 1}));
       PC_TRY(sum_is_right(*group, 10, 0));
       if (all.rank() == 0) {  // alone
-        PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, group->launch(Request{}));
+        PC_ASSIGN_OR_RETURN(WorkPtr work, group->launch(Request{}));
         kept.push_back(std::move(work));
       }
       runtime.close_group(*group);
@@ -128,7 +128,7 @@ TEST(ClosedGroup, is_told_to_a_member_that_comes_late_where_they_share_memory) {
       if (all.rank() != members[0] && all.rank() != members[1]) return sum_is_right(all, 10, 0);
       PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, members));
       if (group->rank() == 0) {
-        PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, group->launch(Request{}));
+        PC_ASSIGN_OR_RETURN(WorkPtr work, group->launch(Request{}));
         work->progress();  // it looks for the others
         runtime.close_group(*group);
       }
@@ -149,7 +149,7 @@ TEST(ClosedGroup, may_have_been_called_by_one_member_alone) {
     for (uint32_t i = 1; i <= 1100; ++i) {
       PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(i, {0, 1, 2}));
       if (all.rank() == static_cast<Rank>(i % 3)) {
-        PC_ASSIGN_OR_RETURN(std::unique_ptr<Work> work, group->launch(Request{}));
+        PC_ASSIGN_OR_RETURN(WorkPtr work, group->launch(Request{}));
         work->progress();
       }
       runtime.close_group(*group);

@@ -154,7 +154,7 @@ Status go_wrong(Communicator& group, uint64_t call, std::size_t count, unsigned 
     (void)group.run(request_of(Collective::kReduce, x, x, 0), 5);
     return Status::ok();
   }
-  Result<std::unique_ptr<Work>> work = group.launch(request_of(Collective::kAllreduce, x, x, 0));
+  Result<WorkPtr> work = group.launch(request_of(Collective::kAllreduce, x, x, 0));
   PC_TRY(work.status());
   for (unsigned steps = how % 16; steps > 0; --steps) work.value()->progress();
   return Status::ok();
@@ -217,7 +217,7 @@ TEST_P(Hierarchical, the_death_of_a_rank_anywhere_in_a_call_ends_it_everywhere) 
             for (int call = 0; call < 3; ++call) PC_TRY(group.run(request));  // the first may have been done
             return Status::ok();
           }
-          Result<std::unique_ptr<Work>> work = group.launch(request);
+          Result<WorkPtr> work = group.launch(request);
           PC_TRY(work.status());
           for (unsigned i = steps; i > 0; --i) work.value()->progress();
           group.abort(Status(Code::kAborted, "it is the victim"));

@@ -82,7 +82,7 @@ TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
       if (group.rank() == odd && call % 2 == 0) {
         std::vector<float> x = array_of(odd, call, count);
         const Request request = request_of(Collective::kAllreduce, x, x, 0);
-        Result<std::unique_ptr<Work>> work = group.launch(request);
+        Result<WorkPtr> work = group.launch(request);
         for (auto steps = own() % 4; work.is_ok() && steps > 0; --steps) work.value()->progress();
       } else if (group.rank() != odd) {
         std::vector<float> x = array_of(group.rank(), call, count);

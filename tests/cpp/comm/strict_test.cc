@@ -70,14 +70,14 @@ TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     Call call(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0);
     {
-      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> work, group.launch(call.request));
+      PC_ASSIGN_OR_RETURN(const WorkPtr work, group.launch(call.request));
       const Status status = work->wait({Deadline::after(kLong)});
       if (status.code() != Code::kMismatch || !work->done()) return unexpected(status, "different roots");
     }
     PC_TRY(right_allreduce(group));
     Call dropped(group, Collective::kAllreduce);
     while (group.rank() != 1 && !was_dropped.load()) std::this_thread::yield();  // it could be done before
-    Result<std::unique_ptr<Work>> work = group.launch(dropped.request);
+    Result<WorkPtr> work = group.launch(dropped.request);
     PC_TRY(work.status());
     if (group.rank() == 1) {
       work.value().reset();
@@ -128,8 +128,8 @@ TEST_P(Strict, a_disagreement_of_one_thread_is_told_once_and_in_that_thread) {
     for (int round = 0; round < 30; ++round) {
       Call wrong(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0),
           right(group, Collective::kAllreduce);
-      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> first, group.launch(wrong.request));
-      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> second, group.launch(right.request));
+      PC_ASSIGN_OR_RETURN(const WorkPtr first, group.launch(wrong.request));
+      PC_ASSIGN_OR_RETURN(const WorkPtr second, group.launch(right.request));
       Status of_second;
       std::thread waiter([&] { of_second = second->wait({Deadline::after(kLong)}); });
       const Status of_first = first->wait({Deadline::after(kLong)});

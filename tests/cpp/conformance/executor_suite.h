@@ -341,11 +341,11 @@ TEST_P(ExecutorSuite, launched_calls_complete_in_issue_order_whoever_is_waited_f
       request.out = elements.buffer();
       return group.launch(request);
     };
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> one, launch(first));
-    PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> two, launch(second));
+    PC_ASSIGN_OR_RETURN(const WorkPtr one, launch(first));
+    PC_ASSIGN_OR_RETURN(const WorkPtr two, launch(second));
     const WaitContext context{Deadline::after(20)};
     const bool backwards = group.rank() % 2 == 1;
-    const auto wait = [&](const std::unique_ptr<Work>& work) {  // null: it has ended
+    const auto wait = [&](const WorkPtr& work) {  // null: it has ended
       return work == nullptr ? Status::ok() : work->wait(context);
     };
     PC_TRY(wait(backwards ? two : one));

@@ -383,7 +383,7 @@ TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
     request.collective = Collective::kAllreduce;
     request.in = x.view();
     request.out = x.buffer();
-    Result<std::unique_ptr<Work>> work = group.launch(request);
+    Result<WorkPtr> work = group.launch(request);
     if (group.rank() == 1) {
       if (work.is_ok()) work.value()->cancel();
       cancelled.set_value();

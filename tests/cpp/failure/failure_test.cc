@@ -316,7 +316,7 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
     Elements x = contribution(DType::kF32, group.rank() == 0 ? 5 : 4, group.rank(), 2), y = x;
     Request broadcast = request_of(Collective::kBroadcast, x, x, ReduceOp::kSum, 1);
     if (group.rank() == 0) {
-      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> failing, group.launch(broadcast));
+      PC_ASSIGN_OR_RETURN(const WorkPtr failing, group.launch(broadcast));
       PC_TRY(group.run(Request{}));
       if (!failing->done()) return Status(Code::kInternal, "not done");
     } else {
@@ -334,7 +334,7 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
 }
 
 TEST_P(Failure, work_outlives_its_runtime_and_still_tells_how_it_ended) {
-  std::unique_ptr<Work> kept;
+  WorkPtr kept;
   Elements x = contribution(DType::kF32, 100'000, 0, 2);
   const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
     if (group.rank() == 1) {
@@ -356,8 +356,7 @@ TEST_P(Failure, work_that_is_dropped_ends_on_the_peers_too_and_the_group_goes_on
   const Outcomes outcomes = run_well(2, [&](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kF32, 100'000, group.rank(), 2);
     if (group.rank() == 0) {
-      PC_ASSIGN_OR_RETURN(const std::unique_ptr<Work> dropped,
-                          group.launch(request_of(Collective::kAllreduce, x, x)));
+      PC_ASSIGN_OR_RETURN(const WorkPtr dropped, group.launch(request_of(Collective::kAllreduce, x, x)));
       launched.set_value();
     } else {
       launched.get_future().wait();  // else rank 0 could be done with it at once

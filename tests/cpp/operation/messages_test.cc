@@ -133,7 +133,7 @@ TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_someb
       Result<FoundMessage> found = group.find(kAnyRank, 5);
       other = found.is_ok() ? group.recv({&any, 1, DType::kU8}, found.value()) : found.status();
     });
-    Result<std::unique_ptr<Work>> named = group.launch_recv({&got, 1, DType::kU8}, 1, 5);
+    Result<WorkPtr> named = group.launch_recv({&got, 1, DType::kU8}, 1, 5);
     PC_TRY(named.status());
     PC_TRY(group.send({&ready, 1, DType::kU8}, 1, 0));
     PC_TRY(named.value()->wait({Deadline::after(20)}));

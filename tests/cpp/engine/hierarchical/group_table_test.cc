@@ -26,7 +26,6 @@ TEST(GroupTable, a_column_has_one_rank_of_each_island_and_the_root_stands_for_it
   const GroupTable table(kIslandOf, 0);
   EXPECT_EQ(table.column(0), (std::vector<Rank>{0, 1}));
   EXPECT_EQ(table.column(1), (std::vector<Rank>{2, 4}));
-  EXPECT_EQ(table.column(0, 3), (std::vector<Rank>{3, 1}));
 }
 
 constexpr uint64_t kLarge = 64 << 20;

@@ -86,10 +86,8 @@ class PlanExecutorTest : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(reactor_.add(&transport_).is_ok()); }
   void TearDown() override { reactor_.remove(&transport_); }
 
-  std::unique_ptr<Work> allreduce(Elements& x, const char* algorithm) {
-    return allreduce(x.buffer(), algorithm);
-  }
-  std::unique_ptr<Work> allreduce(const Buffer& x, const char* algorithm) {
+  WorkPtr allreduce(Elements& x, const char* algorithm) { return allreduce(x.buffer(), algorithm); }
+  WorkPtr allreduce(const Buffer& x, const char* algorithm) {
     Request request;
     request.collective = Collective::kAllreduce;
     request.in = x;
@@ -120,7 +118,7 @@ class PlanExecutorTest : public ::testing::Test {
 
 TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_name) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
-  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  const WorkPtr work = allreduce(x, "recursive_doubling");
   ASSERT_EQ(transport_.sends.size(), 1u);
   ASSERT_EQ(transport_.recvs.size(), 1u);
   const MessageId& id = transport_.sends[0].id;
@@ -138,7 +136,7 @@ TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
   list.add(x.bytes.data(), x.bytes.size());
   list.add(y.bytes.data(), y.bytes.size());
   const Buffer both{nullptr, 2 * kCount, DType::kF32, {}, nullptr, &list};
-  const std::unique_ptr<Work> work = allreduce(both, "recursive_doubling");
+  const WorkPtr work = allreduce(both, "recursive_doubling");
   ASSERT_EQ(transport_.sends.size(), 1u);
   std::vector<std::span<const std::byte>> pieces;
   transport_.sends[0].payload.each([&](std::span<const std::byte> piece) { pieces.push_back(piece); });
@@ -152,8 +150,7 @@ TEST_F(PlanExecutorTest, a_small_list_is_sent_from_a_copy_and_has_its_result_at_
   Scattered list;
   list.add(x.bytes.data() + 20, 12);
   list.add(x.bytes.data(), 20);
-  const std::unique_ptr<Work> work =
-      allreduce(Buffer{nullptr, 8, DType::kF32, {}, nullptr, &list}, "recursive_doubling");
+  const WorkPtr work = allreduce(Buffer{nullptr, 8, DType::kF32, {}, nullptr, &list}, "recursive_doubling");
   ASSERT_TRUE(transport_.sends[0].payload.together());
   transport_.deliver(transport_.recvs[0], filled(DType::kF32, 8, std::byte{0}));
   EXPECT_TRUE(x.bytes == before.bytes);
@@ -165,7 +162,7 @@ TEST_F(PlanExecutorTest, a_small_list_is_sent_from_a_copy_and_has_its_result_at_
 TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
   const Elements before = x;
-  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  const WorkPtr work = allreduce(x, "recursive_doubling");
   int polls = 0;
   transport_.on_poll = [&] {
     ++polls;
@@ -181,15 +178,15 @@ TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
 
 TEST_F(PlanExecutorTest, a_call_is_not_over_before_its_last_send_is) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
-  const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+  const WorkPtr work = allreduce(x, "recursive_doubling");
   transport_.deliver(transport_.recvs[0], theirs_);
   EXPECT_EQ(work->wait(soon(0.01)).code(), Code::kTimeout);
 }
 
 TEST_F(PlanExecutorTest, the_next_call_posts_nothing_until_the_first_has_ended) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
-  const std::unique_ptr<Work> first = allreduce(x, "recursive_doubling");
-  const std::unique_ptr<Work> second = allreduce(y, "recursive_doubling");
+  const WorkPtr first = allreduce(x, "recursive_doubling");
+  const WorkPtr second = allreduce(y, "recursive_doubling");
   EXPECT_EQ(transport_.sends.size(), 1u);
   EXPECT_EQ(second->where(), "not started: earlier calls of this group are not done");
   transport_.deliver(transport_.recvs[0], theirs_);
@@ -205,7 +202,7 @@ TEST_F(PlanExecutorTest, the_next_call_posts_nothing_until_the_first_has_ended) 
 
 TEST_F(PlanExecutorTest, a_timeout_takes_everything_back_so_that_memory_is_free) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
-  const std::unique_ptr<Work> work = allreduce(x, "ring");
+  const WorkPtr work = allreduce(x, "ring");
   ASSERT_FALSE(transport_.sends.empty() || transport_.recvs.empty());
   const Status status = work->wait(soon(0.01));
   EXPECT_EQ(status.code(), Code::kTimeout);
@@ -226,11 +223,11 @@ TEST_F(PlanExecutorTest, a_call_that_gets_no_memory_takes_everything_back_and_th
   Elements x = contribution(DType::kF32, 8, 0, 2);
   for (int posts = 0; posts < 2; ++posts) {
     transport_.posts_until_no_memory = posts;
-    const std::unique_ptr<Work> work = allreduce(x, "recursive_doubling");
+    const WorkPtr work = allreduce(x, "recursive_doubling");
     EXPECT_EQ(work->wait(soon()).code(), Code::kSystem);
     EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
     transport_.posts_until_no_memory = -1;
-    const std::unique_ptr<Work> next = allreduce(x, "recursive_doubling");
+    const WorkPtr next = allreduce(x, "recursive_doubling");
     ASSERT_EQ(transport_.sends.size() + transport_.recvs.size(), 2u);
     transport_.complete(transport_.sends.back());
     transport_.deliver(transport_.recvs.back(), contribution(DType::kF32, 8, 1, 2));
@@ -243,10 +240,10 @@ TEST_F(PlanExecutorTest, a_call_that_gets_no_memory_takes_everything_back_and_th
 
 TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_come_later) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x, z = x;
-  const std::unique_ptr<Work> running = allreduce(x, "ring"), waiting = allreduce(y, "ring");
+  const WorkPtr running = allreduce(x, "ring"), waiting = allreduce(y, "ring");
   executor_.abort(Status(Code::kAborted, "enough"));
-  const std::unique_ptr<Work> later = allreduce(z, "ring");
-  for (const std::unique_ptr<Work>* work : {&running, &waiting, &later}) {
+  const WorkPtr later = allreduce(z, "ring");
+  for (const WorkPtr* work : {&running, &waiting, &later}) {
     EXPECT_TRUE((*work)->done());
     EXPECT_EQ((*work)->wait(soon()).message(), "enough");
   }
@@ -280,7 +277,7 @@ TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_n
 // The probe runs signal handlers, and these may call anything: nothing may be locked meanwhile.
 TEST_F(PlanExecutorTest, a_probe_may_abort_while_another_thread_drives) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
-  const std::unique_ptr<Work> first = allreduce(x, "ring"), second = allreduce(y, "ring");
+  const WorkPtr first = allreduce(x, "ring"), second = allreduce(y, "ring");
   Status of_first;
   std::thread driver([&] { of_first = first->wait(soon()); });
   while (!first_is_driven()) std::this_thread::yield();
@@ -295,8 +292,8 @@ TEST_F(PlanExecutorTest, a_probe_may_abort_while_another_thread_drives) {
 
 TEST_F(PlanExecutorTest, a_probe_may_drop_the_work_that_this_thread_drives) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
-  std::unique_ptr<Work> first = allreduce(x, "ring");
-  const std::unique_ptr<Work> second = allreduce(y, "ring");
+  WorkPtr first = allreduce(x, "ring");
+  const WorkPtr second = allreduce(y, "ring");
   const std::function<bool()> probe = [&] {
     first.reset();
     return false;
@@ -308,7 +305,7 @@ TEST_F(PlanExecutorTest, a_probe_may_drop_the_work_that_this_thread_drives) {
 
 TEST_F(PlanExecutorTest, a_broken_message_ends_the_call_with_peer_and_step) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
-  const std::unique_ptr<Work> work = allreduce(x, "ring");
+  const WorkPtr work = allreduce(x, "ring");
   transport_.complete(transport_.sends[0], Status(Code::kPeerFailure, "reset by peer"));
   const Status status = work->wait(soon());
   EXPECT_EQ(status.code(), Code::kPeerFailure);
