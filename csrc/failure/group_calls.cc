@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again
 // Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
 
-bool polled(const GroupCalls::Call& call) { return now() - call.began < kPolling; }
+bool polled(const GroupCall& call) { return now() - call.began < kPolling; }
 
 }  // namespace
 
@@ -79,7 +79,7 @@ Status GroupCalls::why_given_up(uint64_t sequence, const Status& otherwise) {
   return ending == nullptr ? otherwise : verdict_of(ending->why, {}, names_);
 }
 
-void GroupCalls::done(const Call& call) {
+void GroupCalls::done(const GroupCall& call) {
   recorder_of(call).end(call.ticket, Code::kOk, now_ns());
   if (call.sequence == 0 || !endings_.any()) return;
   std::unique_lock lock(mutex_);  // others gave it up while it ended well here
@@ -95,7 +95,7 @@ void GroupCalls::cancel(uint64_t sequence, const Status& why) {
   if (cause_.is_ok()) parts_.executor->cancel(group_, sequence, why);
 }
 
-Status GroupCalls::told(const Status& ended, const Call& call, const std::string& operation) const {
+Status GroupCalls::told(const Status& ended, const GroupCall& call, const std::string& operation) const {
   const std::chrono::duration<double> elapsed = now() - call.began;
   return Status(ended.code(), ended.message() + advice(ended, call.sequence == 0))
       .with_rank(names_.rank())
@@ -143,7 +143,7 @@ Status GroupCalls::verdict_on(std::unique_lock<std::mutex>& lock, uint64_t seque
   return verdict_of(why, standings, names_);
 }
 
-Status GroupCalls::conclude(const Status& ended, const Call& call, const std::string& operation,
+Status GroupCalls::conclude(const Status& ended, const GroupCall& call, const std::string& operation,
                             const WaitContext& context) {
   const auto record = [&] { recorder_of(call).end(call.ticket, ended.code(), now_ns()); };
   if (ended.code() == Code::kPeerFailure) {
@@ -192,7 +192,7 @@ CallEnd GroupCalls::our_word(const Status& ended) const {
   return {ended.code(), names_.to_world(by), ended.message()};
 }
 
-bool GroupCalls::asks(const Status& ended, const Call& call) {
+bool GroupCalls::asks(const Status& ended, const GroupCall& call) {
   if (ended.code() == Code::kInterrupted) return false;
   const CallEnd ours = our_word(ended);
   {
@@ -208,7 +208,7 @@ bool GroupCalls::asks(const Status& ended, const Call& call) {
   return true;
 }
 
-void GroupCalls::forsake(const Status& ended, const Call& call) {
+void GroupCalls::forsake(const Status& ended, const GroupCall& call) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   const std::lock_guard lock(mutex_);
   const bool others_know = endings_.contains(call.sequence);
@@ -217,7 +217,7 @@ void GroupCalls::forsake(const Status& ended, const Call& call) {
   parts_.control->gave_up(id(call.sequence), {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
-bool GroupCalls::asks_peer(const Status& ended, Call& call) {
+bool GroupCalls::asks_peer(const Status& ended, GroupCall& call) {
   if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
   if (!call.asked && polled(call)) return false;
   const uint64_t question = whereabouts(ended.peer()).sequence;
@@ -228,7 +228,7 @@ bool GroupCalls::asks_peer(const Status& ended, Call& call) {
   return answers != nullptr && answers->are_open();
 }
 
-Status GroupCalls::conclude_message(const Status& ended, const Call& call, const std::string& operation,
+Status GroupCalls::conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                                     const WaitContext& context) {
   Status outcome = told_of_message(ended, call, operation, context);
   if (!call.asked) return outcome;
@@ -237,7 +237,7 @@ Status GroupCalls::conclude_message(const Status& ended, const Call& call, const
   return outcome;
 }
 
-Status GroupCalls::told_of_message(const Status& ended, const Call& call, const std::string& operation,
+Status GroupCalls::told_of_message(const Status& ended, const GroupCall& call, const std::string& operation,
                                    const WaitContext& context) {
   recorder_of(call).end(call.ticket, ended.code(), now_ns());
   switch (ended.code()) {

@@ -25,6 +25,17 @@
 
 namespace pc {
 
+// One call of this rank.
+struct GroupCall {
+  uint64_t sequence = 0;  // 0: point-to-point
+  uint64_t ticket = 0;    // in the flight recorder
+  TimePoint began;
+  bool waits = false;  // its caller waits at once
+  bool leaving = false;
+  uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
+  bool asked = false;     // a message: asks_peer() has asked
+};
+
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
@@ -41,15 +52,6 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     double warn_after_s = 30;  // of waiting in one call
     bool compares = true;      // digests: who made which call can be found out
     bool confirms = false;     // every call has a confirmation, which tells what went wrong with it elsewhere
-  };
-  // One call of this rank.
-  struct Call {
-    uint64_t sequence = 0;  // 0: point-to-point
-    uint64_t ticket = 0;    // in the flight recorder
-    TimePoint began;
-    bool leaving = false;
-    uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
-    bool asked = false;     // a message: asks_peer() has asked
   };
 
   GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
@@ -73,23 +75,23 @@ class GroupCalls final : public ControlledGroup, public CallListener {
                       const Status& otherwise);  // by others, as far as this rank has heard
   uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
   uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
-  void done(const Call& call);
+  void done(const GroupCall& call);
   Status noticed() { return late_errors_.any() ? take_late_error() : Status::ok(); }
   // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
   void settle(uint64_t sequence);
   // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
   // briefly: only its probe is asked meanwhile.
-  Status conclude(const Status& ended, const Call& call, const std::string& operation,
+  Status conclude(const Status& ended, const GroupCall& call, const std::string& operation,
                   const WaitContext& context);
   // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
   // and again; conclude() follows.
-  bool asks(const Status& ended, const Call& call);
+  bool asks(const Status& ended, const GroupCall& call);
   // The same for a call about whose end nobody here wants to know.
-  void forsake(const Status& ended, const Call& call);
+  void forsake(const Status& ended, const GroupCall& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
-  Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
+  Status conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                           const WaitContext& context);
-  bool asks_peer(const Status& ended, Call& call);  // asks() for conclude_message()
+  bool asks_peer(const Status& ended, GroupCall& call);  // asks() for conclude_message()
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
   bool peer_has_left(Rank peer);
@@ -135,16 +137,16 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   Status take_late_error();
   void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
   void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
-  FlightRecorder& recorder_of(const Call& call) {
+  FlightRecorder& recorder_of(const GroupCall& call) {
     return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
   }
   Status cause() const;  // mutex_ held
-  Status told(const Status& ended, const Call& call, const std::string& operation) const;
+  Status told(const Status& ended, const GroupCall& call, const std::string& operation) const;
   void end_group(const Status& why);
   void end_for_all(const Status& why, const CallEnd& told);
   CallEnd our_word(const Status& ended) const;  // for the others
   Status await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context);
-  Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
+  Status told_of_message(const Status& ended, const GroupCall& call, const std::string& operation,
                          const WaitContext& context);
   Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
   Status with_standing(const Status& ended, const WaitContext& context);

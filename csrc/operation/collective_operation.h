@@ -17,7 +17,7 @@ class CollectiveOperation final : public Operation {
  public:
   // A call that has its number.
   struct Call {
-    GroupCalls::Call call;       // sequence 0: there is none
+    GroupCall call;              // sequence 0: there is none
     std::unique_ptr<Work> work;  // null: it has ended
     Status ended;                // then: how
 

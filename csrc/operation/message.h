@@ -1,4 +1,5 @@
-// The two ends of a message between two ranks, and one that is there before anybody receives it.
+// A message between two ranks: its two ends as callers describe them, one that is there before it is received, and what the group
+// makes of all of these.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "base/deadline.h"
 #include "base/types.h"
 #include "operation/offered_message.h"
+#include "wire/frame.h"
 
 namespace pc {
 
@@ -42,6 +44,46 @@ struct FoundMessage {
   const char* site;
   Deadline deadline;      // of the call that found it, and receives it
   bool is_offer = false;  // offered_message.h; `nbytes` and `description` are of what is offered
+};
+
+// One send or receive of a group, or a part of one.
+struct GroupMessage {
+  Buffer data;  // of a send: it is only read
+  Rank peer = 0;
+  uint32_t tag = 0;
+  bool sends = false;
+  const char* site = nullptr;
+  uint64_t number = 0;                  // 0: the next
+  std::string description = {};         // of what is sent, for a receiver that does not know
+  uint64_t bundle = 0;                  // 0: it is no list of arrays
+  std::optional<uint64_t> digest = {};  // instead of that of what is said here
+  MessagePlace place = {};
+  MessageId id = {};  // once it has its number
+
+  bool is_whole() const { return place.part == MessagePart::kWhole; }
+  bool is_offer() const { return place.part == MessagePart::kOffer; }
+  bool is_sent() const {
+    return sends != (place.part == MessagePart::kAnswer);
+  }  // who sends it gets the answer
+  std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
+  // Of a call that was let in: it has its number, or another part came before.
+  bool goes_on() const { return place.number != 0 || (!is_whole() && !(is_offer() && sends)); }
+  // An offer has no data, though it says what that is.
+  Buffer payload() const { return is_offer() ? Buffer{} : data; }
+  ConstBuffer array() const {
+    return place.array != nullptr ? *place.array : ConstBuffer(data);
+  }  // for errors
+};
+
+class MessageOperation;
+
+// Answers the sender of an offer that a receive cannot take. Thread-safety: all methods.
+class OfferAnswers {
+ public:
+  virtual void refuse(const MessageOperation& offered) = 0;
+
+ protected:
+  ~OfferAnswers() = default;
 };
 
 }  // namespace pc

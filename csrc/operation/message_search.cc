@@ -67,7 +67,7 @@ std::vector<Rank> MessageSearch::in_turn(Rank last) const {
   return peers;
 }
 
-Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, const WaitContext& context) {
+Result<FoundMessage> MessageSearch::wait(const GroupCall& call, const WaitContext& context) {
   for (;;) {
     MessageProbe probe(transport_, reactor_);
     begin(probe);

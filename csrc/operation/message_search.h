@@ -28,7 +28,7 @@ class MessageSearch {
 
   std::string operation() const;  // "recv from any rank, tag 5"
   // Once. Its errors are in the words of the group.
-  Result<FoundMessage> wait(const GroupCalls::Call& call, const WaitContext& context);
+  Result<FoundMessage> wait(const GroupCall& call, const WaitContext& context);
 
  private:
   void begin(MessageProbe& probe);

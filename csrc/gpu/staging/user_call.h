@@ -27,7 +27,7 @@ struct UserCall {
 
   Status run(Communicator& group, double timeout_s) const;
   // There is none for a sendrecv, and none for a message that was found.
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, Communicator::Async how) const;
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, AsyncOptions how) const;
   std::string_view name() const;  // "allreduce", "send"
   // What the group would say of its arguments. Also brings a collective into the form that executors expect.
   Status check(const Communicator& group);
