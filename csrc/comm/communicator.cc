@@ -284,7 +284,7 @@ void Communicator::State::start_next(const Request& described, const Choice& des
       collective_record(described, described_choice, group, sequence, digest, size(), call.began);
   if (call.leaving) record.kind = CallRecord::Kind::kShutdown;
   if (call.confirms != 0) record.kind = CallRecord::Kind::kConfirmation;
-  call.ticket = calls.record(record);
+  call.ticket = parts.calls.recorder->begin(record);
   if (calls.given_up_before(sequence)) {
     next.ended = Status(Code::kAborted, "other ranks gave this call up before it was made here");
     parts.calls.control->came_late(calls.id(sequence));

@@ -94,7 +94,7 @@ GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
   message.id = {{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   CallRecord record = message_record(message.array(), peer, message.is_sent(), id, site, began);
   record.group = group_;
-  return {.ticket = shared_->calls.record_message(record), .began = began};
+  return {.ticket = parts_.calls.messages->begin(record), .began = began};
 }
 
 void GroupMessages::post(const GroupCall& call, MessageOperation& started) {
@@ -282,7 +282,7 @@ Result<FoundMessage> GroupMessages::find(const IncomingMessage& message, double 
   if (place.used != nullptr) *place.used = true;
   MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor,
                        {group_, peer, tag, site, place.number});
-  const GroupCall call{.ticket = shared_->calls.record_message(record), .began = began};
+  const GroupCall call{.ticket = parts_.calls.messages->begin(record), .began = began};
   PC_ASSIGN_OR_RETURN(FoundMessage found, search.wait(call, context_for(seconds, began, place.stop)));
   std::string array;
   found.is_offer = is_offer(found.digest) && read_offer(found.description, &found.nbytes, &array);

@@ -84,7 +84,7 @@ class CollectiveOperation final : public Operation {
     if (ended.is_ok()) return group_.calls.done(each.call), ended;
     WaitContext probed = context;
     const Reentry::Scope scope(group_.reentry, probed, text);
-    return group_.calls.conclude(ended, each.call, text(), probed);
+    return group_.reports.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
   // No caller asks how it ends. If it has not, it ends with `why`, for the others too.

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "failure/group_calls.h"
+#include "failure/failure_reports.h"
 #include "operation/message_numbers.h"
 #include "operation/reentry.h"
 
@@ -24,6 +24,7 @@ struct GroupState {
   }
 
   GroupCalls calls;
+  FailureReports reports{calls};
   Reentry reentry;
   MessageNumbers messages;
 };

@@ -37,7 +37,7 @@ const Status& MessageOperation::end(WaitContext context) {
 
 bool MessageOperation::asks(const WaitContext& context) {
   const Status& ended = end(context);
-  return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
+  return !ended.is_ok() && group_.reports.asks_peer(ended, call_);
 }
 
 bool MessageOperation::was_offered(const WaitContext& context) {
@@ -57,7 +57,7 @@ Status MessageOperation::finish(const WaitContext& context) {
   WaitContext probed = context;
   const auto text = [this] { return this->text(); };
   const Reentry::Scope scope(group_.reentry, probed, text);
-  return group_.calls.conclude_message(ended, call_, text(), probed);
+  return group_.reports.conclude_message(ended, call_, text(), probed);
 }
 
 Status MessageOperation::in_words(const Status& ended) const {

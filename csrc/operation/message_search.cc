@@ -81,8 +81,8 @@ Result<FoundMessage> MessageSearch::wait(const GroupCall& call, const WaitContex
     if (!ended.is_ok()) {
       const std::optional<std::size_t> failed = probe.failed();
       const Rank peer = what_.peer != kAnyRank ? what_.peer : failed ? peers_[*failed] : -1;
-      return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
-                                           watched);
+      return group_.reports.conclude_message(in_words(ended, peer, watch.peers_have_left()), call,
+                                             operation(), watched);
     }
     const MessageProbe::Find* const find = probe.find();
     if (find == nullptr || !take(*find)) continue;
