@@ -18,19 +18,19 @@
 namespace pc {
 namespace {
 
-CallRecord message_record(const ConstBuffer& data, Rank peer, bool sends, const MessageId& id,
-                          const char* site, TimePoint began) {
+CallRecord message_record(const GroupMessage& message, uint32_t group, TimePoint began) {
+  const ConstBuffer data = message.array();
   CallRecord record;
-  record.kind = sends ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
+  record.kind = message.is_sent() ? CallRecord::Kind::kSend : CallRecord::Kind::kRecv;
   record.dtype = data.dtype;
   record.count = data.count;
   record.layout = data.layout;
-  record.root_or_peer = peer;
-  record.group = id.stream.group;
-  record.tag = id.stream.tag;
-  record.sequence = id.sequence;
-  record.digest = id.digest;
-  record.site = site;
+  record.root_or_peer = message.peer;
+  record.group = group;
+  record.tag = message.tag;
+  record.sequence = message.id.sequence;
+  record.digest = message.id.digest;
+  record.site = message.site;
   record.began_ns = to_ns(began);
   return record;
 }
@@ -41,27 +41,21 @@ GroupMessage sent(const OutgoingMessage& message) {
   const Buffer memory{
       const_cast<std::byte*>(data.data), data.count, data.dtype, data.device, data.layout, data.list};
   const int64_t flat[] = {static_cast<int64_t>(count_of_items(data.count, data.layout))};
-  return {memory,
-          message.peer,
-          message.tag,
-          true,
-          message.site,
-          message.place.number,
-          describe_array(data.dtype, message.shape.value_or(flat), data.layout),
-          message.bundle,
-          {},
-          message.place};
+  GroupMessage made{memory, message.peer, message.tag, true, message.site, message.place};
+  made.number = message.place.number;
+  made.bundle = message.bundle;
+  made.description = describe_array(data.dtype, message.shape.value_or(flat), data.layout);
+  return made;
 }
 
 GroupMessage expected(const IncomingMessage& message) {
-  const auto& [data, peer, tag, site, bundle, place] = message;
-  return {data, peer, tag, false, site, place.number, {}, bundle, {}, place};
+  const auto& [data, peer, tag, site, place, bundle] = message;
+  return {data, peer, tag, false, site, place, place.number, bundle};
 }
 
 // `bundle`: null where whatever comes is taken.
 GroupMessage found_as(const FoundMessage& found, const Buffer& data, std::optional<uint64_t> bundle) {
-  GroupMessage message{data, found.peer, found.tag, false, found.site, found.number};
-  message.bundle = bundle.value_or(0);
+  GroupMessage message{data, found.peer, found.tag, false, found.site, {}, found.number, bundle.value_or(0)};
   if (!bundle) message.digest = found.digest;
   return message;
 }
@@ -82,7 +76,7 @@ Status GroupMessages::check(const GroupMessage& message) const {
 }
 
 GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
-  const auto& [data, peer, tag, sends, site, number, description, bundle, found_digest, place, id] = message;
+  const auto& [data, peer, tag, sends, site, place, number, bundle, found_digest, description, id] = message;
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   if (place.used != nullptr) *place.used = true;
   const bool compares = parts_.check != Check::kOff && (message.is_whole() || message.is_offer());
@@ -92,8 +86,7 @@ GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
                                             : 0;  // what an offer was compared for comes in its size
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   message.id = {{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
-  CallRecord record = message_record(message.array(), peer, message.is_sent(), id, site, began);
-  record.group = group_;
+  const CallRecord record = message_record(message, group_, began);
   return {.ticket = parts_.calls.messages->begin(record), .began = began};
 }
 
@@ -166,12 +159,8 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
   const ConstBuffer array = data.data;
   MessageGo go;
   answer(started, {MessageAnswer::Word::kThroughHost, {}});
-  const Status heard = recv({room_in(go),
-                             data.peer,
-                             data.tag,
-                             data.site,
-                             0,
-                             {MessagePart::kGo, data.number, data.place.stop, &array}},
+  const MessagePlace place{MessagePart::kGo, data.number, data.place.stop, &array};
+  const Status heard = recv({room_in(go), data.peer, data.tag, data.site, place},
                             std::max(context.deadline.remaining_s(), kOfferGraceS));
   if (!heard.is_ok()) return refuse_data(data.peer, data.tag, data.number), heard;
   PC_TRY(go.status(data.peer).with_rank(shared_->calls.names().rank()).with_operation(started.text()));
@@ -186,7 +175,7 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
 
 // The sender of the data hears at once that nobody takes them.
 void GroupMessages::refuse_data(Rank peer, uint32_t tag, uint64_t number) {
-  (void)begin_recv({{}, peer, tag, nullptr, 0, {MessagePart::kData, number}}, {timeout_s_, {}});
+  (void)begin_recv({{}, peer, tag, nullptr, {MessagePart::kData, number}}, {timeout_s_, {}});
 }
 
 void GroupMessages::refuse(const MessageOperation& offered) {
@@ -200,13 +189,8 @@ void GroupMessages::refuse(const MessageOperation& offered) {
 void GroupMessages::answer(const MessageOperation& offered, const MessageAnswer& answer) {
   const GroupMessage& message = offered.message();
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, message.array());
-  (void)begin_send({bytes_of(kept->first),
-                    message.peer,
-                    message.tag,
-                    nullptr,
-                    {},
-                    0,
-                    {MessagePart::kAnswer, message.id.sequence, nullptr, &kept->second}},
+  const MessagePlace place{MessagePart::kAnswer, message.id.sequence, nullptr, &kept->second};
+  (void)begin_send({bytes_of(kept->first), message.peer, message.tag, nullptr, place},
                    {timeout_s_, [kept](const Status&) {}});
 }
 
@@ -251,15 +235,9 @@ Result<std::shared_ptr<AsyncWork>> GroupMessages::begin(GroupMessage message, As
 Status GroupMessages::send(const OutgoingMessage& message, double timeout_s) {
   if (message.place.part == MessagePart::kData) {  // which is ready to be sent now
     const MessageGo go{1, Code::kOk, {}};
-    PC_TRY(
-        exchange(sent({bytes_of(go),
-                       message.peer,
-                       message.tag,
-                       message.site,
-                       {},
-                       0,
-                       {MessagePart::kGo, message.place.number, nullptr, &message.data, message.place.used}}),
-                 kOfferGraceS));
+    const auto& [part, number, stop, array, used] = message.place;
+    const MessagePlace place{MessagePart::kGo, number, nullptr, &message.data, used};
+    PC_TRY(exchange(sent({bytes_of(go), message.peer, message.tag, message.site, place}), kOfferGraceS));
     // The receiver counts on it now.
     if (timeout_s >= 0) timeout_s = std::max(timeout_s, kOfferGraceS);
   }
@@ -271,17 +249,15 @@ Status GroupMessages::recv(const IncomingMessage& message, double timeout_s) {
 }
 
 Result<FoundMessage> GroupMessages::find(const IncomingMessage& message, double timeout_s) {
-  const auto& [data, peer, tag, site, bundle, place] = message;
+  const auto& [data, peer, tag, site, place, bundle] = message;
   if (peer != kAnyRank) PC_TRY(check_message({}, peer, shared_->calls.names().size(), "recv from"));
   PC_TRY(place.number == 0 ? shared_->usable() : shared_->goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
-  CallRecord record =
-      message_record({}, peer, false, {{group_, StreamClass::kPointToPoint, tag}}, site, began);
+  CallRecord record = message_record(expected(message), group_, began);
   record.kind = CallRecord::Kind::kProbe;
   if (place.used != nullptr) *place.used = true;
-  MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor,
-                       {group_, peer, tag, site, place.number});
+  MessageSearch search(*shared_, *parts_.transport, *parts_.calls.reactor, message, group_);
   const GroupCall call{.ticket = parts_.calls.messages->begin(record), .began = began};
   PC_ASSIGN_OR_RETURN(FoundMessage found, search.wait(call, context_for(seconds, began, place.stop)));
   std::string array;

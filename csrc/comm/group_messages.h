@@ -1,5 +1,5 @@
-// The messages of a group. A message has a number, of its peer, tag and direction, and is posted at once or waited for. One that is
-// offered (offered_message.h) has several parts of one number.
+// The messages of a group. A message has a number, of its peer, tag and direction, and is posted at once or
+// waited for. One that is offered (offered_message.h) has several parts of one number.
 #pragma once
 
 #include <atomic>
@@ -25,12 +25,12 @@ class GroupMessages final : public OfferAnswers {
   GroupMessages(const GroupParts& parts, uint32_t group, std::shared_ptr<GroupState> shared,
                 double timeout_s);
 
-  // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
+  // Blocking, as Communicator::run() is.
   Status send(const OutgoingMessage& message, double timeout_s = -1);
   Status recv(const IncomingMessage& message, double timeout_s = -1);
   // Waits for a message of `message.peer`, or of kAnyRank, whose size nobody here knows.
   Result<FoundMessage> find(const IncomingMessage& message, double timeout_s = -1);
-  // Without a `bundle` into memory that was made for it, whatever it is; else as the message that is expected here.
+  // Without a `bundle` into memory that was made for it, whatever it is; else as what is expected here.
   Status recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
   void put_back(const FoundMessage& found) { give_back(found.peer, found.tag, false, found.number); }
   // Sends and receives at once, so that ranks may do this in a ring.
@@ -39,15 +39,15 @@ class GroupMessages final : public OfferAnswers {
   Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, AsyncOptions how);
   Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, AsyncOptions how);
 
-  // For who makes a message later, in its turn: the number that it would get now. It is posted, or given back.
+  // For a message that is made later, in its turn: the number that it would get now. It is posted, or given back.
   uint64_t take_number(Rank peer, uint32_t tag, bool sends);
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
-  // Sends what is to be sent as an offer, and waits as any small send does. `number`: its number, 0 if the other rank knows nothing
-  // of it; also if this fails.
+  // Sends what is to be sent as an offer, and waits as any small send does. `number`: its number, 0 if the other
+  // rank knows nothing of it; also if this fails.
   Status offer(const OutgoingMessage& message, double timeout_s, uint64_t* number);
   // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected, std::optional<uint64_t> bundle);
-  // Of a receiver who has asked for the data, and takes them no more: their sender hears of it.
+  // Of a receiver that has asked for the data, and takes them no more: their sender hears of it.
   void refuse_data(Rank peer, uint32_t tag, uint64_t number);
 
   std::string explain() const;  // which way they take, in words

@@ -34,13 +34,13 @@ std::string advice(const Status& ended, const std::string& who, bool is_message)
 
 FailureReports::FailureReports(GroupCalls& calls)
     : calls_(calls),
-      failures_(calls.failures()),
+      state_(calls.state()),
       parts_(calls.parts()),
       names_(calls.names()) {}
 
 Status FailureReports::why_given_up(uint64_t sequence, const Status& otherwise) const {
-  const std::lock_guard lock(failures_.mutex);
-  const CallEnding* const ending = failures_.endings.find(sequence);
+  const std::lock_guard lock(state_.mutex);
+  const CallEnding* const ending = state_.endings.find(sequence);
   return ending == nullptr ? otherwise : verdict_of(ending->why, {}, names_);
 }
 
@@ -60,7 +60,7 @@ Status FailureReports::told(const Status& ended, const GroupCall& call, const st
 std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                                      const WaitContext& context) {
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
-  const CallEnding* const ending = failures_.endings.find(sequence);
+  const CallEnding* const ending = state_.endings.find(sequence);
   if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
     Status verdict = verdict_on(lock, sequence, *ending, context);
     // Without what the others know, this rank knows best what it has seen itself.
@@ -73,10 +73,9 @@ std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequen
 bool FailureReports::is_awaited(const CallEnding& ending) const {
   const Code code = ending.why.code;
   const bool others_speak =
-      failures_.cause.code() == Code::kPeerFailure || failures_.cause.code() == Code::kPeerExited;
-  const bool is_worth =
-      failures_.cause.is_ok() ? worth_waiting(code) : others_speak && code == Code::kMismatch;
-  return is_worth && !failures_.closing && ending.answers.are_open();
+      state_.cause.code() == Code::kPeerFailure || state_.cause.code() == Code::kPeerExited;
+  const bool is_worth = state_.cause.is_ok() ? worth_waiting(code) : others_speak && code == Code::kMismatch;
+  return is_worth && !state_.closing && ending.answers.are_open();
 }
 
 // May wait for what the others know about the call. The ending is there until this thread forgets it.
@@ -99,10 +98,10 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   const auto record = [&] { calls_.end_record(call, ended.code()); };
   if (ended.code() == Code::kPeerFailure) {
     const Status failure = first_failure(ended, operation, context);
-    std::unique_lock lock(failures_.mutex);
+    std::unique_lock lock(state_.mutex);
     const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
     record();  // only now: what others say of a call that has failed and waits for nothing is taken for old news
-    failures_.endings.forget(call.sequence);
+    state_.endings.forget(call.sequence);
     return told(first, call, operation);
   }
   const CallEnd ours = our_word(ended);
@@ -113,19 +112,19 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   }
   bool others_know = false;
   {
-    std::unique_lock lock(failures_.mutex);
+    std::unique_lock lock(state_.mutex);
     // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
     record();
-    if (!failures_.cause.is_ok()) {
-      const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failures_.cause);
-      failures_.endings.forget(call.sequence);
+    if (!state_.cause.is_ok()) {
+      const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
+      state_.endings.forget(call.sequence);
       return told(first, call, operation);
     }
-    if (failures_.closing) {
-      failures_.endings.forget(call.sequence);
+    if (state_.closing) {
+      state_.endings.forget(call.sequence);
       return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
     }
-    others_know = !failures_.endings.add(call.sequence, ours);
+    others_know = !state_.endings.add(call.sequence, ours);
   }
   if (!others_know) parts_.control->gave_up(calls_.id(call.sequence), ours);
   Status outcome = ended;
@@ -133,9 +132,9 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     outcome = await_verdict(call.sequence, ended, context);
   if (outcome.code() == Code::kPeerExited)
     calls_.end_for_all(outcome.with_operation(operation), our_word(outcome));
-  const std::lock_guard lock(failures_.mutex);
-  failures_.endings.forget(call.sequence);
-  failures_.late_errors.drop(call.sequence);
+  const std::lock_guard lock(state_.mutex);
+  state_.endings.forget(call.sequence);
+  state_.late_errors.drop(call.sequence);
   return told(outcome, call, operation);
 }
 
@@ -148,13 +147,13 @@ bool FailureReports::asks(const Status& ended, const GroupCall& call) {
   if (ended.code() == Code::kInterrupted) return false;
   const CallEnd ours = our_word(ended);
   {
-    const std::lock_guard lock(failures_.mutex);
-    if (failures_.closing) return false;
-    if (const CallEnding* const ending = failures_.endings.find(call.sequence); ending != nullptr)
+    const std::lock_guard lock(state_.mutex);
+    if (state_.closing) return false;
+    if (const CallEnding* const ending = state_.endings.find(call.sequence); ending != nullptr)
       return is_awaited(*ending);
-    if (!failures_.cause.is_ok() || !worth_waiting(ended.code())) return false;
+    if (!state_.cause.is_ok() || !worth_waiting(ended.code())) return false;
     calls_.end_record(call, ended.code());  // in one with the ending, as in conclude()
-    (void)failures_.endings.add(call.sequence, ours);
+    (void)state_.endings.add(call.sequence, ours);
   }
   parts_.control->gave_up(calls_.id(call.sequence), ours);
   return true;
@@ -162,10 +161,10 @@ bool FailureReports::asks(const Status& ended, const GroupCall& call) {
 
 void FailureReports::forsake(const Status& ended, const GroupCall& call) {
   calls_.end_record(call, ended.code());
-  const std::lock_guard lock(failures_.mutex);
-  const bool others_know = failures_.endings.contains(call.sequence);
-  failures_.endings.forget(call.sequence);
-  if (!failures_.cause.is_ok() || failures_.closing || others_know) return;
+  const std::lock_guard lock(state_.mutex);
+  const bool others_know = state_.endings.find(call.sequence) != nullptr;
+  state_.endings.forget(call.sequence);
+  if (!state_.cause.is_ok() || state_.closing || others_know) return;
   parts_.control->gave_up(calls_.id(call.sequence),
                           {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
@@ -174,10 +173,10 @@ bool FailureReports::asks_peer(const Status& ended, GroupCall& call) {
   if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
   if (!call.asked && polled(call)) return false;
   const uint64_t question = whereabouts(ended.peer());
-  const std::lock_guard lock(failures_.mutex);
-  if (!failures_.cause.is_ok()) return false;
+  const std::lock_guard lock(state_.mutex);
+  if (!state_.cause.is_ok()) return false;
   if (!std::exchange(call.asked, true)) (void)ask(question);
-  const Answers* const answers = failures_.surveys.find(question);
+  const Answers* const answers = state_.surveys.find(question);
   return answers != nullptr && answers->are_open();
 }
 
@@ -185,8 +184,8 @@ Status FailureReports::conclude_message(const Status& ended, const GroupCall& ca
                                         const std::string& operation, const WaitContext& context) {
   Status outcome = told_of_message(ended, call, operation, context);
   if (!call.asked) return outcome;
-  const std::lock_guard lock(failures_.mutex);
-  failures_.surveys.leave(whereabouts(ended.peer()));
+  const std::lock_guard lock(state_.mutex);
+  state_.surveys.leave(whereabouts(ended.peer()));
   return outcome;
 }
 
@@ -200,9 +199,9 @@ Status FailureReports::told_of_message(const Status& ended, const GroupCall& cal
       return told(knows ? ended : with_standing(ended, context), call, operation);
     }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
-      std::unique_lock lock(failures_.mutex);
-      (void)wait_briefly(lock, context, now(), [this] { return !failures_.cause.is_ok(); });
-      return told(failures_.cause.is_ok() ? ended : failures_.cause, call, operation);
+      std::unique_lock lock(state_.mutex);
+      (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
+      return told(state_.cause.is_ok() ? ended : state_.cause, call, operation);
     }
     default: return told(ended, call, operation);
   }
@@ -213,14 +212,14 @@ Status FailureReports::told_of_message(const Status& ended, const GroupCall& cal
 Status FailureReports::first_failure(const Status& ended, const std::string& operation,
                                      const WaitContext& context) {
   {
-    std::unique_lock lock(failures_.mutex);
-    if (!failures_.cause.is_ok()) return failures_.cause;
+    std::unique_lock lock(state_.mutex);
+    if (!state_.cause.is_ok()) return state_.cause;
     parts_.control->lost(names_.to_world(ended.peer()), ended.message());
-    (void)wait_briefly(lock, context, now(), [this] { return !failures_.cause.is_ok(); });
+    (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
   }
   calls_.abort(ended.with_cause(ended.message()).with_operation(operation));
-  const std::lock_guard lock(failures_.mutex);
-  return failures_.cause;
+  const std::lock_guard lock(state_.mutex);
+  return state_.cause;
 }
 
 // Asks the peer of a message that did not come where it stands.
@@ -234,18 +233,18 @@ Status FailureReports::with_standing(const Status& ended, const WaitContext& con
 
 // Empty: the group has ended, or an interrupt came first.
 std::vector<Standing> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
-  std::unique_lock lock(failures_.mutex);
-  if (!failures_.cause.is_ok()) return {};
+  std::unique_lock lock(state_.mutex);
+  if (!state_.cause.is_ok()) return {};
   const Answers* const asked = ask(sequence);
   (void)wait_briefly(lock, context, asked->began,
-                     [&] { return asked->standings.has_value() || !failures_.cause.is_ok(); });
+                     [&] { return asked->standings.has_value() || !state_.cause.is_ok(); });
   std::vector<Standing> standings = asked->standings.value_or(std::vector<Standing>());
-  failures_.surveys.leave(sequence);
+  state_.surveys.leave(sequence);
   return standings;
 }
 
 const Answers* FailureReports::ask(uint64_t question) {
-  const auto [answers, is_first] = failures_.surveys.join(question);
+  const auto [answers, is_first] = state_.surveys.join(question);
   if (is_first) parts_.control->survey(calls_.id(question));
   return answers;
 }
@@ -255,7 +254,7 @@ bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePo
   const TimePoint until = began + kPatienceForAnswers;
   while (!ready()) {
     if (now() >= until) return false;
-    failures_.changed.wait_for(lock, kWaitSlice);
+    state_.changed.wait_for(lock, kWaitSlice);
     if (ready()) continue;
     lock.unlock();  // the probe runs other people's code
     const bool interrupted = context.is_interrupted();
@@ -266,13 +265,12 @@ bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePo
 }
 
 Status FailureReports::await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context) {
-  std::unique_lock lock(failures_.mutex);
-  const CallEnding* const ending = failures_.endings.find(sequence);
+  std::unique_lock lock(state_.mutex);
+  const CallEnding* const ending = state_.endings.find(sequence);
   if (ending == nullptr) return ended;
   Status verdict = verdict_on(lock, sequence, *ending, context);
-  return failures_.cause.is_ok()
-             ? verdict
-             : before_the_end(lock, sequence, failures_.cause, context).value_or(failures_.cause);
+  return state_.cause.is_ok() ? verdict
+                              : before_the_end(lock, sequence, state_.cause, context).value_or(state_.cause);
 }
 
 }  // namespace pc

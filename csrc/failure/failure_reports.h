@@ -1,5 +1,4 @@
-// Turns how a call of a group ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
-// briefly: only the probe of the call is asked meanwhile.
+// Turns how a call of a group ended into the error that its caller gets, and lets the other ranks know.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +12,34 @@
 
 namespace pc {
 
-// Shared as the GroupCalls are that it is of. Thread-safety: all methods. It has no lock of its own: that of FailureState guards
-// what it knows, and is let go while it waits.
+// Lives as long as its GroupCalls, whose state it shares: the mutex of FailureState guards all that changes here, and
+// is let go in waits. Thread-safety: all methods.
 class FailureReports {
  public:
   explicit FailureReports(GroupCalls& calls);
 
+  // May wait for what the others know about the call, briefly: only the probe of `context` is asked meanwhile.
   Status conclude(const Status& ended, const GroupCall& call, const std::string& operation,
                   const WaitContext& context);
-  // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
-  // and again; conclude() follows.
+  // Asks the others now what conclude() would wait for, without waiting. True: their answers may still come. May be
+  // called again and again; conclude() follows.
   bool asks(const Status& ended, const GroupCall& call);
-  // The same for a call about whose end nobody here wants to know.
+  // The same for a call whose end no caller here asks for.
   void forsake(const Status& ended, const GroupCall& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                           const WaitContext& context);
   bool asks_peer(const Status& ended, GroupCall& call);  // asks() for conclude_message()
-  // By others, as far as this rank has heard.
+  // Why other ranks have given this call up, as far as this rank has heard.
   Status why_given_up(uint64_t sequence, const Status& otherwise) const;
 
  private:
-  using Lock = std::unique_lock<std::mutex>;  // of the mutex of failures_
+  using Lock = std::unique_lock<std::mutex>;  // of the mutex of state_
   std::optional<Status> before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                        const WaitContext& context);
   Status verdict_on(Lock& lock, uint64_t sequence, const CallEnding& ending, const WaitContext& context);
-  // What the others know of a call that has ended for all may still come, and is waited for. What a rank says before it goes
-  // arrives even if the group has ended by then. The mutex held.
+  // What the others know of a call that has ended for all may still come, and is waited for. What a rank says
+  // before it goes arrives even if the group has ended by then. The mutex held.
   bool is_awaited(const CallEnding& ending) const;
   Status await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context);
   Status told(const Status& ended, const GroupCall& call, const std::string& operation) const;
@@ -58,7 +58,7 @@ class FailureReports {
   }
 
   GroupCalls& calls_;
-  FailureState& failures_;  // of calls_
+  FailureState& state_;  // of calls_
   const GroupCalls::Parts& parts_;
   const GroupNames& names_;
 };

@@ -26,15 +26,15 @@ GroupCalls::GroupCalls(const Parts& parts, uint32_t group, GroupNames names)
       group_(group),
       names_(std::move(names)),
       identity_(identity_of(group, names_.world_ranks())),
-      failures_(names_.rank()) {}
+      state_(names_.rank()) {}
 
 // ---- around a call
 
 Status GroupCalls::look() {
   {
-    const std::lock_guard lock(failures_.mutex);
-    if (!failures_.cause.is_ok()) {
-      failures_.cause_told = true;
+    const std::lock_guard lock(state_.mutex);
+    if (!state_.cause.is_ok()) {
+      state_.cause_told = true;
       return cause();
     }
   }
@@ -42,8 +42,8 @@ Status GroupCalls::look() {
 }
 
 Status GroupCalls::alive() const {
-  const std::lock_guard lock(failures_.mutex);
-  return failures_.cause.is_ok() ? Status::ok() : cause();
+  const std::lock_guard lock(state_.mutex);
+  return state_.cause.is_ok() ? Status::ok() : cause();
 }
 
 uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
@@ -52,57 +52,57 @@ uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
 
 // At the entry of a later call. The first cause speaks again.
 Status GroupCalls::cause() const {
-  return Status(failures_.cause.code(), "an earlier call ended " +
-                                            std::string(group_ == kWorldGroup ? "the world" : "this group") +
-                                            ": " + failures_.cause.to_string())
+  return Status(state_.cause.code(), "an earlier call ended " +
+                                         std::string(group_ == kWorldGroup ? "the world" : "this group") +
+                                         ": " + state_.cause.to_string())
       .with_rank(names_.rank())
-      .with_peer(failures_.cause.peer())
-      .with_cause(failures_.cause.cause());
+      .with_peer(state_.cause.peer())
+      .with_cause(state_.cause.cause());
 }
 
 bool GroupCalls::given_up_before(uint64_t sequence) {
-  if (!failures_.endings.any()) return false;
-  const std::lock_guard lock(failures_.mutex);
-  return failures_.endings.contains(sequence);
+  if (!state_.endings.any()) return false;
+  const std::lock_guard lock(state_.mutex);
+  return state_.endings.find(sequence) != nullptr;
 }
 
 Status GroupCalls::quit_by_others() {
-  if (!failures_.endings.any()) return Status::ok();
+  if (!state_.endings.any()) return Status::ok();
   const std::unique_lock in_turn = turn();
-  const std::lock_guard lock(failures_.mutex);
+  const std::lock_guard lock(state_.mutex);
   // Of a call that this rank has not made yet, whichever the other had come to.
-  const CallEnd* const left = failures_.endings.left_behind(sequence_);
+  const CallEnd* const left = state_.endings.left_behind(sequence_);
   return left == nullptr ? Status::ok() : verdict_of(*left, {}, names_);
 }
 
 void GroupCalls::done(const GroupCall& call) {
   end_record(call, Code::kOk);
-  if (call.sequence == 0 || !failures_.endings.any()) return;
-  std::unique_lock lock(failures_.mutex);  // others gave it up while it ended well here
-  const CallEnding* const ending = failures_.endings.find(call.sequence);
+  if (call.sequence == 0 || !state_.endings.any()) return;
+  std::unique_lock lock(state_.mutex);  // others gave it up while it ended well here
+  const CallEnding* const ending = state_.endings.find(call.sequence);
   if (ending == nullptr || !ending->answers.standings) return;  // or the verdict is still to come
   wrong_after_all(call.sequence, verdict_of(ending->why, *ending->answers.standings, names_));
-  failures_.endings.forget(call.sequence);
+  state_.endings.forget(call.sequence);
   warn_of_unraised(lock);
 }
 
 void GroupCalls::cancel(uint64_t sequence, const Status& why) {
-  const std::lock_guard lock(failures_.mutex);
-  if (failures_.cause.is_ok()) parts_.executor->cancel(group_, sequence, why);
+  const std::lock_guard lock(state_.mutex);
+  if (state_.cause.is_ok()) parts_.executor->cancel(group_, sequence, why);
 }
 
 bool GroupCalls::peer_has_left(Rank peer) {
   constexpr std::chrono::milliseconds kOnItsWay{500};
-  const std::lock_guard lock(failures_.mutex);
-  if (!failures_.cause.is_ok()) return false;
+  const std::lock_guard lock(state_.mutex);
+  if (!state_.cause.is_ok()) return false;
   parts_.control->stalled(id(CallId::kPresence), names_.to_world(peer));
-  const auto left = failures_.leaving.find(peer);
-  return left != failures_.leaving.end() && now() - left->second > kOnItsWay;
+  const auto left = state_.leaving.find(peer);
+  return left != state_.leaving.end() && now() - left->second > kOnItsWay;
 }
 
 void GroupCalls::close() {
-  std::unique_lock lock(failures_.mutex);
-  failures_.closing = true;
+  std::unique_lock lock(state_.mutex);
+  state_.closing = true;
   warn_of_unraised(lock);
 }
 
@@ -129,11 +129,11 @@ void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
 
 void GroupCalls::abort(const Status& why) noexcept {
   {
-    const std::lock_guard lock(failures_.mutex);
-    if (!failures_.cause.is_ok()) return;
-    failures_.cause = why;
-    failures_.ended.store(1, std::memory_order_release);
-    failures_.changed.notify_all();
+    const std::lock_guard lock(state_.mutex);
+    if (!state_.cause.is_ok()) return;
+    state_.cause = why;
+    state_.ended.store(1, std::memory_order_release);
+    state_.changed.notify_all();
   }
   if (parts_.executor != nullptr)
     parts_.executor->abort(group_, Status(Code::kAborted, "this group ended: " + why.to_string()));
@@ -145,46 +145,45 @@ void GroupCalls::abort(const Status& why) noexcept {
 // ---- earlier calls
 
 void GroupCalls::unheard(const Status& outcome) {
-  std::unique_lock lock(failures_.mutex);
-  if (failures_.cause_told || !failures_.late_errors.add_unheard(outcome, failures_.closing)) return;
+  std::unique_lock lock(state_.mutex);
+  if (state_.cause_told || !state_.late_errors.add_unheard(outcome, state_.closing)) return;
   warn_of_unraised(lock);
 }
 
 Status GroupCalls::noticed() {
-  const std::lock_guard lock(failures_.mutex);
-  return failures_.late_errors.take();
+  const std::lock_guard lock(state_.mutex);
+  return state_.late_errors.take();
 }
 
 void GroupCalls::settle(uint64_t sequence) {
-  std::unique_lock lock(failures_.mutex);
-  for (const Status& what : failures_.late_errors.settle(sequence))
+  std::unique_lock lock(state_.mutex);
+  for (const Status& what : state_.late_errors.settle(sequence))
     parts_.log.warning("not raised any more: " + what.to_string());
   warn_of_unraised(lock);
 }
 
 // What no error will tell, once all is known about it.
 void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
-  if (failures_.closing && failures_.cause_told) failures_.late_errors.forget_unheard();
-  const std::string text = failures_.late_errors.take_unraised(failures_.closing || !failures_.cause.is_ok(),
-                                                               failures_.closing, /*awaits=*/parts_.compares);
+  if (state_.closing && state_.cause_told) state_.late_errors.forget_unheard();
+  const std::string text = state_.late_errors.take_unraised(state_.closing || !state_.cause.is_ok(),
+                                                            state_.closing, /*awaits=*/parts_.compares);
   lock.unlock();
   if (!text.empty()) parts_.log.warning(text);
 }
 
 // A call that was done here was another one on other ranks. Mutex held.
 void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
-  if (verdict.code() == Code::kMismatch && !parts_.confirms)
-    failures_.late_errors.add(sequence, verdict, true);
+  if (verdict.code() == Code::kMismatch && !parts_.confirms) state_.late_errors.add(sequence, verdict, true);
 }
 
 void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
-  const std::lock_guard lock(failures_.mutex);
-  if (!failures_.cause.is_ok()) return;
+  const std::lock_guard lock(state_.mutex);
+  if (!state_.cause.is_ok()) return;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   // Of a call that has failed here its caller hears in the call, and in its confirmation where it has one.
   if (!parts_.confirms && (!record || record->state != CallRecord::State::kFailed))
-    failures_.late_errors.add(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)),
-                              false);
+    state_.late_errors.add(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)),
+                           false);
   parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells all ranks
 }
 
@@ -232,9 +231,9 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
     ahead = done && why.code == Code::kPeerExited && (!record || record->kind != CallRecord::Kind::kShutdown);
-    const std::lock_guard lock(failures_.mutex);
-    if (!failures_.cause.is_ok() || failures_.endings.is_full()) return;
-    if (!done && !failures_.endings.add(sequence, why)) return;
+    const std::lock_guard lock(state_.mutex);
+    if (!state_.cause.is_ok() || state_.endings.is_full()) return;
+    if (!done && !state_.endings.add(sequence, why)) return;
   }
   // The others have ended the group there, and make none of the calls that this rank is in by now.
   if (ahead) abort(verdict_of(why, {}, names_));
@@ -243,24 +242,24 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
 }
 
 void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
-  std::unique_lock lock(failures_.mutex);
+  std::unique_lock lock(state_.mutex);
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   if (record && record->state == CallRecord::State::kDone) {
     wrong_after_all(sequence, verdict_of(why, standings, names_));
-    failures_.endings.forget(sequence);
+    state_.endings.forget(sequence);
     return warn_of_unraised(lock);
   }
-  CallEnding* const ending = failures_.endings.find(sequence);
+  CallEnding* const ending = state_.endings.find(sequence);
   if (ending == nullptr) return;  // its caller has not waited for this
   ending->why = why;
   ending->answers.come(standings);
-  failures_.changed.notify_all();
+  state_.changed.notify_all();
 }
 
 void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
   {
-    const std::lock_guard lock(failures_.mutex);
-    if (failures_.surveys.answer(sequence, standings)) return failures_.changed.notify_all();
+    const std::lock_guard lock(state_.mutex);
+    if (state_.surveys.answer(sequence, standings)) return state_.changed.notify_all();
     if (!id(sequence).is_call()) return;
   }
   const std::string late = late_ranks(standings, names_);
@@ -271,13 +270,13 @@ void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings
 }
 
 void GroupCalls::peer_leaving(Rank peer) {
-  const std::lock_guard lock(failures_.mutex);
-  failures_.leaving.try_emplace(names_.from_world(peer), now());
+  const std::lock_guard lock(state_.mutex);
+  state_.leaving.try_emplace(names_.from_world(peer), now());
 }
 
 void GroupCalls::peer_exited(Rank peer) {
-  const std::lock_guard lock(failures_.mutex);
-  if (failures_.cause.is_ok() && names_.from_world(peer) >= 0) parts_.executor->peer_left(peer);
+  const std::lock_guard lock(state_.mutex);
+  if (state_.cause.is_ok() && names_.from_world(peer) >= 0) parts_.executor->peer_left(peer);
 }
 
 void GroupCalls::peer_ended(Rank peer, const Status& why) {

@@ -1,7 +1,11 @@
-// The calls of one group: their numbers and records, what the other ranks have said about them, and the end of the group. A call
-// that any rank gives up ends on all, and the group goes on with the next one. The death of a member ends the group.
+// The calls of one group: their numbers and records, what the other ranks have said about them, and the end of
+// the group. A call that any rank gives up ends on all, and the group goes on with the next one. The death of a
+// member ends the group.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -9,8 +13,9 @@
 #include "base/log.h"
 #include "engine/executor.h"
 #include "engine/flight_recorder.h"
+#include "failure/call_endings.h"
 #include "failure/control_thread.h"
-#include "failure/failure_state.h"
+#include "failure/late_errors.h"
 #include "failure/verdict.h"
 #include "transport/reactor.h"
 
@@ -27,6 +32,23 @@ struct GroupCall {
   bool asked = false;     // a message: asks_peer() has asked
 };
 
+// What this rank knows of calls that went wrong, and of the end of the group. GroupCalls, which hears of it, and
+// FailureReports, which passes it on, share it.
+struct FailureState {
+  explicit FailureState(Rank rank) : late_errors(rank) {}
+
+  std::atomic<uint32_t> ended{0};  // not 0: `cause` is set for good
+  mutable std::mutex mutex;        // guards what follows
+  Status cause;
+  bool closing = false;     // this rank goes
+  bool cause_told = false;  // a call has raised it
+  CallEndings endings;
+  LateErrors late_errors;
+  Surveys surveys;
+  std::map<Rank, TimePoint> leaving;  // who is in shutdown(), and when that was first heard
+  std::condition_variable changed;    // a verdict, a survey, or the end of the group
+};
+
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
@@ -38,7 +60,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     ControlThread* control = nullptr;
     CompletionSink* group_ends = nullptr;  // is completed when the group ends; null where the reactor is
     std::shared_ptr<FlightRecorder> recorder,
-        messages;  // of collectives; of sends and receives, which may be many more
+        messages;  // of collectives; of messages, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
     bool compares = true;      // digests: who made which call can be found out
@@ -49,11 +71,11 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
   // ---- around a call
   // Not 0: the group has ended. For WaitContext.
-  const std::atomic<uint32_t>* word() const { return &failures_.ended; }
+  const std::atomic<uint32_t>* word() const { return &state_.ended; }
   // Not OK: the group has ended; or an earlier call of this rank has turned out to be wrong, which is told once.
   Status before() {
-    return failures_.ended.load(std::memory_order_acquire) == 0 && !failures_.late_errors.any() ? Status::ok()
-                                                                                                : look();
+    return state_.ended.load(std::memory_order_acquire) == 0 && !state_.late_errors.any() ? Status::ok()
+                                                                                          : look();
   }
   Status alive() const;  // not OK: the group has ended
   // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
@@ -89,7 +111,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t identity() const { return identity_; }  // see identity_of()
   CallId id(uint64_t sequence) const { return {group_, sequence}; }
   const Parts& parts() const { return parts_; }
-  FailureState& failures() { return failures_; }
+  FailureState& state() { return state_; }
 
   // ---- CallListener
   void stray(uint64_t sequence, Rank peer, const Status& why) override;
@@ -108,17 +130,17 @@ class GroupCalls final : public ControlledGroup, public CallListener {
  private:
   Status look();
   void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
-  void wrong_after_all(uint64_t sequence, const Status& verdict);  // the mutex of failures_ held
+  void wrong_after_all(uint64_t sequence, const Status& verdict);  // the mutex of state_ held
   Status cause() const;                                            // likewise
 
   const Parts parts_;
   const uint32_t group_;
   const GroupNames names_;
   const uint64_t identity_;
-  std::mutex
-      turn_mutex_;  // guards sequence_, and keeps numbering and launching together; before that of failures_
+  // Guards sequence_, and keeps numbering and launching together. It is taken before that of state_.
+  std::mutex turn_mutex_;
   uint64_t sequence_ = 0;
-  FailureState failures_;
+  FailureState state_;
 };
 
 }  // namespace pc

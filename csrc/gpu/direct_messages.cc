@@ -100,7 +100,7 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
       place.stop = how.stop;
       PC_ASSIGN_OR_RETURN(
           const FoundMessage found,
-          group_.messages().find({{}, request.root, checked.call.tag, request.site, 0, place}, how.left_s()));
+          group_.messages().find({{}, request.root, checked.call.tag, request.site, place}, how.left_s()));
       checked.call.place = {MessagePart::kWhole, found.number};
       return recv(checked, found, how);
     }
@@ -158,7 +158,7 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
   place.stop = how.stop;
   uint64_t number = 0;
   const Status said = group_.messages().offer(
-      {request.in, request.root, call.call.tag, request.site, call.call.shape, request.bundle, place},
+      {request.in, request.root, call.call.tag, request.site, place, call.call.shape, request.bundle},
       how.left_s(), &number);
   if (!said.is_ok()) {
     if (number != 0) {  // the other rank may have heard it
@@ -176,26 +176,16 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
 
 Status DirectMessages::say(const CallOnGpu& call, uint64_t number, const MessageGo& go) {
   const Request& request = call.call.request;
-  return group_.send({bytes_of(go),
-                      request.root,
-                      call.call.tag,
-                      request.site,
-                      {},
-                      0,
-                      {MessagePart::kGo, number, nullptr, &request.in}},
-                     kOfferGraceS);
+  const MessagePlace place{MessagePart::kGo, number, nullptr, &request.in};
+  return group_.send({bytes_of(go), request.root, call.call.tag, request.site, place}, kOfferGraceS);
 }
 
 // Nobody waits for the answer any more, which may still come.
 void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
-  const auto kept =
-      std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), call.call.request.in);
-  (void)group_.messages().begin_recv({room_in(kept->first),
-                                      call.call.request.root,
-                                      call.call.tag,
-                                      nullptr,
-                                      0,
-                                      {MessagePart::kAnswer, number, nullptr, &kept->second}},
+  const Request& request = call.call.request;
+  const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
+  const MessagePlace place{MessagePart::kAnswer, number, nullptr, &kept->second};
+  (void)group_.messages().begin_recv({room_in(kept->first), request.root, call.call.tag, nullptr, place},
                                      {-1, [kept](const Status&) {}});
 }
 
@@ -203,13 +193,9 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
                                bool* said_go) {
   const Request& request = call.call.request;
   MessageAnswer answer;
-  const Status heard = group_.recv({room_in(answer),
-                                    request.root,
-                                    call.call.tag,
-                                    request.site,
-                                    0,
-                                    {MessagePart::kAnswer, number, how.stop, &request.in}},
-                                   how.left_s());
+  const MessagePlace place{MessagePart::kAnswer, number, how.stop, &request.in};
+  const Status heard =
+      group_.recv({room_in(answer), request.root, call.call.tag, request.site, place}, how.left_s());
   if (!heard.is_ok()) return let_answer_come(call, number), heard;
   if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
@@ -258,22 +244,11 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
                           world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
   const MessageAnswer answer{
       line == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
-  PC_TRY(group_.send({bytes_of(answer),
-                      found.peer,
-                      found.tag,
-                      request.site,
-                      {},
-                      0,
-                      {MessagePart::kAnswer, found.number, nullptr, &array}},
-                     kOfferGraceS));
+  MessagePlace place{MessagePart::kAnswer, found.number, nullptr, &array};
+  PC_TRY(group_.send({bytes_of(answer), found.peer, found.tag, request.site, place}, kOfferGraceS));
   MessageGo go;
-  const Status heard = group_.recv({room_in(go),
-                                    found.peer,
-                                    found.tag,
-                                    request.site,
-                                    0,
-                                    {MessagePart::kGo, found.number, how.stop, &array}},
-                                   how.agreed_s());
+  place = {MessagePart::kGo, found.number, how.stop, &array};
+  const Status heard = group_.recv({room_in(go), found.peer, found.tag, request.site, place}, how.agreed_s());
   if (!heard.is_ok()) {  // the sender may count on this rank
     if (line != nullptr) (void)line->end(heard);
     if (line == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);

@@ -1,5 +1,5 @@
-// A message between two ranks: its two ends as callers describe them, one that is there before it is received, and what the group
-// makes of all of these.
+// A message between two ranks: its two ends as callers describe them, one that is here before it is received,
+// and what a group makes of each of these.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ struct OutgoingMessage {
   Rank peer = 0;
   uint32_t tag = 0;
   const char* site = nullptr;
+  MessagePlace place = {};
   std::optional<std::span<const int64_t>> shape = {};
   uint64_t bundle = 0;  // Request::bundle
-  MessagePlace place = {};
 };
 struct IncomingMessage {
   Buffer data;
   Rank peer = 0;
   uint32_t tag = 0;
   const char* site = nullptr;
-  uint64_t bundle = 0;
   MessagePlace place = {};
+  uint64_t bundle = 0;
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.
@@ -53,26 +53,24 @@ struct GroupMessage {
   uint32_t tag = 0;
   bool sends = false;
   const char* site = nullptr;
+  MessagePlace place = {};
   uint64_t number = 0;                  // 0: the next
-  std::string description = {};         // of what is sent, for a receiver that does not know
   uint64_t bundle = 0;                  // 0: it is no list of arrays
   std::optional<uint64_t> digest = {};  // instead of that of what is said here
-  MessagePlace place = {};
-  MessageId id = {};  // once it has its number
+  std::string description = {};         // of what is sent, for a receiver that does not know
+  MessageId id = {};                    // once it has its number
 
   bool is_whole() const { return place.part == MessagePart::kWhole; }
   bool is_offer() const { return place.part == MessagePart::kOffer; }
-  bool is_sent() const {
-    return sends != (place.part == MessagePart::kAnswer);
-  }  // who sends it gets the answer
+  // Whoever sends a message receives the answer.
+  bool is_sent() const { return sends != (place.part == MessagePart::kAnswer); }
   std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
   // Of a call that was let in: it has its number, or another part came before.
   bool goes_on() const { return place.number != 0 || (!is_whole() && !(is_offer() && sends)); }
   // An offer has no data, though it says what that is.
   Buffer payload() const { return is_offer() ? Buffer{} : data; }
-  ConstBuffer array() const {
-    return place.array != nullptr ? *place.array : ConstBuffer(data);
-  }  // for errors
+  // What the message is, for errors.
+  ConstBuffer array() const { return place.array != nullptr ? *place.array : ConstBuffer(data); }
 };
 
 class MessageOperation;

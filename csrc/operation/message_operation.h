@@ -43,9 +43,8 @@ class MessageOperation final : public Operation {
   Status finish(const WaitContext& context);
   // After finish(): an offer has come that is not taken, and whose sender waits for an answer.
   bool refuses_offer() const;
-  bool expects_offered() const {  // the same array
-    return message_.id.digest == (how_.found.digest & ~kOfferBit);
-  }
+  // The same array is expected here.
+  bool expects_offered() const { return message_.id.digest == (how_.found.digest & ~kOfferBit); }
   bool untold() const { return ended_ && how_.untold; }  // the other rank knows nothing of it
 
   bool done() const override { return work_->done(); }

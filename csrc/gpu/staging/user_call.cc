@@ -12,7 +12,7 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
     case Kind::kSend: return group.send(outgoing(), timeout_s);
     case Kind::kSendrecv: return group.messages().sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv:
-      return group.recv({request.out, request.root, tag, request.site, request.bundle, place}, timeout_s);
+      return group.recv({request.out, request.root, tag, request.site, place, request.bundle}, timeout_s);
     case Kind::kRecvFound:  // by its own deadline
       if (place.used != nullptr) *place.used = true;
       return group.recv(request.out, *found, has_bundle ? std::optional(request.bundle) : std::nullopt);

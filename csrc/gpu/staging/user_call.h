@@ -34,7 +34,7 @@ struct UserCall {
 
  private:
   OutgoingMessage outgoing() const {
-    return {request.in, request.root, tag, request.site, shape, request.bundle, place};
+    return {request.in, request.root, tag, request.site, place, shape, request.bundle};
   }
 };
 

@@ -100,8 +100,6 @@ Status answer_and_stop(Communicator& group, uint32_t tag) {
                      0,
                      tag,
                      nullptr,
-                     {},
-                     0,
                      {MessagePart::kAnswer, found.number}});
 }
 

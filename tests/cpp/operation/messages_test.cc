@@ -40,7 +40,7 @@ TEST_P(Messages, a_receiver_learns_dtype_and_shape_and_gets_the_elements) {
         const Elements x = contribution(DType::kF32, count, 0, 2);
         const std::vector<int64_t> shape = {1, static_cast<int64_t>(count), 1};
         if (group.rank() == 0 && !send_first) PC_TRY(group.run(Request{}));
-        if (group.rank() == 0) PC_TRY(group.send({x.view(), 1, 7, nullptr, shape}));
+        if (group.rank() == 0) PC_TRY(group.send({x.view(), 1, 7, nullptr, {}, shape}));
         if (group.rank() == 0 && send_first) PC_TRY(group.run(Request{}));
         if (group.rank() == 0) continue;
         if (send_first && count < 10'000) PC_TRY(group.run(Request{}));  // it is here then
