@@ -142,7 +142,7 @@ PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs) {
   const std::optional<Collective> collective = collective_from_name(name);
   if (is_message || (collective && where == "cuda")) {
     const std::string text =
-        where == "cuda" ? explain_on_gpu(group, collective) : communicator->explain_messages();
+        where == "cuda" ? explain_on_gpu(group, collective) : communicator->messages().explain();
     return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
   }
   if (!collective) {

@@ -61,7 +61,8 @@ struct Found {
 constexpr const char* kToken = "pycollective._core.found_message";
 
 void let_go(Found& found) {
-  if (found.message && found.session->runtime != nullptr) found.communicator->put_back(*found.message);
+  if (found.message && found.session->runtime != nullptr)
+    found.communicator->messages().put_back(*found.message);
   found.message.reset();
 }
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/islands.h"
-#include "comm/group_communicator.h"
+#include "comm/group_parts.h"
 #include "comm/shared_memory.h"
 #include "engine/flight_text.h"
 #include "engine/plan/plan_executor.h"
@@ -121,16 +121,16 @@ struct Runtime::State {
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
     if (messages_transport) messages_transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
-  // This rank goes: see GroupCommunicator::close().
+  // This rank goes: see Communicator::close().
   void close_groups() {
     const std::lock_guard lock(groups_mutex);
     world->close();
-    for (const std::unique_ptr<GroupCommunicator>& group : groups) group->close();
+    for (const std::unique_ptr<Communicator>& group : groups) group->close();
   }
   void end_groups(const Status& why) {
     const std::lock_guard lock(groups_mutex);
     world->abort(why);
-    for (const std::unique_ptr<GroupCommunicator>& group : groups) group->abort(why);
+    for (const std::unique_ptr<Communicator>& group : groups) group->abort(why);
   }
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
@@ -138,7 +138,7 @@ struct Runtime::State {
   Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
   Status start_control();
   void make_reactor();  // once the transport is there, if there are others
-  GroupCommunicator::Parts parts_of(const std::vector<Rank>& ranks);
+  GroupParts parts_of(const std::vector<Rank>& ranks);
   GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
   SelectionTable selection_for(const std::vector<Rank>& ranks) const {
     return profile.tuning.selection(selection, {static_cast<Rank>(ranks.size()), hosts.count(ranks)});
@@ -165,9 +165,9 @@ struct Runtime::State {
   std::unique_ptr<ControlThread> control;
   SelectionTable selection;
   Profile profile;
-  std::unique_ptr<GroupCommunicator> world;
-  std::mutex groups_mutex;                                 // guards what follows
-  std::vector<std::unique_ptr<GroupCommunicator>> groups;  // besides the world
+  std::unique_ptr<Communicator> world;
+  std::mutex groups_mutex;                            // guards what follows
+  std::vector<std::unique_ptr<Communicator>> groups;  // besides the world
   uint32_t reserved_group_ids = 0;  // of those that are this rank's to give: see reserve_group_ids()
   bool shut_down = false;
   std::mutex leaving;  // held while this rank leaves, by shutdown() or abort(); before groups_mutex
@@ -185,8 +185,8 @@ GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_worl
   return GroupNames(static_cast<Rank>(own - ranks.begin()), ranks, std::move(people));
 }
 
-GroupCommunicator::Parts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
-  GroupCommunicator::Parts parts;
+GroupParts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
+  GroupParts parts;
   const bool alone = ranks.size() == 1;
   parts.calls = {reactor.get(),
                  alone ? nullptr : executor.get(),
@@ -236,8 +236,8 @@ void Runtime::State::make_world(SelectionTable table) {
   selection = std::move(table);
   std::vector<Rank> ranks(static_cast<std::size_t>(options.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  world = std::make_unique<GroupCommunicator>(parts_of(ranks), kWorldGroup, names_of(ranks, true),
-                                              options.timeout_s, selection_for(ranks));
+  world = std::make_unique<Communicator>(parts_of(ranks), kWorldGroup, names_of(ranks, true),
+                                         options.timeout_s, selection_for(ranks));
 }
 
 Status Runtime::State::start_control() {
@@ -358,7 +358,7 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
     return Status(Code::kInvalidArgument,
                   "this rank, " + std::to_string(state.options.rank) + ", is not in the group");
   const std::lock_guard lock(state.groups_mutex);
-  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+  for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each->id() == id) return Status(Code::kInternal, "the group id " + std::to_string(id) + " is in use");
   }
   return state.add_group(id, world_ranks);
@@ -379,14 +379,14 @@ Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
 
 void Runtime::close_group(const Communicator& group) {
   State& state = *state_;
-  std::vector<std::unique_ptr<GroupCommunicator>> closed;  // end without the lock
+  std::vector<std::unique_ptr<Communicator>> closed;  // end without the lock
   const std::lock_guard lock(state.groups_mutex);
   if (state.shut_down) return;  // it ends with the runtime
   const auto found = std::find_if(state.groups.begin(), state.groups.end(),
                                   [&](const auto& each) { return each.get() == &group; });
   if (found == state.groups.end()) return;
   const uint32_t id = (*found)->id();
-  std::erase_if(state.groups, [&](std::unique_ptr<GroupCommunicator>& each) {
+  std::erase_if(state.groups, [&](std::unique_ptr<Communicator>& each) {
     const bool goes = (each->id() & ~kBesideBit) == id;
     if (goes) closed.push_back(std::move(each));
     return goes;
@@ -397,11 +397,11 @@ Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);
   uint32_t id = kWorldGroup;
-  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+  for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each.get() == &group) id = each->id();
   }
   id |= kBesideBit;
-  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+  for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each->id() == id) return Status(Code::kInternal, "there is a group beside this one already");
   }
   const std::span<const Rank> ranks = group.world_ranks();
@@ -414,7 +414,7 @@ Result<Communicator*> Runtime::make_line(Rank from, Rank to) {
   const uint32_t id = kLineBit | static_cast<uint32_t>(from) * kMostInLines | static_cast<uint32_t>(to);
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);
-  for (const std::unique_ptr<GroupCommunicator>& each : state.groups) {
+  for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each->id() == id) return Status(Code::kUnsupported, "there is that line already");
   }
   return state.add_group(id, {from, to});
@@ -423,18 +423,16 @@ Result<Communicator*> Runtime::make_line(Rank from, Rank to) {
 // With groups_mutex.
 Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<Rank>& world_ranks) {
   if (shut_down) return Status(Code::kNotInitialized, "the world was shut down");
-  groups.push_back(std::make_unique<GroupCommunicator>(parts_of(world_ranks), id,
-                                                       names_of(world_ranks, false), options.timeout_s,
-                                                       selection_for(world_ranks)));
+  groups.push_back(std::make_unique<Communicator>(parts_of(world_ranks), id, names_of(world_ranks, false),
+                                                  options.timeout_s, selection_for(world_ranks)));
   return groups.back().get();
 }
 
 std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
-  return static_cast<std::size_t>(std::count_if(state_->groups.begin(), state_->groups.end(),
-                                                [](const std::unique_ptr<GroupCommunicator>& each) {
-                                                  return (each->id() & (kBesideBit | kLineBit)) == 0;
-                                                }));
+  return static_cast<std::size_t>(std::count_if(
+      state_->groups.begin(), state_->groups.end(),
+      [](const std::unique_ptr<Communicator>& each) { return (each->id() & (kBesideBit | kLineBit)) == 0; }));
 }
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }

@@ -12,11 +12,6 @@ CallEnding* CallEndings::find(uint64_t sequence) {
   return found == all_.end() ? nullptr : &found->second;
 }
 
-const CallEnding* CallEndings::find(uint64_t sequence) const {
-  const auto found = all_.find(sequence);
-  return found == all_.end() ? nullptr : &found->second;
-}
-
 bool CallEndings::add(uint64_t sequence, const CallEnd& why) {
   const bool first = all_.try_emplace(sequence, CallEnding{why}).second;
   count_.store(static_cast<uint32_t>(all_.size()), std::memory_order_release);

@@ -37,9 +37,7 @@ struct CallEnding {
 class CallEndings {
  public:
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
-  bool contains(uint64_t sequence) const { return all_.contains(sequence); }
-  CallEnding* find(uint64_t sequence);
-  const CallEnding* find(uint64_t sequence) const;
+  CallEnding* find(uint64_t sequence);  // null: it has not ended
   // False: it has ended before, and the first reason stays.
   bool add(uint64_t sequence, const CallEnd& why);
   void forget(uint64_t sequence);

@@ -1,20 +1,16 @@
-// The calls of one group: their numbers, what the other ranks have said about them, and what their callers are told when
-// one goes wrong. A call that any rank gives up ends on all, and the group goes on with the next one. The death of a member
-// ends the group.
+// The calls of one group: their numbers and records, what the other ranks have said about them, and the end of
+// the group. A call that any rank gives up ends on all, and the group goes on with the next one. The death of a
+// member ends the group.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/waiter.h"
 #include "engine/executor.h"
 #include "engine/flight_recorder.h"
 #include "failure/call_endings.h"
@@ -24,6 +20,34 @@
 #include "transport/reactor.h"
 
 namespace pc {
+
+// One call of this rank.
+struct GroupCall {
+  uint64_t sequence = 0;  // 0: point-to-point
+  uint64_t ticket = 0;    // in the flight recorder
+  TimePoint began;
+  bool waits = false;  // its caller waits at once
+  bool leaving = false;
+  uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
+  bool asked = false;     // a message: asks_peer() has asked
+};
+
+// What this rank knows of calls that went wrong, and of the end of the group. GroupCalls, which hears of it, and
+// FailureReports, which passes it on, share it.
+struct FailureState {
+  explicit FailureState(Rank rank) : late_errors(rank) {}
+
+  std::atomic<uint32_t> ended{0};  // not 0: `cause` is set for good
+  mutable std::mutex mutex;        // guards what follows
+  Status cause;
+  bool closing = false;     // this rank goes
+  bool cause_told = false;  // a call has raised it
+  CallEndings endings;
+  LateErrors late_errors;
+  Surveys surveys;
+  std::map<Rank, TimePoint> leaving;  // who is in shutdown(), and when that was first heard
+  std::condition_variable changed;    // a verdict, a survey, or the end of the group
+};
 
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
@@ -36,30 +60,22 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     ControlThread* control = nullptr;
     CompletionSink* group_ends = nullptr;  // is completed when the group ends; null where the reactor is
     std::shared_ptr<FlightRecorder> recorder,
-        messages;  // of collectives; of sends and receives, which may be many more
+        messages;  // of collectives; of messages, which may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // of waiting in one call
     bool compares = true;      // digests: who made which call can be found out
     bool confirms = false;     // every call has a confirmation, which tells what went wrong with it elsewhere
-  };
-  // One call of this rank.
-  struct Call {
-    uint64_t sequence = 0;  // 0: point-to-point
-    uint64_t ticket = 0;    // in the flight recorder
-    TimePoint began;
-    bool leaving = false;
-    uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
-    bool asked = false;     // a message: asks_peer() has asked
   };
 
   GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
 
   // ---- around a call
   // Not 0: the group has ended. For WaitContext.
-  const std::atomic<uint32_t>* word() const { return &ended_; }
+  const std::atomic<uint32_t>* word() const { return &state_.ended; }
   // Not OK: the group has ended; or an earlier call of this rank has turned out to be wrong, which is told once.
   Status before() {
-    return ended_.load(std::memory_order_acquire) == 0 && !late_errors_.any() ? Status::ok() : look();
+    return state_.ended.load(std::memory_order_acquire) == 0 && !state_.late_errors.any() ? Status::ok()
+                                                                                          : look();
   }
   Status alive() const;  // not OK: the group has ended
   // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
@@ -69,27 +85,13 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   uint64_t next_number() { return ++sequence_; }  // turn() held
   // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
   bool given_up_before(uint64_t sequence);
-  Status why_given_up(uint64_t sequence,
-                      const Status& otherwise);  // by others, as far as this rank has heard
-  uint64_t record(const CallRecord& record) { return parts_.recorder->begin(record); }
-  uint64_t record_message(const CallRecord& record) { return parts_.messages->begin(record); }
-  void done(const Call& call);
-  Status noticed() { return late_errors_.any() ? take_late_error() : Status::ok(); }
+  void end_record(const GroupCall& call, Code code) {
+    (call.sequence == 0 ? parts_.messages : parts_.recorder)->end(call.ticket, code, now_ns());
+  }
+  void done(const GroupCall& call);  // which has ended well
+  Status noticed();                  // what has come up about earlier calls, once; OK: nothing
   // Nothing is raised any more about calls up to this one. What nobody here has been told yet is a warning.
   void settle(uint64_t sequence);
-  // Turns how a call ended into what its caller is told, and tells the other ranks. May wait for what they know about it,
-  // briefly: only its probe is asked meanwhile.
-  Status conclude(const Status& ended, const Call& call, const std::string& operation,
-                  const WaitContext& context);
-  // For who cannot wait: asks the others now what conclude() would wait for. True: their answers may still come. Again
-  // and again; conclude() follows.
-  bool asks(const Status& ended, const Call& call);
-  // The same for a call about whose end nobody here wants to know.
-  void forsake(const Status& ended, const Call& call);
-  // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
-  Status conclude_message(const Status& ended, const Call& call, const std::string& operation,
-                          const WaitContext& context);
-  bool asks_peer(const Status& ended, Call& call);  // asks() for conclude_message()
   // Asks the peer of a message that does not come where it stands. True: it has been in shutdown() for a while, so what it
   // sent before that would be here.
   bool peer_has_left(Rank peer);
@@ -103,11 +105,13 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Likewise, and tells the other members: there the calls that this rank takes no part in any more end with kPeerExited,
   // and so the group.
   void quit(const Status& why);
+  void end_for_all(const Status& why, const CallEnd& told);  // likewise; `told`: how those calls end there
 
   const GroupNames& names() const { return names_; }
   uint64_t identity() const { return identity_; }  // see identity_of()
   CallId id(uint64_t sequence) const { return {group_, sequence}; }
   const Parts& parts() const { return parts_; }
+  FailureState& state() { return state_; }
 
   // ---- CallListener
   void stray(uint64_t sequence, Rank peer, const Status& why) override;
@@ -124,57 +128,19 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   void peer_ended(Rank peer, const Status& why) override;
 
  private:
-  std::optional<Status> before_the_end(std::unique_lock<std::mutex>& lock, uint64_t sequence,
-                                       const Status& ended, const WaitContext& context);
-  Status verdict_on(std::unique_lock<std::mutex>& lock, uint64_t sequence, const CallEnding& ending,
-                    const WaitContext& context);
-  // What the others know of a call that has ended for all may still come, and is waited for. What a rank says before it goes
-  // arrives even if the group has ended by then. mutex_ held.
-  bool is_awaited(const CallEnding& ending) const;
   Status look();
-  Status take_late_error();
   void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
-  void wrong_after_all(uint64_t sequence, const Status& verdict);  // mutex_ held
-  FlightRecorder& recorder_of(const Call& call) {
-    return call.sequence == 0 ? *parts_.messages : *parts_.recorder;
-  }
-  Status cause() const;  // mutex_ held
-  Status told(const Status& ended, const Call& call, const std::string& operation) const;
-  void end_group(const Status& why);
-  void end_for_all(const Status& why, const CallEnd& told);
-  CallEnd our_word(const Status& ended) const;  // for the others
-  Status await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context);
-  Status told_of_message(const Status& ended, const Call& call, const std::string& operation,
-                         const WaitContext& context);
-  Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
-  Status with_standing(const Status& ended, const WaitContext& context);
-  std::vector<Standing> survey(uint64_t sequence, const WaitContext& context);
-  const Answers* ask(uint64_t question);  // joins the survey; mutex_ held
-  template <class Ready>
-  bool wait_briefly(std::unique_lock<std::mutex>& lock, const WaitContext& context, TimePoint began,
-                    Ready&& ready);
-  std::string advice(const Status& ended, bool is_message) const;
-  CallId whereabouts(Rank peer) const {
-    return CallId::whereabouts(group_, names_.to_world(names_.rank()), names_.to_world(peer));
-  }
-  std::optional<CallRecord> running_now(const CallId& question) const;
+  void wrong_after_all(uint64_t sequence, const Status& verdict);  // the mutex of state_ held
+  Status cause() const;                                            // likewise
 
   const Parts parts_;
   const uint32_t group_;
   const GroupNames names_;
   const uint64_t identity_;
-  std::mutex turn_mutex_;  // guards sequence_, and keeps numbering and launching together
+  // Guards sequence_, and keeps numbering and launching together. It is taken before that of state_.
+  std::mutex turn_mutex_;
   uint64_t sequence_ = 0;
-  std::atomic<uint32_t> ended_{0};  // not 0: cause_ is set for good
-  mutable std::mutex mutex_;        // guards what follows
-  Status cause_;
-  bool closing_ = false;
-  bool cause_told_ = false;  // a call has raised it
-  CallEndings endings_;
-  LateErrors late_errors_;
-  Surveys surveys_;
-  std::map<Rank, TimePoint> leaving_;  // who is in shutdown(), and when that was first heard
-  std::condition_variable changed_;    // a verdict, a survey, or the end of the group
+  FailureState state_;
 };
 
 }  // namespace pc

@@ -85,7 +85,7 @@ Status DirectMessages::check(CallOnGpu& call) const {
 Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
   CallOnGpu checked = call;
   if (const Status may = check(checked); !may.is_ok()) {
-    if (call.call.found != nullptr) group_.put_back(*call.call.found);
+    if (call.call.found != nullptr) group_.messages().put_back(*call.call.found);
     return may;
   }
   const Request& request = checked.call.request;
@@ -100,7 +100,7 @@ Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
       place.stop = how.stop;
       PC_ASSIGN_OR_RETURN(
           const FoundMessage found,
-          group_.find({{}, request.root, checked.call.tag, request.site, 0, place}, how.left_s()));
+          group_.messages().find({{}, request.root, checked.call.tag, request.site, place}, how.left_s()));
       checked.call.place = {MessagePart::kWhole, found.number};
       return recv(checked, found, how);
     }
@@ -157,8 +157,8 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
   place.part = MessagePart::kOffer;
   place.stop = how.stop;
   uint64_t number = 0;
-  const Status said = group_.offer(
-      {request.in, request.root, call.call.tag, request.site, call.call.shape, request.bundle, place},
+  const Status said = group_.messages().offer(
+      {request.in, request.root, call.call.tag, request.site, place, call.call.shape, request.bundle},
       how.left_s(), &number);
   if (!said.is_ok()) {
     if (number != 0) {  // the other rank may have heard it
@@ -176,40 +176,26 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
 
 Status DirectMessages::say(const CallOnGpu& call, uint64_t number, const MessageGo& go) {
   const Request& request = call.call.request;
-  return group_.send({bytes_of(go),
-                      request.root,
-                      call.call.tag,
-                      request.site,
-                      {},
-                      0,
-                      {MessagePart::kGo, number, nullptr, &request.in}},
-                     kOfferGraceS);
+  const MessagePlace place{MessagePart::kGo, number, nullptr, &request.in};
+  return group_.send({bytes_of(go), request.root, call.call.tag, request.site, place}, kOfferGraceS);
 }
 
 // Nobody waits for the answer any more, which may still come.
 void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
-  const auto kept =
-      std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), call.call.request.in);
-  (void)group_.begin_recv({room_in(kept->first),
-                           call.call.request.root,
-                           call.call.tag,
-                           nullptr,
-                           0,
-                           {MessagePart::kAnswer, number, nullptr, &kept->second}},
-                          {-1, [kept](const Status&) {}});
+  const Request& request = call.call.request;
+  const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
+  const MessagePlace place{MessagePart::kAnswer, number, nullptr, &kept->second};
+  (void)group_.messages().begin_recv({room_in(kept->first), request.root, call.call.tag, nullptr, place},
+                                     {-1, [kept](const Status&) {}});
 }
 
 Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how,
                                bool* said_go) {
   const Request& request = call.call.request;
   MessageAnswer answer;
-  const Status heard = group_.recv({room_in(answer),
-                                    request.root,
-                                    call.call.tag,
-                                    request.site,
-                                    0,
-                                    {MessagePart::kAnswer, number, how.stop, &request.in}},
-                                   how.left_s());
+  const MessagePlace place{MessagePart::kAnswer, number, how.stop, &request.in};
+  const Status heard =
+      group_.recv({room_in(answer), request.root, call.call.tag, request.site, place}, how.left_s());
   if (!heard.is_ok()) return let_answer_come(call, number), heard;
   if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
@@ -238,7 +224,7 @@ Status DirectMessages::recv(CallOnGpu& call, const FoundMessage& found, const Ma
   bool used = false;
   call.call.place.used = &used;
   const Status received = through_host(call, how, how.left_s());
-  if (!used) group_.put_back(found);
+  if (!used) group_.messages().put_back(found);
   return received;
 }
 
@@ -249,8 +235,8 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
   made.call.tag = found.tag;
   const Request& request = made.call.request;
   const ConstBuffer array = request.out;
-  PC_TRY(
-      group_.take_offer(found, array, call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
+  PC_TRY(group_.messages().take_offer(found, array,
+                                      call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
   const std::span<const Rank> world = group_.world_ranks();
   std::shared_ptr<MessageLine> line;
   if (may_be_offered(array))
@@ -258,25 +244,14 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
                           world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
   const MessageAnswer answer{
       line == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
-  PC_TRY(group_.send({bytes_of(answer),
-                      found.peer,
-                      found.tag,
-                      request.site,
-                      {},
-                      0,
-                      {MessagePart::kAnswer, found.number, nullptr, &array}},
-                     kOfferGraceS));
+  MessagePlace place{MessagePart::kAnswer, found.number, nullptr, &array};
+  PC_TRY(group_.send({bytes_of(answer), found.peer, found.tag, request.site, place}, kOfferGraceS));
   MessageGo go;
-  const Status heard = group_.recv({room_in(go),
-                                    found.peer,
-                                    found.tag,
-                                    request.site,
-                                    0,
-                                    {MessagePart::kGo, found.number, how.stop, &array}},
-                                   how.agreed_s());
+  place = {MessagePart::kGo, found.number, how.stop, &array};
+  const Status heard = group_.recv({room_in(go), found.peer, found.tag, request.site, place}, how.agreed_s());
   if (!heard.is_ok()) {  // the sender may count on this rank
     if (line != nullptr) (void)line->end(heard);
-    if (line == nullptr) group_.refuse_data(found.peer, found.tag, found.number);
+    if (line == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return heard;
   }
   PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made.call)));
@@ -284,7 +259,7 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
     bool used = false;
     made.call.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
     const Status received = through_host(made, how, how.agreed_s());
-    if (!used) group_.refuse_data(found.peer, found.tag, found.number);
+    if (!used) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return received;
   }
   const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
@@ -384,7 +359,7 @@ Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
   const std::lock_guard lock(mutex_);
   if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
   join_ended();
-  const uint64_t number = group_.take_number(what.request.root, what.tag, sends);
+  const uint64_t number = group_.messages().take_number(what.request.root, what.tag, sends);
   const auto make_it = [this, call, sends, number,
                         event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
     const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
@@ -396,14 +371,14 @@ Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
     made.call.place = {MessagePart::kWhole, number, how.stop, nullptr, &used};
     Status outcome = until_made(event->get(), context_of(how, how.left_s()));
     if (outcome.is_ok()) outcome = make(made, how);
-    if (!used) group_.give_back(made.call.request.root, made.call.tag, sends, number);
+    if (!used) group_.messages().give_back(made.call.request.root, made.call.tag, sends, number);
     call->set_queued(outcome);
   };
   std::thread thread;
   const Status started =
       start_thread(thread, "pc-gpu-message", "starting the thread of a message between GPUs", make_it);
   if (!started.is_ok()) {
-    group_.give_back(what.request.root, what.tag, sends, number);
+    group_.messages().give_back(what.request.root, what.tag, sends, number);
     return started;
   }
   threads_.push_back({std::move(thread), call});

@@ -1,6 +1,7 @@
 // The handle of a call that goes on without its caller, wherever its arrays lie.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,11 @@
 #include "base/waiter.h"
 
 namespace pc {
+
+struct AsyncOptions {
+  double timeout_s = -1;  // from the beginning of the call; negative: the group's default
+  std::function<void(const Status& outcome)> on_end = {};  // HostWork::Start
+};
 
 // Thread-safety: all methods. The call's memory is the call's until it has ended, also if nobody holds this any more.
 class AsyncWork {

@@ -13,13 +13,13 @@ void CollectiveOperation::drop(const Call& each, const Status& why) {
   if (!each.exists()) return;
   if (!each.done()) group_.calls.cancel(each.call.sequence, why);
   const Status ended = each.work == nullptr ? each.ended : each.work->wait({Deadline(each.call.began)});
-  ended.is_ok() ? group_.calls.done(each.call) : group_.calls.forsake(ended, each.call);
+  ended.is_ok() ? group_.calls.done(each.call) : group_.reports.forsake(ended, each.call);
 }
 
 // First: others wait in it, and telling may take a while. They learn what was wrong, and not that this rank was late.
 void CollectiveOperation::drop_confirmation(const Status& why) {
   if (!confirmation.exists()) return;
-  drop(confirmation, group_.calls.why_given_up(made.call.sequence, why));
+  drop(confirmation, group_.reports.why_given_up(made.call.sequence, why));
   confirmation.call.sequence = 0;
 }
 
@@ -28,11 +28,11 @@ bool CollectiveOperation::asks(const WaitContext& context) {
   const Status ended = wait_for(made, context, text);
   if (!ended.is_ok()) {
     drop_confirmation(ended);
-    return group_.calls.asks(ended, made.call);
+    return group_.reports.asks(ended, made.call);
   }
   if (!confirmation.exists()) return false;
   const Status confirmed = wait_for(confirmation, context, text);
-  return !confirmed.is_ok() && group_.calls.asks(confirmed, confirmation.call);
+  return !confirmed.is_ok() && group_.reports.asks(confirmed, confirmation.call);
 }
 
 Status CollectiveOperation::wait(const WaitContext& context) {

@@ -17,9 +17,9 @@ class CollectiveOperation final : public Operation {
  public:
   // A call that has its number.
   struct Call {
-    GroupCalls::Call call;  // sequence 0: there is none
-    WorkPtr work;           // null: it has ended
-    Status ended;           // then: how
+    GroupCall call;  // sequence 0: there is none
+    WorkPtr work;    // null: it has ended
+    Status ended;    // then: how
 
     bool exists() const { return call.sequence != 0; }
     bool done() const { return work == nullptr || work->done(); }
@@ -84,7 +84,7 @@ class CollectiveOperation final : public Operation {
     if (ended.is_ok()) return group_.calls.done(each.call), ended;
     WaitContext probed = context;
     const Reentry::Scope scope(group_.reentry, probed, text);
-    return group_.calls.conclude(ended, each.call, text(), probed);
+    return group_.reports.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
   // No caller asks how it ends. If it has not, it ends with `why`, for the others too.

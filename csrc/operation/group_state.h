@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "failure/group_calls.h"
+#include "failure/failure_reports.h"
 #include "operation/message_numbers.h"
 #include "operation/reentry.h"
 
@@ -12,7 +12,19 @@ namespace pc {
 struct GroupState {
   GroupState(const GroupCalls::Parts& parts, uint32_t group, GroupNames names)
       : calls(parts, group, std::move(names)) {}
+  // Why no call can be made now.
+  Status usable() {
+    PC_TRY(calls.before());
+    return reentry.check();
+  }
+  // Why one that was let in cannot go on. What has come up about earlier calls is for who makes a new one.
+  Status goes_on() const {
+    PC_TRY(calls.alive());
+    return reentry.check();
+  }
+
   GroupCalls calls;
+  FailureReports reports{calls};
   Reentry reentry;
   MessageNumbers messages;
 };

@@ -7,18 +7,11 @@ Status has_left(const std::string& who) {
 }
 
 std::string MessageOperation::text() const {
-  return message_text(what_.verb(), what_.peer, what_.tag, what_.data);
-}
-
-void MessageOperation::set_posted(const GroupCalls::Call& call, const MessageId& id, WorkPtr work) {
-  call_ = call;
-  number_ = id.sequence;
-  digest_ = id.digest;
-  work_ = std::move(work);
+  return message_text(message_.verb(), message_.peer, message_.tag, message_.array());
 }
 
 MessageWatch& MessageOperation::watch() {
-  if (!watch_) watch_.emplace(group_.calls, call_, *work_, std::span(&what_.peer, 1), what_.verb());
+  if (!watch_) watch_.emplace(group_.calls, call_, *work_, std::span(&message_.peer, 1), message_.verb());
   return *watch_;
 }
 
@@ -37,26 +30,25 @@ const Status& MessageOperation::end(WaitContext context) {
   const Reentry::Scope scope(group_.reentry, context, text);
   const Status ended = work_->wait(context);
   // If the peer knows nothing of it, the next message takes its place.
-  const bool has_turn = what_.part == MessagePart::kWhole || what_.part == MessagePart::kOffer;
-  if (how_.untold && has_turn) group_.messages.give_back(what_.peer, what_.tag, what_.sends, number_);
-  return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(what_.peer));
+  if (how_.untold && (message_.is_whole() || message_.is_offer()))
+    group_.messages.give_back(message_.peer, message_.tag, message_.sends, message_.id.sequence);
+  return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(message_.peer));
 }
 
 bool MessageOperation::asks(const WaitContext& context) {
   const Status& ended = end(context);
-  return !ended.is_ok() && group_.calls.asks_peer(ended, call_);
+  return !ended.is_ok() && group_.reports.asks_peer(ended, call_);
 }
 
 bool MessageOperation::was_offered(const WaitContext& context) {
-  if (end(context).code() != Code::kMismatch || what_.part != MessagePart::kWhole || what_.sends)
-    return false;
-  if (!is_offer(how_.found.digest) || how_.found.digest != (digest_ | kOfferBit)) return false;
+  if (end(context).code() != Code::kMismatch || !message_.is_whole() || message_.sends) return false;
+  if (!is_offer(how_.found.digest) || how_.found.digest != (message_.id.digest | kOfferBit)) return false;
   group_.calls.done(call_);
   return true;
 }
 
 bool MessageOperation::refuses_offer() const {
-  return ended_ && ended_->code() == Code::kMismatch && !what_.sends && is_offer(how_.found.digest);
+  return ended_ && ended_->code() == Code::kMismatch && !message_.sends && is_offer(how_.found.digest);
 }
 
 Status MessageOperation::finish(const WaitContext& context) {
@@ -65,28 +57,29 @@ Status MessageOperation::finish(const WaitContext& context) {
   WaitContext probed = context;
   const auto text = [this] { return this->text(); };
   const Reentry::Scope scope(group_.reentry, probed, text);
-  return group_.calls.conclude_message(ended, call_, text(), probed);
+  return group_.reports.conclude_message(ended, call_, text(), probed);
 }
 
 Status MessageOperation::in_words(const Status& ended) const {
   const bool mismatch = ended.code() == Code::kMismatch;
-  const bool offered = mismatch && !what_.sends && is_offer(how_.found.digest);
+  const bool offered = mismatch && !message_.sends && is_offer(how_.found.digest);
   const std::string theirs =
       !mismatch ? ""
       : offered ? expects_offered() ? "that from a GPU, which only recv() takes into memory of the host"
                                     : "another array, from a GPU"
                 : message_found(group_.calls.identity(), how_.found, how_.found_nbytes);
   if (!theirs.empty()) {
-    return Status(
-        Code::kMismatch,
-        "rank " + std::to_string(what_.peer) + (what_.sends ? " expects " : " sent ") + theirs +
-            ", this rank " + (what_.sends ? "sends " : "expects ") +
-            array_text(what_.data.dtype, what_.data.count, what_.data.layout) +
-            (what_.bundle == 0 ? ""
-                               : " in a list of " + std::to_string(arrays_of(what_.bundle)) + " arrays"));
+    const ConstBuffer array = message_.array();
+    return Status(Code::kMismatch,
+                  "rank " + std::to_string(message_.peer) + (message_.sends ? " expects " : " sent ") +
+                      theirs + ", this rank " + (message_.sends ? "sends " : "expects ") +
+                      array_text(array.dtype, array.count, array.layout) +
+                      (message_.bundle == 0
+                           ? ""
+                           : " in a list of " + std::to_string(arrays_of(message_.bundle)) + " arrays"));
   }
   if (ended.code() == Code::kAborted && watch_->peers_have_left()) {
-    return has_left(group_.calls.names().full(what_.peer));
+    return has_left(group_.calls.names().full(message_.peer));
   }
   return ended;
 }

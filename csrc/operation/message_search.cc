@@ -11,32 +11,35 @@ constexpr std::string_view kVerb = "recv from";
 
 }  // namespace
 
-MessageSearch::MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what)
+MessageSearch::MessageSearch(GroupState& group, Transport& transport, Reactor& reactor,
+                             const IncomingMessage& wanted, uint32_t group_id)
     : group_(group),
       transport_(transport),
       reactor_(reactor),
-      what_(what) {
-  if (what.peer != kAnyRank) peers_ = {what.peer};
+      wanted_(wanted),
+      group_id_(group_id) {
+  if (wanted.peer != kAnyRank) peers_ = {wanted.peer};
 }
 
 MessageSearch::~MessageSearch() {
-  if (has_number_) group_.messages.give_back(what_.peer, what_.tag, false, numbers_.front());
+  if (has_number_) group_.messages.give_back(wanted_.peer, wanted_.tag, false, numbers_.front());
 }
 
 std::string MessageSearch::operation() const {
-  return std::string(kVerb) + " " + rank_text(what_.peer) + ", tag " + std::to_string(what_.tag);
+  return std::string(kVerb) + " " + rank_text(wanted_.peer) + ", tag " + std::to_string(wanted_.tag);
 }
 
 void MessageSearch::begin(MessageProbe& probe) {
   MessageNumbers& numbers = group_.messages;
   const std::unique_lock turn = numbers.turn();
-  if (what_.peer == kAnyRank) {
+  if (wanted_.peer == kAnyRank) {
     numbers.watch(probe.changes(), MessageProbe::kLookAgain);
-    peers_ = in_turn(numbers.last_source(what_.tag));
+    peers_ = in_turn(numbers.last_source(wanted_.tag));
     numbers_.resize(peers_.size());
-    for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], what_.tag, false);
+    for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], wanted_.tag, false);
   } else {
-    numbers_ = {what_.number != 0 ? what_.number : numbers.take(what_.peer, what_.tag, false)};
+    numbers_ = {wanted_.place.number != 0 ? wanted_.place.number
+                                          : numbers.take(wanted_.peer, wanted_.tag, false)};
     has_number_ = true;
   }
   const GroupNames& names = group_.calls.names();
@@ -44,18 +47,18 @@ void MessageSearch::begin(MessageProbe& probe) {
     const bool counts =
         peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
     probe.look_for(names.to_world(peers_[i]),
-                   {{what_.group, StreamClass::kPointToPoint, what_.tag}, numbers_[i], 0, 0}, counts);
+                   {{group_id_, StreamClass::kPointToPoint, wanted_.tag}, numbers_[i], 0, 0}, counts);
   }
 }
 
 // False: somebody else receives it.
 bool MessageSearch::take(const MessageProbe::Find& find) {
-  if (what_.peer != kAnyRank) return true;
+  if (wanted_.peer != kAnyRank) return true;
   MessageNumbers& numbers = group_.messages;
   const std::unique_lock turn = numbers.turn();
-  if (numbers.next(peers_[find.which], what_.tag, false) != numbers_[find.which]) return false;
-  numbers.take(peers_[find.which], what_.tag, false);
-  numbers.set_last_source(what_.tag, peers_[find.which]);
+  if (numbers.next(peers_[find.which], wanted_.tag, false) != numbers_[find.which]) return false;
+  numbers.take(peers_[find.which], wanted_.tag, false);
+  numbers.set_last_source(wanted_.tag, peers_[find.which]);
   return true;
 }
 
@@ -67,7 +70,7 @@ std::vector<Rank> MessageSearch::in_turn(Rank last) const {
   return peers;
 }
 
-Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, const WaitContext& context) {
+Result<FoundMessage> MessageSearch::wait(const GroupCall& call, const WaitContext& context) {
   for (;;) {
     MessageProbe probe(transport_, reactor_);
     begin(probe);
@@ -80,22 +83,22 @@ Result<FoundMessage> MessageSearch::wait(const GroupCalls::Call& call, const Wai
     group_.messages.unwatch(probe.changes());
     if (!ended.is_ok()) {
       const std::optional<std::size_t> failed = probe.failed();
-      const Rank peer = what_.peer != kAnyRank ? what_.peer : failed ? peers_[*failed] : -1;
-      return group_.calls.conclude_message(in_words(ended, peer, watch.peers_have_left()), call, operation(),
-                                           watched);
+      const Rank peer = wanted_.peer != kAnyRank ? wanted_.peer : failed ? peers_[*failed] : -1;
+      return group_.reports.conclude_message(in_words(ended, peer, watch.peers_have_left()), call,
+                                             operation(), watched);
     }
     const MessageProbe::Find* const find = probe.find();
     if (find == nullptr || !take(*find)) continue;
     has_number_ = false;
     group_.calls.done(call);
-    return FoundMessage{peers_[find->which], what_.tag,  numbers_[find->which], find->nbytes, find->id.digest,
-                        find->description,   what_.site, context.deadline};
+    return FoundMessage{peers_[find->which], wanted_.tag,       numbers_[find->which], find->nbytes,
+                        find->id.digest,     find->description, wanted_.site,          context.deadline};
   }
 }
 
 Status MessageSearch::in_words(const Status& ended, Rank peer, bool peers_have_left) const {
   if (ended.code() != Code::kAborted || !peers_have_left) return ended.with_peer(peer);
-  if (what_.peer == kAnyRank) return has_left("every other rank");
+  if (wanted_.peer == kAnyRank) return has_left("every other rank");
   return has_left(group_.calls.names().full(peer)).with_peer(peer);
 }
 

@@ -14,21 +14,17 @@ namespace pc {
 // calls. From any rank, the messages that would be next are looked for, and the one that is found gets its number then.
 class MessageSearch {
  public:
-  struct What {
-    uint32_t group;
-    Rank peer;  // kAnyRank: whoever sends first
-    uint32_t tag;
-    const char* site;
-    uint64_t number = 0;  // of one rank: that message, which nobody else receives; 0: the next
-  };
-  MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const What& what);
+  // Of `wanted.peer` kAnyRank whatever comes first. A number in its place names the message that is to be found,
+  // which no other caller receives.
+  MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const IncomingMessage& wanted,
+                uint32_t group_id);
   ~MessageSearch();  // what was not found can be received by others
   MessageSearch(const MessageSearch&) = delete;
   MessageSearch& operator=(const MessageSearch&) = delete;
 
   std::string operation() const;  // "recv from any rank, tag 5"
   // Once. Its errors are in the words of the group.
-  Result<FoundMessage> wait(const GroupCalls::Call& call, const WaitContext& context);
+  Result<FoundMessage> wait(const GroupCall& call, const WaitContext& context);
 
  private:
   void begin(MessageProbe& probe);
@@ -39,7 +35,8 @@ class MessageSearch {
   GroupState& group_;
   Transport& transport_;
   Reactor& reactor_;
-  const What what_;
+  const IncomingMessage wanted_;
+  const uint32_t group_id_;
   std::vector<Rank> peers_;        // of the group; in the order in which they are looked at
   std::vector<uint64_t> numbers_;  // of their messages
   bool has_number_ = false;        // numbers_[0] is taken

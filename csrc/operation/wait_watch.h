@@ -37,10 +37,10 @@ class LongWait : public WaitWatch {
 // Asks the rank that the call waits for, which finds a disagreement that shows in no message.
 class CallWatch final : public LongWait {
  public:
-  CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work)
+  CallWatch(GroupCalls& calls, const GroupCall& call, Work& work)
       : CallWatch(calls, call, work, call.began) {}
   // `began`: when its turn came.
-  CallWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, TimePoint began)
+  CallWatch(GroupCalls& calls, const GroupCall& call, Work& work, TimePoint began)
       : LongWait(calls, began, work),
         id_(calls.id(call.sequence)) {}
 
@@ -54,7 +54,7 @@ class CallWatch final : public LongWait {
 class MessageWatch final : public LongWait {
  public:
   // `peers` stay where they are.
-  MessageWatch(GroupCalls& calls, const GroupCalls::Call& call, Work& work, std::span<const Rank> peers,
+  MessageWatch(GroupCalls& calls, const GroupCall& call, Work& work, std::span<const Rank> peers,
                std::string_view verb)
       : LongWait(calls, call.began, work),
         peers_(peers),

@@ -10,9 +10,9 @@ namespace pc {
 Status UserCall::run(Communicator& group, double timeout_s) const {
   switch (kind) {
     case Kind::kSend: return group.send(outgoing(), timeout_s);
-    case Kind::kSendrecv: return group.sendrecv(outgoing(), request.out, source, tag, timeout_s);
+    case Kind::kSendrecv: return group.messages().sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv:
-      return group.recv({request.out, request.root, tag, request.site, request.bundle, place}, timeout_s);
+      return group.recv({request.out, request.root, tag, request.site, place, request.bundle}, timeout_s);
     case Kind::kRecvFound:  // by its own deadline
       if (place.used != nullptr) *place.used = true;
       return group.recv(request.out, *found, has_bundle ? std::optional(request.bundle) : std::nullopt);
@@ -21,10 +21,11 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
   return group.run(request, timeout_s);
 }
 
-Result<std::shared_ptr<AsyncWork>> UserCall::begin(Communicator& group, Communicator::Async how) const {
+Result<std::shared_ptr<AsyncWork>> UserCall::begin(Communicator& group, AsyncOptions how) const {
   switch (kind) {
-    case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
-    case Kind::kRecv: return group.begin_recv(request.out, request.root, tag, request.site, std::move(how));
+    case Kind::kSend: return group.messages().begin_send(outgoing(), std::move(how));
+    case Kind::kRecv:
+      return group.messages().begin_recv({request.out, request.root, tag, request.site}, std::move(how));
     case Kind::kRecvFound:
     case Kind::kSendrecv: return Status(Code::kInternal, "this call has no form that does not wait");
     case Kind::kCollective: break;

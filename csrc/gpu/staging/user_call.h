@@ -27,14 +27,14 @@ struct UserCall {
 
   Status run(Communicator& group, double timeout_s) const;
   // There is none for a sendrecv, and none for a message that was found.
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, Communicator::Async how) const;
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, AsyncOptions how) const;
   std::string_view name() const;  // "allreduce", "send"
   // What the group would say of its arguments. Also brings a collective into the form that executors expect.
   Status check(const Communicator& group);
 
  private:
   OutgoingMessage outgoing() const {
-    return {request.in, request.root, tag, request.site, shape, request.bundle, place};
+    return {request.in, request.root, tag, request.site, place, shape, request.bundle};
   }
 };
 

@@ -94,14 +94,12 @@ Status answer_and_stop(Communicator& group, uint32_t tag) {
   std::vector<float> host(kLarge);
   const ConstBuffer array{reinterpret_cast<const std::byte*>(host.data()), kLarge, DType::kF32};
   PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(0, tag));
-  PC_TRY(group.take_offer(found, array, 0));
+  PC_TRY(group.messages().take_offer(found, array, 0));
   const MessageAnswer ready{MessageAnswer::Word::kReady, {}};
   return group.send({{reinterpret_cast<const std::byte*>(&ready), sizeof ready, DType::kU8},
                      0,
                      tag,
                      nullptr,
-                     {},
-                     0,
                      {MessagePart::kAnswer, found.number}});
 }
 
@@ -168,7 +166,8 @@ TEST_P(DirectFailures, an_offer_behind_what_nobody_receives_ends_at_its_calls_de
         PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
         std::vector<std::shared_ptr<AsyncWork>> sent;
         for (int i = 0; i < 1500; ++i) {  // more than its credit
-          PC_ASSIGN_OR_RETURN(auto each, group.begin_send({{reinterpret_cast<const std::byte*>(x.begin()),
+          PC_ASSIGN_OR_RETURN(auto each,
+                              group.messages().begin_send({{reinterpret_cast<const std::byte*>(x.begin()),
                                                             i < 15 ? 16'300U : 2U, DType::kF32},
                                                            1,
                                                            77},

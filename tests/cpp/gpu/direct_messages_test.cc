@@ -154,7 +154,7 @@ TEST_P(MessageWorld, between_a_gpu_and_the_host_they_go_through_the_host) {
             PC_TRY(group.recv(into, found, std::nullopt));
             if (x[0] != 1 || x[kLarge - 1] != 1) return wrong("a found message is something else");
             x.assign(kLarge, 0);
-            PC_TRY(group.sendrecv({from, 0, 7}, into, 0, 7));
+            PC_TRY(group.messages().sendrecv({from, 0, 7}, into, 0, 7));
             return x[0] == 1 && x[kLarge - 1] == 1 ? Status::ok() : wrong("sendrecv got something else");
           }
           PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
@@ -204,7 +204,7 @@ TEST_P(MessageWorld, who_expects_another_array_hears_of_it_on_both_ranks_and_the
         PC_TRY(expect_code(ended, Code::kMismatch, "rank 0 sent another array, from a GPU"));
         PC_TRY(expect(longer, 9));
       }
-      PC_ASSIGN_OR_RETURN(const auto receiving, group.begin_recv(on_host, 0, 0, nullptr, {}));
+      PC_ASSIGN_OR_RETURN(const auto receiving, group.messages().begin_recv({on_host, 0, 0}, {}));
       const std::optional<Status> refused = receiving->wait(group.waiting_until(Deadline::after(kLong)));
       if (!refused) return wrong("it goes on");
       PC_TRY(expect_code(*refused, Code::kMismatch, "only recv()"));

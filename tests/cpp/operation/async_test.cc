@@ -24,7 +24,7 @@ using Calls = std::vector<std::shared_ptr<AsyncWork>>;
 // Signalled when a call has ended.
 class End {
  public:
-  Communicator::Async hook(double timeout_s = -1) {
+  AsyncOptions hook(double timeout_s = -1) {
     return {timeout_s, [ended = ended_](const Status&) { ended->set_value(); }};
   }
   bool came() { return future_.wait_for(std::chrono::duration<double>(kLong)) == std::future_status::ready; }
@@ -83,7 +83,7 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
     for (Sum& sum : sums) {
       const bool is_last = &sum == &sums.back();
       PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncWork> call,
-                          group.begin(sum.request(), is_last ? last.hook() : Communicator::Async{}));
+                          group.begin(sum.request(), is_last ? last.hook() : AsyncOptions{}));
       calls.push_back(std::move(call));
     }
     if (!last.came()) return wrong("the last call does not end");
@@ -174,11 +174,11 @@ TEST_P(Async, threads_have_a_thousand_messages_under_way_each_with_a_tag_of_its_
           for (uint64_t i = 0; i < kMessages; ++i) {
             out[i] = i * 10 + tag;
             PC_ASSIGN_OR_RETURN(calls.emplace_back(),
-                                group.begin_recv({reinterpret_cast<std::byte*>(&in[i]), 8, DType::kU8}, peer,
-                                                 tag, nullptr, {}));
-            PC_ASSIGN_OR_RETURN(
-                calls.emplace_back(),
-                group.begin_send({{reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer, tag}, {}));
+                                group.messages().begin_recv(
+                                    {{reinterpret_cast<std::byte*>(&in[i]), 8, DType::kU8}, peer, tag}, {}));
+            PC_ASSIGN_OR_RETURN(calls.emplace_back(),
+                                group.messages().begin_send(
+                                    {{reinterpret_cast<std::byte*>(&out[i]), 8, DType::kU8}, peer, tag}, {}));
           }
           for (const std::shared_ptr<AsyncWork>& call : calls) PC_TRY(wait(*call));
           return in == out ? Status::ok() : wrong("messages came in another order");
@@ -197,7 +197,8 @@ TEST_P(Async, a_large_send_that_was_begun_does_not_keep_a_receive_waiting) {
     const Rank next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     Elements out = contribution(DType::kF32, 300'000, group.rank(), 3), in = out;
     const Elements right = contribution(DType::kF32, 300'000, previous, 3);
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> sent, group.begin_send({out.view(), next}, {}));
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> sent,
+                        group.messages().begin_send({out.view(), next}, {}));
     PC_TRY(group.recv(in.buffer(), previous, 0, -1));
     PC_TRY(wait(*sent));
     return in.bytes == right.bytes ? Status::ok() : wrong("wrong result");
@@ -244,7 +245,7 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> one,
                         group.begin(alone.request(), ended.hook(kShort)));
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> message,
-                        group.begin_recv({&byte, 1, DType::kU8}, 1, 5, nullptr, {kShort}));
+                        group.messages().begin_recv({{&byte, 1, DType::kU8}, 1, 5}, {kShort}));
     if (!ended.came()) return wrong("no end");
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> two, group.begin(waited.request(), {kShort}));
     const Status of_one = wait(*one), of_two = wait(*two), of_message = wait(*message);
@@ -267,7 +268,7 @@ TEST_P(Async, calls_that_cannot_be_right_are_refused_before_they_begin) {
     wrong.out.count = 3;
     const Status request = group.begin(wrong, {}).status();
     const Status timeout = group.begin(sum.request(), {std::numeric_limits<double>::quiet_NaN()}).status();
-    const Status peer = group.begin_recv({&byte, 1, DType::kU8}, 7, 0, nullptr, {}).status();
+    const Status peer = group.messages().begin_recv({{&byte, 1, DType::kU8}, 7, 0}, {}).status();
     for (const Status& status : {request, timeout, peer}) {
       if (status.code() != Code::kInvalidArgument) return unexpected(status, "not refused");
     }
@@ -333,7 +334,7 @@ TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_says_who_died) {
         End of_collective, of_message;
         PC_ASSIGN_OR_RETURN(
             const std::shared_ptr<AsyncWork> message,
-            group.begin_recv({&byte, 1, DType::kU8}, 1 - group.rank(), 0, nullptr, of_message.hook()));
+            group.messages().begin_recv({{&byte, 1, DType::kU8}, 1 - group.rank(), 0}, of_message.hook()));
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
                             group.begin(sum.request(), of_collective.hook()));
         PC_TRY(group.send({&ready, 1, DType::kU8}, 2, 0, -1));
@@ -358,7 +359,7 @@ TEST_P(Async, abort_ends_what_is_under_way_with_its_cause) {
           std::byte byte{};
           End ended;
           PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
-                              group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, ended.hook()));
+                              group.messages().begin_recv({{&byte, 1, DType::kU8}, 1, 3}, ended.hook()));
           group.abort(Status(Code::kAborted, "red button"));
           if (!ended.came()) return wrong("no end");
           const Status status = wait(*call);
@@ -381,7 +382,7 @@ TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) 
       PC_ASSIGN_OR_RETURN(calls.emplace_back(), group.begin(sum.request(), {}));
     }
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> never,
-                        group.begin_recv({&byte, 1, DType::kU8}, 1 - group.rank(), 3, nullptr, {}));
+                        group.messages().begin_recv({{&byte, 1, DType::kU8}, 1 - group.rank(), 3}, {}));
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));
     for (std::size_t i = 0; i < sums.size(); ++i) {
       PC_TRY(wait(*calls[i], 0));
@@ -432,7 +433,7 @@ TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
           return Status::ok();
         }
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
-                            group.begin_recv({&byte, 1, DType::kU8}, 1, 3, nullptr, {}));
+                            group.messages().begin_recv({{&byte, 1, DType::kU8}, 1, 3}, {}));
         outcome = std::async(std::launch::async, [call, &looks] {
           const std::function<bool()> in_the_wait = [&looks, told = false]() mutable {
             if (!std::exchange(told, true)) looks.set_value();
@@ -454,7 +455,7 @@ TEST_P(Async, blocking_calls_of_other_threads_go_on_beside_what_is_under_way) {
     const Rank peer = 1 - group.rank();
     std::byte unsent{};
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> idle,
-                        group.begin_recv({&unsent, 1, DType::kU8}, peer, 9, nullptr, {}));
+                        group.messages().begin_recv({{&unsent, 1, DType::kU8}, peer, 9}, {}));
     std::vector<Status> ended(3);
     std::vector<std::thread> threads;
     for (uint32_t tag = 0; tag < 2; ++tag) {

@@ -40,7 +40,7 @@ TEST_P(Messages, a_receiver_learns_dtype_and_shape_and_gets_the_elements) {
         const Elements x = contribution(DType::kF32, count, 0, 2);
         const std::vector<int64_t> shape = {1, static_cast<int64_t>(count), 1};
         if (group.rank() == 0 && !send_first) PC_TRY(group.run(Request{}));
-        if (group.rank() == 0) PC_TRY(group.send({x.view(), 1, 7, nullptr, shape}));
+        if (group.rank() == 0) PC_TRY(group.send({x.view(), 1, 7, nullptr, {}, shape}));
         if (group.rank() == 0 && send_first) PC_TRY(group.run(Request{}));
         if (group.rank() == 0) continue;
         if (send_first && count < 10'000) PC_TRY(group.run(Request{}));  // it is here then
@@ -133,10 +133,10 @@ TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_someb
       Result<FoundMessage> found = group.find(kAnyRank, 5);
       other = found.is_ok() ? group.recv({&any, 1, DType::kU8}, found.value()) : found.status();
     });
-    Result<WorkPtr> named = group.launch_recv({&got, 1, DType::kU8}, 1, 5);
-    PC_TRY(named.status());
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> named,
+                        group.messages().begin_recv({{&got, 1, DType::kU8}, 1, 5}, {}));
     PC_TRY(group.send({&ready, 1, DType::kU8}, 1, 0));
-    PC_TRY(named.value()->wait({Deadline::after(20)}));
+    PC_TRY(named->wait({Deadline::after(20)}).value_or(wrong("it goes on")));
     second.join();
     PC_TRY(other);
     return must_hold(static_cast<int>(got) + static_cast<int>(any) == 3, "one each");
@@ -157,7 +157,7 @@ TEST_P(Messages, what_was_put_back_or_not_found_in_time_is_received_later) {
       }
       PC_TRY(group.run(Request{}));
       PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(1, 4));
-      group.put_back(found);
+      group.messages().put_back(found);
       return group.recv({&got, 1, DType::kU8}, 1, 4);
     }
     PC_TRY(group.run(Request{}));
@@ -224,13 +224,13 @@ TEST_P(Messages, sendrecv_goes_round_a_ring_at_every_size) {
       for (const std::size_t count : kCounts) {
         const Elements x = contribution(DType::kF32, count, group.rank(), n);
         Elements got = garbage(DType::kF32, count);
-        PC_TRY(group.sendrecv({x.view(), next}, got.buffer(), previous, 0));
+        PC_TRY(group.messages().sendrecv({x.view(), next}, got.buffer(), previous, 0));
         PC_TRY(
             must_hold(got.bytes == contribution(DType::kF32, count, previous, n).bytes, "the neighbour's"));
       }
       Elements x = contribution(DType::kF32, 8, 0, n), short_one = garbage(DType::kF32, 7);
       const Buffer part{x.buffer().data + 4, 7, DType::kF32};
-      const Status overlapping = group.sendrecv({x.view(), next}, part, previous, 0);
+      const Status overlapping = group.messages().sendrecv({x.view(), next}, part, previous, 0);
       PC_TRY(must_hold(overlapping.code() == Code::kInvalidArgument, overlapping.to_string()));
       return Status::ok();
     });

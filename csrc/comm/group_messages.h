@@ -1,0 +1,77 @@
+// The messages of a group. A message has a number, of its peer, tag and direction, and is posted at once or
+// waited for. One that is offered (offered_message.h) has several parts of one number.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "base/waiter.h"
+#include "operation/async_work.h"
+#include "operation/message.h"
+
+namespace pc {
+
+struct GroupCall;
+struct GroupParts;
+struct GroupState;
+
+// Thread-safety: all methods.
+class GroupMessages final : public OfferAnswers {
+ public:
+  GroupMessages(const GroupParts& parts, uint32_t group, std::shared_ptr<GroupState> shared,
+                double timeout_s);
+
+  // Blocking, as Communicator::run() is.
+  Status send(const OutgoingMessage& message, double timeout_s = -1);
+  Status recv(const IncomingMessage& message, double timeout_s = -1);
+  // Waits for a message of `message.peer`, or of kAnyRank, whose size nobody here knows.
+  Result<FoundMessage> find(const IncomingMessage& message, double timeout_s = -1);
+  // Without a `bundle` into memory that was made for it, whatever it is; else as what is expected here.
+  Status recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
+  void put_back(const FoundMessage& found) { give_back(found.peer, found.tag, false, found.number); }
+  // Sends and receives at once, so that ranks may do this in a ring.
+  Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag, double timeout_s = -1);
+  // Without waiting, as Communicator::begin() does it.
+  Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, AsyncOptions how);
+  Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, AsyncOptions how);
+
+  // For a message that is made later, in its turn: the number that it would get now. It is posted, or given back.
+  uint64_t take_number(Rank peer, uint32_t tag, bool sends);
+  void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
+  // Sends what is to be sent as an offer, and waits as any small send does. `number`: its number, 0 if the other
+  // rank knows nothing of it; also if this fails.
+  Status offer(const OutgoingMessage& message, double timeout_s, uint64_t* number);
+  // Takes an offer that was found. kMismatch: it is not this message, and the sender hears of it.
+  Status take_offer(const FoundMessage& offer, const ConstBuffer& expected, std::optional<uint64_t> bundle);
+  // Of a receiver that has asked for the data, and takes them no more: their sender hears of it.
+  void refuse_data(Rank peer, uint32_t tag, uint64_t number);
+
+  std::string explain() const;  // which way they take, in words
+  // Calls that are done at once wait nowhere, but other ranks may want this one to take what they send.
+  void look_around();
+
+ private:
+  Status check(const GroupMessage& message) const;
+  GroupCall number(GroupMessage& message, TimePoint began);  // the turn of messages held
+  void post(const GroupCall& call, MessageOperation& started);
+  void post(TimePoint began, MessageOperation& started);
+  bool exchange_at_once(const GroupMessage& message, double timeout_s);
+  Status exchange(GroupMessage message, double timeout_s, uint64_t* number = nullptr);
+  Status received(MessageOperation& started, const WaitContext& context);
+  void refuse(const MessageOperation& offered) override;
+  void answer(const MessageOperation& offered, const MessageAnswer& answer);
+  Result<std::shared_ptr<AsyncWork>> begin(GroupMessage message, AsyncOptions how);
+  WaitContext context_for(double timeout_s, TimePoint began, const std::function<bool()>* stop) const;
+
+  const GroupParts& parts_;
+  const uint32_t group_;
+  const std::shared_ptr<GroupState> shared_;  // with the messages that it has begun
+  const double timeout_s_;
+  std::atomic<uint32_t> at_once_{0};  // calls that were done at once
+};
+
+}  // namespace pc

@@ -1,0 +1,276 @@
+#include "failure/failure_reports.h"
+
+#include <utility>
+
+#include "base/wait_in_slices.h"
+#include "failure/descriptor.h"
+
+namespace pc {
+namespace {
+
+constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
+
+// Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
+bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
+
+bool polled(const GroupCall& call) { return now() - call.began < kPolling; }
+
+// `who`: the peer of `ended`.
+std::string advice(const Status& ended, const std::string& who, bool is_message) {
+  switch (ended.code()) {
+    case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
+    case Code::kPeerFailure:
+    case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
+    case Code::kMismatch:
+      if (is_message)
+        return "\nThe messages between two ranks with one tag are received in order, each as what it was "
+               "sent as";
+      return "\nAll ranks must make the same calls in the same order, with equal dtype, count, op and root";
+    default: return "";
+  }
+}
+
+}  // namespace
+
+FailureReports::FailureReports(GroupCalls& calls)
+    : calls_(calls),
+      state_(calls.state()),
+      parts_(calls.parts()),
+      names_(calls.names()) {}
+
+Status FailureReports::why_given_up(uint64_t sequence, const Status& otherwise) const {
+  const std::lock_guard lock(state_.mutex);
+  const CallEnding* const ending = state_.endings.find(sequence);
+  return ending == nullptr ? otherwise : verdict_of(ending->why, {}, names_);
+}
+
+Status FailureReports::told(const Status& ended, const GroupCall& call, const std::string& operation) const {
+  const std::chrono::duration<double> elapsed = now() - call.began;
+  return Status(ended.code(), ended.message() + advice(ended, names_.full(ended.peer()), call.sequence == 0))
+      .with_rank(names_.rank())
+      .with_peer(ended.peer())
+      .with_operation(operation)
+      .with_elapsed(elapsed.count())
+      .with_sequence(call.confirms != 0 ? call.confirms : call.sequence)
+      .with_cause(ended.cause());
+}
+
+// What had gone wrong with this call when the group ended. The rank that heard of it first may have raised and gone already:
+// that is a consequence, which the next call raises.
+std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
+                                                     const WaitContext& context) {
+  const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
+  const CallEnding* const ending = state_.endings.find(sequence);
+  if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
+    Status verdict = verdict_on(lock, sequence, *ending, context);
+    // Without what the others know, this rank knows best what it has seen itself.
+    const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.standings;
+    return knows_better ? ended : verdict;
+  }
+  return is_first(ended.code()) ? std::optional(ended) : std::nullopt;
+}
+
+bool FailureReports::is_awaited(const CallEnding& ending) const {
+  const Code code = ending.why.code;
+  const bool others_speak =
+      state_.cause.code() == Code::kPeerFailure || state_.cause.code() == Code::kPeerExited;
+  const bool is_worth = state_.cause.is_ok() ? worth_waiting(code) : others_speak && code == Code::kMismatch;
+  return is_worth && !state_.closing && ending.answers.are_open();
+}
+
+// May wait for what the others know about the call. The ending is there until this thread forgets it.
+Status FailureReports::verdict_on(Lock& lock, uint64_t sequence, const CallEnding& ending,
+                                  const WaitContext& context) {
+  (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
+  const CallEnd why = ending.why;
+  std::vector<Standing> standings = ending.answers.standings.value_or(std::vector<Standing>());
+  // The others may have given the call up before this rank made it, and do not know what it would have made.
+  if (!standings.empty() && why.code == Code::kMismatch) {
+    lock.unlock();
+    standings[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
+    lock.lock();
+  }
+  return verdict_of(why, standings, names_);
+}
+
+Status FailureReports::conclude(const Status& ended, const GroupCall& call, const std::string& operation,
+                                const WaitContext& context) {
+  const auto record = [&] { calls_.end_record(call, ended.code()); };
+  if (ended.code() == Code::kPeerFailure) {
+    const Status failure = first_failure(ended, operation, context);
+    std::unique_lock lock(state_.mutex);
+    const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
+    record();  // only now: what others say of a call that has failed and waits for nothing is taken for old news
+    state_.endings.forget(call.sequence);
+    return told(first, call, operation);
+  }
+  const CallEnd ours = our_word(ended);
+  // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
+  if (call.leaving && ended.code() == Code::kTimeout) {
+    record();
+    return told(verdict_of(ours, survey(call.sequence, context), names_), call, operation);
+  }
+  bool others_know = false;
+  {
+    std::unique_lock lock(state_.mutex);
+    // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
+    record();
+    if (!state_.cause.is_ok()) {
+      const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
+      state_.endings.forget(call.sequence);
+      return told(first, call, operation);
+    }
+    if (state_.closing) {
+      state_.endings.forget(call.sequence);
+      return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
+    }
+    others_know = !state_.endings.add(call.sequence, ours);
+  }
+  if (!others_know) parts_.control->gave_up(calls_.id(call.sequence), ours);
+  Status outcome = ended;
+  if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
+    outcome = await_verdict(call.sequence, ended, context);
+  if (outcome.code() == Code::kPeerExited)
+    calls_.end_for_all(outcome.with_operation(operation), our_word(outcome));
+  const std::lock_guard lock(state_.mutex);
+  state_.endings.forget(call.sequence);
+  state_.late_errors.drop(call.sequence);
+  return told(outcome, call, operation);
+}
+
+CallEnd FailureReports::our_word(const Status& ended) const {
+  const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
+  return {ended.code(), names_.to_world(by), ended.message()};
+}
+
+bool FailureReports::asks(const Status& ended, const GroupCall& call) {
+  if (ended.code() == Code::kInterrupted) return false;
+  const CallEnd ours = our_word(ended);
+  {
+    const std::lock_guard lock(state_.mutex);
+    if (state_.closing) return false;
+    if (const CallEnding* const ending = state_.endings.find(call.sequence); ending != nullptr)
+      return is_awaited(*ending);
+    if (!state_.cause.is_ok() || !worth_waiting(ended.code())) return false;
+    calls_.end_record(call, ended.code());  // in one with the ending, as in conclude()
+    (void)state_.endings.add(call.sequence, ours);
+  }
+  parts_.control->gave_up(calls_.id(call.sequence), ours);
+  return true;
+}
+
+void FailureReports::forsake(const Status& ended, const GroupCall& call) {
+  calls_.end_record(call, ended.code());
+  const std::lock_guard lock(state_.mutex);
+  const bool others_know = state_.endings.find(call.sequence) != nullptr;
+  state_.endings.forget(call.sequence);
+  if (!state_.cause.is_ok() || state_.closing || others_know) return;
+  parts_.control->gave_up(calls_.id(call.sequence),
+                          {ended.code(), names_.to_world(names_.rank()), ended.message()});
+}
+
+bool FailureReports::asks_peer(const Status& ended, GroupCall& call) {
+  if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
+  if (!call.asked && polled(call)) return false;
+  const uint64_t question = whereabouts(ended.peer());
+  const std::lock_guard lock(state_.mutex);
+  if (!state_.cause.is_ok()) return false;
+  if (!std::exchange(call.asked, true)) (void)ask(question);
+  const Answers* const answers = state_.surveys.find(question);
+  return answers != nullptr && answers->are_open();
+}
+
+Status FailureReports::conclude_message(const Status& ended, const GroupCall& call,
+                                        const std::string& operation, const WaitContext& context) {
+  Status outcome = told_of_message(ended, call, operation, context);
+  if (!call.asked) return outcome;
+  const std::lock_guard lock(state_.mutex);
+  state_.surveys.leave(whereabouts(ended.peer()));
+  return outcome;
+}
+
+Status FailureReports::told_of_message(const Status& ended, const GroupCall& call,
+                                       const std::string& operation, const WaitContext& context) {
+  calls_.end_record(call, ended.code());
+  switch (ended.code()) {
+    case Code::kPeerFailure: return told(first_failure(ended, operation, context), call, operation);
+    case Code::kTimeout: {
+      const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
+      return told(knows ? ended : with_standing(ended, context), call, operation);
+    }
+    case Code::kAborted: {  // most likely the peer has heard of a death before this rank
+      std::unique_lock lock(state_.mutex);
+      (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
+      return told(state_.cause.is_ok() ? ended : state_.cause, call, operation);
+    }
+    default: return told(ended, call, operation);
+  }
+}
+
+// A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
+// rank has not heard yet. The control thread knows the order.
+Status FailureReports::first_failure(const Status& ended, const std::string& operation,
+                                     const WaitContext& context) {
+  {
+    std::unique_lock lock(state_.mutex);
+    if (!state_.cause.is_ok()) return state_.cause;
+    parts_.control->lost(names_.to_world(ended.peer()), ended.message());
+    (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
+  }
+  calls_.abort(ended.with_cause(ended.message()).with_operation(operation));
+  const std::lock_guard lock(state_.mutex);
+  return state_.cause;
+}
+
+// Asks the peer of a message that did not come where it stands.
+Status FailureReports::with_standing(const Status& ended, const WaitContext& context) {
+  if (ended.peer() < 0) return ended;
+  const std::vector<Standing> standings = survey(whereabouts(ended.peer()), context);
+  if (standings.size() != 2) return ended;  // of this rank, and of the one that was asked
+  return Status(ended.code(), ended.message() + "; " + position_text(standings[1], names_))
+      .with_peer(ended.peer());
+}
+
+// Empty: the group has ended, or an interrupt came first.
+std::vector<Standing> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
+  std::unique_lock lock(state_.mutex);
+  if (!state_.cause.is_ok()) return {};
+  const Answers* const asked = ask(sequence);
+  (void)wait_briefly(lock, context, asked->began,
+                     [&] { return asked->standings.has_value() || !state_.cause.is_ok(); });
+  std::vector<Standing> standings = asked->standings.value_or(std::vector<Standing>());
+  state_.surveys.leave(sequence);
+  return standings;
+}
+
+const Answers* FailureReports::ask(uint64_t question) {
+  const auto [answers, is_first] = state_.surveys.join(question);
+  if (is_first) parts_.control->survey(calls_.id(question));
+  return answers;
+}
+
+template <class Ready>
+bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready) {
+  const TimePoint until = began + kPatienceForAnswers;
+  while (!ready()) {
+    if (now() >= until) return false;
+    state_.changed.wait_for(lock, kWaitSlice);
+    if (ready()) continue;
+    lock.unlock();  // the probe runs other people's code
+    const bool interrupted = context.is_interrupted();
+    lock.lock();
+    if (interrupted) return false;
+  }
+  return true;
+}
+
+Status FailureReports::await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context) {
+  std::unique_lock lock(state_.mutex);
+  const CallEnding* const ending = state_.endings.find(sequence);
+  if (ending == nullptr) return ended;
+  Status verdict = verdict_on(lock, sequence, *ending, context);
+  return state_.cause.is_ok() ? verdict
+                              : before_the_end(lock, sequence, state_.cause, context).value_or(state_.cause);
+}
+
+}  // namespace pc
