@@ -72,6 +72,8 @@ class Communicator {
   struct Async {
     double timeout_s = -1;
     std::function<void(const Status&)> on_end = {};  // HostWork::Start
+    std::shared_ptr<const void> keeps =
+        {};  // what arrays on a GPU need to live, let go when the call has ended
   };
   virtual Result<std::shared_ptr<AsyncWork>> begin(const Request& request, Async how) = 0;
   virtual Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, Async how) = 0;

@@ -86,6 +86,8 @@ Status GroupCommunicator::usable() {
 }
 
 Status GroupCommunicator::run(const Request& request, double timeout_s) {
+  if (on_devices(request.in.device, request.out.device)) [[unlikely]]
+    return parts_.devices->run(*this, {.request = request}, timeout_s);
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
@@ -140,6 +142,8 @@ Result<std::unique_ptr<CollectiveOperation>> GroupCommunicator::launch(const Req
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin(const Request& request, Async how) {
+  if (on_devices(request.in.device, request.out.device))
+    return parts_.devices->begin(*this, {.request = request}, std::move(how));
   const TimePoint began = now();
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));

@@ -6,6 +6,7 @@
 
 #include "bootstrap/world.h"
 #include "comm/communicator.h"
+#include "comm/devices.h"
 #include "engine/hierarchical/group_table.h"
 #include "engine/plan/plan_executor.h"
 #include "operation/collective_operation.h"
@@ -30,6 +31,7 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
     shm::Islands islands = {};   // worth it: the executor is one that goes by islands
     const Profile* profile = nullptr;
     Status gpus_may_join = {};
+    LazyDevices* devices = nullptr;  // of calls of arrays that do not lie on the host; null: there are none
   };
   GroupCommunicator(const Parts& parts, uint32_t group, GroupNames names, double timeout_s,
                     SelectionTable selection);
@@ -89,6 +91,10 @@ class GroupCommunicator final : public Communicator, public OfferAnswers {
   void close() { shared_->calls.close(); }
 
  private:
+  // Whether what the devices make is asked for: an array lies there.
+  bool on_devices(Device in, Device out = {}) const {
+    return (in.type != DeviceType::kCpu || out.type != DeviceType::kCpu) && parts_.devices != nullptr;
+  }
   Status usable();   // why no call can be made now
   Status goes_on();  // why one cannot go on
   enum class Purpose : uint8_t { kCall, kResync, kLeave };

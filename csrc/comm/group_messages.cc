@@ -242,6 +242,7 @@ GroupCommunicator::Message GroupCommunicator::sent(const OutgoingMessage& messag
 }
 
 Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s) {
+  if (on_devices(message.data.device)) return parts_.devices->run(*this, UserCall::of(message), timeout_s);
   if (message.place.part == MessagePart::kData) {  // which is ready to be sent now
     const MessageGo go{1, Code::kOk, {}};
     PC_TRY(
@@ -260,7 +261,7 @@ Status GroupCommunicator::send(const OutgoingMessage& message, double timeout_s)
 }
 
 Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, double timeout_s) {
-  const auto& [data, peer, tag, site, bundle, place] = message;
+  const auto& [data, peer, tag, site, bundle, place, stream] = message;
   if (peer != kAnyRank) PC_TRY(check_message({}, peer, size_, "recv from"));
   PC_TRY(place.number == 0 ? usable() : goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
@@ -280,6 +281,7 @@ Result<FoundMessage> GroupCommunicator::find(const IncomingMessage& message, dou
 }
 
 Status GroupCommunicator::recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle) {
+  if (on_devices(data.device)) return parts_.devices->run(*this, UserCall::of(data, found, bundle), -1);
   Message message{data, found.peer, found.tag, false, found.site, found.number, {}, bundle.value_or(0)};
   if (!bundle) message.digest = found.digest;
   if (const Status refused = check(message); !refused.is_ok()) return put_back(found), refused;
@@ -297,6 +299,13 @@ void GroupCommunicator::put_back(const FoundMessage& found) {
 
 Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
                                    double timeout_s) {
+  if (on_devices(out.data.device, in.device)) {
+    UserCall both = UserCall::of(out);
+    both.kind = UserCall::Kind::kSendrecv;
+    both.request.out = in;
+    both.source = source;
+    return parts_.devices->run(*this, std::move(both), timeout_s);
+  }
   const Message there = sent(out), here{in, source, tag, false, out.site};
   PC_TRY(check_sendrecv(out.data, out.peer, in, source, rank_, size_));
   PC_TRY(usable());
@@ -316,7 +325,8 @@ Status GroupCommunicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank s
 }
 
 Status GroupCommunicator::recv(const IncomingMessage& message, double timeout_s) {
-  const auto& [data, peer, tag, site, bundle, place] = message;
+  if (on_devices(message.data.device)) return parts_.devices->run(*this, UserCall::of(message), timeout_s);
+  const auto& [data, peer, tag, site, bundle, place, stream] = message;
   return exchange({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, timeout_s);
 }
 
@@ -332,11 +342,15 @@ Result<std::unique_ptr<Work>> GroupCommunicator::launch_recv(Buffer data, Rank p
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_send(const OutgoingMessage& message, Async how) {
+  if (on_devices(message.data.device))
+    return parts_.devices->begin(*this, UserCall::of(message), std::move(how));
   return begin(sent(message), std::move(how));
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupCommunicator::begin_recv(const IncomingMessage& message, Async how) {
-  const auto& [data, peer, tag, site, bundle, place] = message;
+  if (on_devices(message.data.device))
+    return parts_.devices->begin(*this, UserCall::of(message), std::move(how));
+  const auto& [data, peer, tag, site, bundle, place, stream] = message;
   return begin({data, peer, tag, false, site, place.number, {}, bundle, {}, place}, std::move(how));
 }
 

@@ -21,6 +21,7 @@ struct OutgoingMessage {
   std::optional<std::span<const int64_t>> shape = {};
   uint64_t bundle = 0;  // Request::bundle
   MessagePlace place = {};
+  std::optional<void*> stream = {};  // likewise
 };
 struct IncomingMessage {
   Buffer data;
@@ -29,6 +30,7 @@ struct IncomingMessage {
   const char* site = nullptr;
   uint64_t bundle = 0;
   MessagePlace place = {};
+  std::optional<void*> stream = {};
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.

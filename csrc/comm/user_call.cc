@@ -1,4 +1,4 @@
-#include "gpu/staging/user_call.h"
+#include "comm/user_call.h"
 
 #include <utility>
 
@@ -6,6 +6,39 @@
 #include "operation/async_work.h"
 
 namespace pc {
+
+UserCall UserCall::of(const OutgoingMessage& message) {
+  UserCall call;
+  call.kind = Kind::kSend;
+  call.tag = message.tag;
+  call.shape = message.shape;
+  call.place = message.place;
+  call.request.in = message.data;
+  call.request.root = message.peer;
+  call.request.site = message.site;
+  call.request.bundle = message.bundle;
+  call.request.stream = message.stream;
+  return call;
+}
+
+UserCall UserCall::of(const IncomingMessage& message) {
+  UserCall call = of(OutgoingMessage{
+      {}, message.peer, message.tag, message.site, {}, message.bundle, message.place, message.stream});
+  call.kind = Kind::kRecv;
+  call.request.out = message.data;
+  return call;
+}
+
+UserCall UserCall::of(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle) {
+  UserCall call;
+  call.kind = Kind::kRecvFound;
+  call.found = &found;
+  call.has_bundle = bundle.has_value();
+  call.request.out = data;
+  call.request.bundle = bundle.value_or(0);
+  call.request.site = found.site;
+  return call;
+}
 
 Status UserCall::run(Communicator& group, double timeout_s) const {
   switch (kind) {
