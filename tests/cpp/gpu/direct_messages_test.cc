@@ -294,7 +294,7 @@ TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
     for (const bool early : {true, false}) {
       std::promise<void> ended;
       PC_ASSIGN_OR_RETURN(Started sending, mine.messages->begin(message(x, Kind::kSend, 1), kSoon,
-                                                                [&] { ended.set_value(); }));
+                                                                [&](const Status&) { ended.set_value(); }));
       if (early) sending->leave_alone();
       ended.get_future().wait();
       if (!early) sending->leave_alone();

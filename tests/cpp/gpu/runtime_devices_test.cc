@@ -244,7 +244,7 @@ TEST_F(RuntimeEnds, abort_ends_them_first_also_while_a_shutdown_waits_for_them) 
         std::async(std::launch::async, [&] { return runtime.shutdown(Deadline::after(kLong)); });
     closes.get_future().wait();
     runtime.abort(Status(Code::kAborted, "the test says so"));
-    EXPECT_FALSE(shut_down.get().is_ok());
+    EXPECT_EQ(shut_down.get().message().find("nothing has ended it"), std::string::npos);
     return Status::ok();
   };
   const Outcomes outcomes = run_with(1, make, body, false);
@@ -278,7 +278,7 @@ TEST_F(RuntimeEnds, a_group_that_they_know_stays_open_until_the_end) {
     PC_TRY(world.run(call()));
     told->knows_all = true;
     runtime.close_group(*group);
-    EXPECT_EQ(runtime.group_count(), 1U);
+    if (runtime.group_count() != 1) return wrong("it was closed");
     PC_TRY(barrier(*group));
     told->knows_all = false;
     runtime.close_group(*group);
