@@ -157,7 +157,7 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
 
 // Calls `make` with the way of the call, once its arrays have a place. `Outcome`: a Status or a Result.
 template <class Outcome, class Make>
-Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, Make&& make, double timeout_s) {
+Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
   Request& request = call.request;
   PC_ASSIGN_OR_RETURN(const int device, place(request));
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<const Scattered> cut, cut_at_allocations(call));
@@ -171,20 +171,18 @@ Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, Make&& make, d
 }
 
 Status DeviceGroups::run(Communicator& group, UserCall call, double timeout_s) {
-  return by_way<Status>(
-      group, call, [&](auto& way) { return way.run(call, timeout_s); }, timeout_s);
+  return by_way<Status>(group, call, timeout_s, [&](auto& way) { return way.run(call, timeout_s); });
 }
 
 Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, UserCall call,
                                                        Communicator::Async how) {
   using Begun = Result<std::shared_ptr<AsyncWork>>;
   if (how.keeps != nullptr) call.keeps = std::move(how.keeps);
-  const auto begin = [&](auto& way) -> Begun {
+  return by_way<Begun>(group, call, how.timeout_s, [&](auto& way) -> Begun {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun,
                         way.begin(call, how.timeout_s, std::move(how.on_end)));
     return std::shared_ptr<AsyncWork>(std::move(begun));
-  };
-  return by_way<Begun>(group, call, begin, how.timeout_s);
+  });
 }
 
 // Null: it has not, or all have ended.

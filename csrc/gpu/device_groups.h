@@ -77,7 +77,7 @@ class DeviceGroups final : public Devices {
   Result<std::shared_ptr<const cuda::Driver>> driver();
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   template <class Outcome, class Make>
-  Outcome by_way(Communicator& group, UserCall& call, Make&& make, double timeout_s);
+  Outcome by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
   Result<int> device_of(const ConstBuffer& buffer);

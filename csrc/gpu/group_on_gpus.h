@@ -27,8 +27,7 @@ class GroupOnGpus {
 
   // Not OK: NCCL takes no call of this group, and why.
   const Status& by_nccl() const { return nccl_.status(); }
-  const Status& by_peers() const { return peers_.status(); }  // likewise, from array to array
-  Status by_nccl(const UserCall& call) const;                 // not OK: NCCL does not take this call, and why
+  Status by_nccl(const UserCall& call) const;  // not OK: NCCL does not take this call, and why
   // "nccl", "peers" (from array to array) or "staged" (through the host).
   std::string_view way_of(const UserCall& call) const;
   // Which way this collective goes with an ordinary array, and why no better one. For people.

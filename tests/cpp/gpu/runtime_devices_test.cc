@@ -81,14 +81,14 @@ TEST_P(RuntimeDevices, so_do_its_messages) {
 }
 
 // Devices that do what a test says.
-class ToldDevices final : public Devices {
+class ScriptedDevices final : public Devices {
  public:
   std::function<Status()> on_run = [] { return Status::ok(); };
   std::function<Status()> on_close = [] { return Status::ok(); };
   std::function<void()> on_abort = [] {}, on_end = [] {};
   bool knows_all = false;
 
-  ~ToldDevices() override { on_end(); }
+  ~ScriptedDevices() override { on_end(); }
   Status run(Communicator&, UserCall, double) override { return on_run(); }
   Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, Communicator::Async) override {
     return Status(Code::kUnsupported, "nothing begins here");
@@ -142,7 +142,7 @@ TEST_F(RuntimeEnds, what_cannot_be_made_is_said_by_the_call_and_the_next_one_tri
   std::atomic<int> tries{0};
   const auto make = [&](Runtime&) -> Result<std::shared_ptr<Devices>> {
     if (++tries == 1) return Status(Code::kSystem, "no driver today");
-    return std::shared_ptr<Devices>(std::make_shared<ToldDevices>());
+    return std::shared_ptr<Devices>(std::make_shared<ScriptedDevices>());
   };
   const Outcomes outcomes = run_with(1, make, [&](Runtime&, Communicator& world) -> Status {
     const Status failed = world.run(call());
@@ -158,7 +158,7 @@ TEST_F(RuntimeEnds, making_them_may_shut_the_runtime_down_and_then_the_call_has_
   std::atomic<int> gone{0};
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));
-    const auto made = std::make_shared<ToldDevices>();
+    const auto made = std::make_shared<ScriptedDevices>();
     made->on_end = [&] { ++gone; };
     return std::shared_ptr<Devices>(made);
   };
@@ -179,7 +179,7 @@ TEST_F(RuntimeEnds, two_threads_that_call_first_at_once_use_the_same_devices) {
   std::atomic<bool> one{true};
   const auto make = [&](Runtime&) -> Result<std::shared_ptr<Devices>> {
     both_make.arrive_and_wait();  // would be for ever if a lock were held
-    const auto made = std::make_shared<ToldDevices>();
+    const auto made = std::make_shared<ScriptedDevices>();
     made->on_end = [&] { ++gone; };
     made->on_run = [&, self = made.get()] {
       Devices* first = nullptr;
@@ -205,7 +205,7 @@ TEST_F(RuntimeEnds, two_threads_that_call_first_at_once_use_the_same_devices) {
 TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_tells_what_they_say) {
   std::atomic<int> gone{0};
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
-    const auto made = std::make_shared<ToldDevices>();
+    const auto made = std::make_shared<ScriptedDevices>();
     made->on_close = [&runtime]() -> Status {
       PC_TRY(barrier(runtime.world()));                             // nobody has left
       PC_TRY(runtime.make_group_beside(runtime.world()).status());  // nor shut down
@@ -225,7 +225,7 @@ TEST_F(RuntimeEnds, abort_ends_them_first_also_while_a_shutdown_waits_for_them) 
   std::promise<void> closes, aborted;
   std::atomic<bool> group_lived{false};
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
-    const auto made = std::make_shared<ToldDevices>();
+    const auto made = std::make_shared<ScriptedDevices>();
     made->on_close = [&] {
       closes.set_value();
       return aborted.get_future().wait_for(std::chrono::duration<double>(kLong)) == std::future_status::ready
@@ -255,7 +255,7 @@ TEST_F(RuntimeEnds, abort_ends_them_first_also_while_a_shutdown_waits_for_them) 
 TEST_F(RuntimeEnds, a_runtime_that_just_goes_ends_them_while_its_groups_are_there) {
   std::string order;
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
-    const auto made = std::make_shared<ToldDevices>();
+    const auto made = std::make_shared<ScriptedDevices>();
     made->on_abort = [&] { order += runtime.world().ended() ? "late abort, " : "abort, "; };
     made->on_end = [&] { order += runtime.world().ended() ? "late end" : "end"; };
     return std::shared_ptr<Devices>(made);
@@ -267,20 +267,20 @@ TEST_F(RuntimeEnds, a_runtime_that_just_goes_ends_them_while_its_groups_are_ther
 }
 
 TEST_F(RuntimeEnds, a_group_that_they_know_stays_open_until_the_end) {
-  ToldDevices* told = nullptr;
+  ScriptedDevices* scripted = nullptr;
   const auto make = [&](Runtime&) -> Result<std::shared_ptr<Devices>> {
-    const auto made = std::make_shared<ToldDevices>();
-    told = made.get();
+    const auto made = std::make_shared<ScriptedDevices>();
+    scripted = made.get();
     return std::shared_ptr<Devices>(made);
   };
   const Outcomes outcomes = run_with(1, make, [&](Runtime& runtime, Communicator& world) -> Status {
     PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, {0}));
     PC_TRY(world.run(call()));
-    told->knows_all = true;
+    scripted->knows_all = true;
     runtime.close_group(*group);
     if (runtime.group_count() != 1) return wrong("it was closed");
     PC_TRY(barrier(*group));
-    told->knows_all = false;
+    scripted->knows_all = false;
     runtime.close_group(*group);
     EXPECT_EQ(runtime.group_count(), 0U);
     return Status::ok();
