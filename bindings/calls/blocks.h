@@ -17,8 +17,6 @@ class Blocks {
   // `arrays`: an array, or a list of at least one. False: a Python error is set.
   bool take(State& state, PyObject* arrays, const Use& use);
   Buffer buffer() const;
-  // Whether some of the arrays lie directly behind others, and so are one piece of `list()`.
-  bool has_joined() const { return list_.pieces() < count_; }
   const Scattered& list() const { return list_; }
   std::span<const View> views() const { return {views_.get(), count_}; }
   std::span<View> views() { return {views_.get(), count_}; }

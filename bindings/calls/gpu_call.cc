@@ -10,6 +10,7 @@
 #include "bindings/python/end_signal.h"
 #include "bindings/python/ended_calls.h"
 #include "bindings/state/errors.h"
+#include "gpu/device_groups.h"
 #include "kernels/device/embedded.h"
 
 namespace pc {
@@ -69,24 +70,21 @@ bool find_wheel_folders(std::vector<std::string>* folders) {
   return true;
 }
 
-// Of the session, made for its first call. Null: a Python error is set.
-std::shared_ptr<DeviceGroups> groups_of(const GroupObject& group) {
-  Session& session = *group.session;
-  if (session.gpus != nullptr) return session.gpus;
+// With the GIL.
+Result<std::shared_ptr<Devices>> make_with_gil(const State& state, const std::shared_ptr<Session>& session,
+                                               Runtime& runtime) {
+  const Status raised(Code::kInvalidArgument, {});
   std::vector<std::string> wheels;
-  if (!find_wheel_folders(&wheels)) return nullptr;
-  Result<DeviceGroups::Options> read =
-      DeviceGroups::Options::from_environment(std::move(wheels), group.state->semaphores);
-  if (!read.is_ok()) return raise_status(*group.state, read.status()), nullptr;
-  DeviceGroups::Options options = std::move(read).value();
+  if (!find_wheel_folders(&wheels)) return raised;
+  PC_ASSIGN_OR_RETURN(DeviceGroups::Options options,
+                      DeviceGroups::Options::from_environment(std::move(wheels), state.semaphores));
   options.peers.kernels = embedded_kernels();
-  options.abandoned = group.state->abandoned;
+  options.abandoned = state.abandoned;
   options.interrupted = hears_ctrl_c();
-  if (options.interrupted == nullptr) return nullptr;
-  if (session.runtime == nullptr) return living(group), nullptr;  // the import ran code
-  if (session.gpus == nullptr)
-    session.gpus = std::make_shared<DeviceGroups>(*session.runtime, std::move(options));
-  return session.gpus;
+  if (options.interrupted == nullptr) return raised;
+  if (session == nullptr || session->runtime == nullptr)  // the import ran code
+    return Status(Code::kNotInitialized, kWorldWasShutDown);
+  return std::shared_ptr<Devices>(std::make_shared<DeviceGroups>(runtime, std::move(options)));
 }
 
 // On which stream the call goes. Empty: on the default one, and the host waits. False: the error is set.
@@ -114,53 +112,49 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
 
 }  // namespace
 
+Result<std::shared_ptr<Devices>> make_devices(const State& state, const std::shared_ptr<Session>& session,
+                                              Runtime& runtime) {
+  const PyGILState_STATE gil = PyGILState_Ensure();
+  Result<std::shared_ptr<Devices>> made = make_with_gil(state, session, runtime);
+  PyGILState_Release(gil);
+  return made;
+}
+
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {
   const std::string what = collective ? std::string(name_of(*collective)) : "a message";
   const std::string begin =
       what + " of arrays on GPUs, " + std::to_string(group.size) + (group.size == 1 ? " rank: " : " ranks: ");
-  if (group.session->gpus == nullptr) return begin + DeviceGroups::not_known_yet();
-  return begin + group.session->gpus->explain(*group.communicator, collective);
+  const std::shared_ptr<Devices> devices = group.session->runtime->devices().made();
+  return begin +
+         (devices == nullptr ? Devices::not_known_yet() : devices->explain(*group.communicator, collective));
 }
 
 namespace {
 
-// Runs `call(communicator, gpus)` without the GIL, with both kept alive.
+// Runs `call(communicator, devices)` without the GIL, also alone in the world: the driver and NCCL may wait.
 template <class Call>
-Status run_with_gpus(GroupObject& group, Call&& call) {
-  const Status nothing(Code::kInvalidArgument, {});  // was touched: a Python error is set
-  Communicator* const communicator = usable(group);
-  if (communicator == nullptr) return nothing;
+Status run_on_devices(GroupObject& group, Call&& call) {
   watch_end_signals_again();
-  const std::shared_ptr<GroupHold> hold =
-      group.hold;  // close() in another thread, while Python code runs below
-  std::shared_ptr<Runtime> runtime = group.session->runtime;  // outlives `gpus`
-  std::shared_ptr<DeviceGroups> gpus = groups_of(group);
-  if (gpus == nullptr) return nothing;
-  Status status;
-  {
-    const WithoutGil released;  // also alone in the world: the driver and NCCL may wait
-    status = call(*communicator, *gpus);
-  }
+  if (usable(group) == nullptr) return Status(Code::kInvalidArgument, {});
+  LazyDevices& devices = group.session->runtime->devices();
+  const Status status = run(
+      group, [&](Communicator& communicator) { return call(communicator, devices); }, true);
   if (!status.is_ok() && PyErr_Occurred() == nullptr)
-    (void)PyErr_CheckSignals();             // it may have been stuck inside NCCL, where no handler runs
-  if (group.session->runtime == nullptr) {  // shut down meanwhile
-    const WithoutGil released;
-    gpus.reset();
-    runtime.reset();
-  }
+    (void)PyErr_CheckSignals();  // it may have been stuck inside NCCL, where no handler runs
   return status;
 }
 
-// Calls `make(communicator, gpus, made, has_stream)`, with `made` the call and what keeps its arrays, without the GIL.
+// Calls `make(communicator, devices, made)`, with `made` the call and what keeps its arrays, without the GIL.
 template <class Make>
 Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;
   if (!stream_of(*group.state, call, &stream)) return Status(Code::kInvalidArgument, {});
-  CallOnGpu made{call, kept(*group.state, call)};
-  if (call.list != nullptr && call.list->has_joined()) made.joined = &call.list->list();
-  made.call.request.stream = stream.value_or(nullptr);
-  return run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
-    return make(communicator, gpus, made, stream.has_value());
+  UserCall made = call;
+  made.request.stream = stream;
+  made.keeps = kept(*group.state, call);
+  if (call.list != nullptr) made.joined = &call.list->list();
+  return run_on_devices(group, [&](Communicator& communicator, LazyDevices& devices) {
+    return make(communicator, devices, std::move(made));
   });
 }
 
@@ -196,8 +190,8 @@ PyObject* array_on_gpu(const PreparedCall& call) {
 void* plain_stream(void* stream) { return stream == reinterpret_cast<void*>(1) ? nullptr : stream; }
 
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
-  const auto run = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool has_stream) {
-    return gpus.run(communicator, std::move(made), call.timeout_s, has_stream);
+  const auto run = [&](Communicator& communicator, LazyDevices& devices, UserCall made) {
+    return devices.run(communicator, std::move(made), call.timeout_s);
   };
   const Status status = on_gpus(group, call, run);
   PyObject* const result = finished(group, call, status, call.result);
@@ -205,10 +199,11 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   return result;
 }
 
-bool begin_on_gpu(GroupObject& group, PreparedCall& call, std::function<void()> on_end,
+bool begin_on_gpu(GroupObject& group, PreparedCall& call, std::function<void(const Status&)> on_end,
                   std::shared_ptr<AsyncWork>* begun) {
-  const auto begin = [&](Communicator& communicator, DeviceGroups& gpus, CallOnGpu& made, bool) -> Status {
-    PC_ASSIGN_OR_RETURN(*begun, gpus.begin(communicator, std::move(made), call.timeout_s, std::move(on_end)));
+  const auto begin = [&](Communicator& communicator, LazyDevices& devices, UserCall made) -> Status {
+    PC_ASSIGN_OR_RETURN(*begun,
+                        devices.begin(communicator, std::move(made), {call.timeout_s, std::move(on_end)}));
     return Status::ok();
   };
   const Status status = on_gpus(group, call, begin);
@@ -220,16 +215,17 @@ PyObject* join_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs,
   if (nargs != 1 || kwnames != nullptr)
     return PyErr_Format(PyExc_TypeError, "_join_gpus() takes one argument");
   if (!to_integer(*group.state, "_join_gpus", "device", args[0], INT16_MAX, &device)) return nullptr;
-  const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
-    return gpus.of(communicator, static_cast<int>(device), nullptr, -1, true).status();
+  const Status status = run_on_devices(group, [&](Communicator& communicator, LazyDevices& lazy) -> Status {
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<Devices> devices, lazy.get());
+    return devices->join(communicator, static_cast<int>(device), nullptr, -1, true);
   });
   return finish(group, status, nullptr, Py_None);
 }
 
 PyObject* can_split_gpus(GroupObject& group, PyObject* const*, Py_ssize_t, PyObject*) {
   if (usable(group) == nullptr) return nullptr;
-  const std::shared_ptr<DeviceGroups>& gpus = group.session->gpus;
-  return PyBool_FromLong(gpus != nullptr && gpus->can_split(*group.communicator));
+  const std::shared_ptr<Devices> devices = group.session->runtime->devices().made();
+  return PyBool_FromLong(devices != nullptr && devices->can_split(*group.communicator));
 }
 
 PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
@@ -242,8 +238,9 @@ PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs
   if (made != nullptr && living(*made) == nullptr) return nullptr;
   Communicator* const child = is_alone ? nullptr : made->communicator;
   const std::shared_ptr<GroupHold> child_hold = is_alone ? nullptr : made->hold;
-  const Status status = run_with_gpus(group, [&](Communicator& communicator, DeviceGroups& gpus) {
-    return gpus.split(communicator, child, timeout_s);
+  const Status status = run_on_devices(group, [&](Communicator& communicator, LazyDevices& lazy) -> Status {
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<Devices> devices, lazy.get());
+    return devices->split(communicator, child, timeout_s);
   });
   return finish(group, status, nullptr, Py_None);
 }

@@ -57,12 +57,13 @@ bool PendingCall::begin_on_host(const GroupObject& group) {
 // What says that it has ended does not keep it: the handle keeps that.
 bool PendingCall::begin_on_gpu(GroupObject& group) {
   const std::unique_ptr<PreparedCall> prepared = std::move(prepared_);
-  const auto on_end = [weak = weak_from_this()] {
+  const auto on_end = [weak = weak_from_this()](const Status&) {
     if (std::shared_ptr<PendingCall> call = weak.lock()) ended(std::move(call));
   };
-  const bool has_begun = pc::begin_on_gpu(group, *prepared, on_end, &handle_);
-  gpus_ = group.session->gpus;
-  return has_begun;
+  if (!pc::begin_on_gpu(group, *prepared, on_end, &handle_)) return false;
+  if (const std::shared_ptr<Runtime>& runtime = group.session->runtime; runtime != nullptr)
+    devices_ = runtime->devices().made();
+  return true;
 }
 
 void PendingCall::settle() {
@@ -92,13 +93,13 @@ bool PendingCall::ask_stream(std::optional<void*>* stream) const {
 template <class Wait>
 std::optional<Status> PendingCall::without_gil(const Session& session, double timeout_s, Wait&& wait) const {
   std::shared_ptr<Runtime> runtime = session.alive.lock();
-  std::shared_ptr<DeviceGroups> gpus = gpus_.lock();
+  std::shared_ptr<Devices> devices = devices_.lock();
   const Deadline deadline = timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s);
   std::optional<Status> outcome;
   {
     const WithoutGil released;
     outcome = wait(WaitContext{deadline, nullptr, &session.interrupted}, runtime.get());
-    gpus.reset();  // before the runtime, which they use
+    devices.reset();  // before the runtime, which they use
   }
   if (session.runtime == nullptr) let_go(std::move(runtime));
   if (PyErr_Occurred() != nullptr) outcome.reset();

@@ -53,7 +53,7 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   std::shared_ptr<GroupHold> hold_;         // of the host, and null once settled, as are these
   PyObject* held_[3] = {};
   std::shared_ptr<AsyncWork> handle_;
-  std::weak_ptr<DeviceGroups> gpus_;   // they end with the world
+  std::weak_ptr<Devices> devices_;     // they end with the world
   std::shared_ptr<PendingCall> self_;  // of the host: from begin() to settle()
   EndBell bell_;
 };

@@ -9,7 +9,7 @@
 #include "bindings/calls/blocks.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/group_object.h"
-#include "gpu/staging/user_call.h"
+#include "comm/user_call.h"
 
 namespace pc {
 

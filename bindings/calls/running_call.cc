@@ -20,11 +20,7 @@ Communicator* living(const GroupObject& group) {
     return nullptr;
   }
   if (group.session->runtime != nullptr) return group.communicator;
-  raise_status(
-      state,
-      Status(Code::kNotInitialized,
-             "this group belongs to a world that was shut down: call pycollective.init() again and take "
-             "the new world"));
+  raise_status(state, Status(Code::kNotInitialized, kWorldWasShutDown));
   return nullptr;
 }
 

@@ -8,7 +8,7 @@
 #include "bindings/calls/running_call.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/errors.h"
-#include "gpu/device_groups.h"
+#include "comm/devices.h"
 
 namespace pc {
 
@@ -49,10 +49,10 @@ PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, Py
   const std::shared_ptr<GroupHold> hold =
       std::move(group.hold);  // given back when no call of another thread has it
   group.is_closed = true;
-  const std::shared_ptr<DeviceGroups> gpus = group.session->gpus;
   {
     const WithoutGil released;
-    if (gpus == nullptr || !gpus->knows(*group.communicator))  // else shutdown() ends it, in order
+    const std::shared_ptr<Devices> devices = runtime->devices().made();
+    if (devices == nullptr || !devices->knows(*group.communicator))  // else shutdown() ends it, in order
       group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
   }
   return Py_NewRef(Py_None);

@@ -251,8 +251,8 @@ Example:
 // Not public: what pycollective/runtime/groups.py and staged.py use.
 inline constexpr const char* kJoinGpus =
     "_join_gpus(device, /)\n--\n\nJoins the ranks on their GPUs, as their first call of arrays there would.";
-inline constexpr const char* kCanSplitGpus = "_can_split_gpus()\n--\n\nSee DeviceGroups::can_split().";
-inline constexpr const char* kSplitGpus = "_split_gpus(child, timeout, /)\n--\n\nSee DeviceGroups::split().";
+inline constexpr const char* kCanSplitGpus = "_can_split_gpus()\n--\n\nSee Devices::can_split().";
+inline constexpr const char* kSplitGpus = "_split_gpus(child, timeout, /)\n--\n\nSee Devices::split().";
 inline constexpr const char* kMake = "_make(id, world_ranks, /)\n--\n\nSee Runtime::make_group().";
 inline constexpr const char* kReserveGroupIds =
     "_reserve_group_ids(count, /)\n--\n\nSee Runtime::reserve_group_ids().";

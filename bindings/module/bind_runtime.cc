@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/env.h"
+#include "bindings/calls/gpu_call.h"
 #include "bindings/module/print_request.h"
 #include "bindings/python/end_signal.h"
 #include "bindings/state/errors.h"
@@ -23,7 +24,6 @@
 #include "comm/runtime.h"
 #include "failure/ended_ranks.h"
 #include "gpu/cuda/device_nodes.h"
-#include "gpu/device_groups.h"
 #include "net/interfaces.h"
 #include "store/memory.h"
 #include "store/prefix.h"
@@ -250,6 +250,9 @@ class PyRuntime {
         value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
         cuda::may_have_gpu(value_or_throw(*state, env_text(Env::kCudaLib)),
                            visible == nullptr ? std::nullopt : std::optional<std::string_view>(visible));
+    native.make_devices = [state, session = std::weak_ptr<Session>(session_)](Runtime& runtime) {
+      return make_devices(*state, session.lock(), runtime);
+    };
     native.epoch = options.epoch;
     native.bind_ips = options.listen;
     native.interrupted = session_->interrupted = interrupt_probe();
@@ -290,20 +293,13 @@ class PyRuntime {
   void shutdown(std::optional<double> timeout_s) {
     std::shared_ptr<Runtime> runtime =
         std::move(session_->runtime);  // from here on every call says the world is gone
-    std::shared_ptr<DeviceGroups> gpus = std::move(session_->gpus);
     Status status;
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
-      Status on_gpus;
-      if (gpus != nullptr) on_gpus = gpus->close(timeout_s.value_or(timeout_s_));
-      gpus.reset();  // before the runtime, which they use
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
       // Everybody has left: these values are nobody's, and the store may be a launcher's.
       if (status.is_ok() && rank_ == 0) (void)session_->store->erase_all("", Deadline::after(kForgettingS));
-      if (status.is_ok()) status = on_gpus;
     }
-    if (gpus != nullptr)
-      static_cast<void>(new std::shared_ptr<DeviceGroups>(std::move(gpus)));  // of the parent
     end(std::move(runtime));
     throw_unless_ok(*state_, status);
   }
@@ -311,16 +307,11 @@ class PyRuntime {
   // At once, without waiting for anybody; if it was not shut down, the others see a failure. Calls in other threads end.
   void close() {
     std::shared_ptr<Runtime> runtime = std::move(session_->runtime);
-    std::shared_ptr<DeviceGroups> gpus = std::move(session_->gpus);
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
-      const Status left(Code::kNotInitialized, "this process left the world while the call was under way");
-      if (gpus != nullptr) gpus->abort(left);
-      gpus.reset();  // before the runtime, which they use
-      runtime->abort(left);
+      runtime->abort(
+          Status(Code::kNotInitialized, "this process left the world while the call was under way"));
     }
-    if (gpus != nullptr)
-      static_cast<void>(new std::shared_ptr<DeviceGroups>(std::move(gpus)));  // of the parent
     end(std::move(runtime));
   }
 

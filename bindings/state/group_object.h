@@ -12,20 +12,21 @@
 
 namespace pc {
 
-class DeviceGroups;
 class GroupHold;
 
 // What a Runtime object and its groups share. `runtime` is null after shutdown. Guarded by the GIL; a call that releases
 // the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
 struct Session {
   std::shared_ptr<Runtime> runtime;
-  std::weak_ptr<Runtime> alive;        // the same, until its last user lets it go: shutdown() is one of them
-  std::shared_ptr<Store> store;        // null: the world has ended
-  std::shared_ptr<DeviceGroups> gpus;  // from the first call of arrays on a GPU to the end of the world
-  std::function<bool()> interrupted;   // runs signal handlers in the main thread
+  std::weak_ptr<Runtime> alive;       // the same, until its last user lets it go: shutdown() is one of them
+  std::shared_ptr<Store> store;       // null: the world has ended
+  std::function<bool()> interrupted;  // runs signal handlers in the main thread
   std::unique_ptr<TcpStoreServer> server;  // on the rank that hosts it
   bool forked = false;  // this process is a child of the one that the connections belong to
 };
+
+inline constexpr const char* kWorldWasShutDown =
+    "this group belongs to a world that was shut down: call pycollective.init() again and take the new world";
 
 // Layout of a Group in Python.
 struct GroupObject {

@@ -15,8 +15,9 @@ class Scattered {
  public:
   void add(std::byte* data, std::size_t nbytes) {  // behind what there is
     if (nbytes == 0) return;
-    if (pieces_.empty() || pieces_.back().data + (nbytes_ - pieces_.back().begin) != data)
-      pieces_.push_back({data, nbytes_});
+    const bool joins = !pieces_.empty() && pieces_.back().data + (nbytes_ - pieces_.back().begin) == data;
+    if (!joins) pieces_.push_back({data, nbytes_});
+    has_joined_ = has_joined_ || joins;
     nbytes_ += nbytes;
   }
   // The same as a piece of its own, also directly behind the last one.
@@ -25,6 +26,7 @@ class Scattered {
     nbytes_ += nbytes;
   }
   std::size_t pieces() const { return pieces_.size(); }
+  bool has_joined() const { return has_joined_; }  // whether a piece is more than what was added at once
   std::size_t nbytes() const { return nbytes_; }
   // Whether every piece holds a whole number of elements of that size.
   bool holds_whole(std::size_t element_nbytes) const {
@@ -49,6 +51,7 @@ class Scattered {
   };
   std::vector<Piece> pieces_;
   std::size_t nbytes_ = 0;
+  bool has_joined_ = false;
 };
 
 // Some bytes of an array: together at `data`, or, if that is null, in `list` from `begin` on.

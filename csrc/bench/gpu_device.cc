@@ -42,16 +42,21 @@ class GpuCalls final : public Calls {
   // What has failed may still be queued.
   Status time(const Effort& effort, Half& half) override {
     const Status timed = time_both(effort, half);
-    if (!timed.is_ok()) arrays_.leak();
+    if (!timed.is_ok()) leak();
     return timed;
   }
   Result<uint64_t> count_wrong(const Asked& asked, bool raw) override {
     const Result<uint64_t> wrong = run_and_count(asked, raw);
-    if (!wrong.is_ok()) arrays_.leak();
+    if (!wrong.is_ok()) leak();
     return wrong;
   }
 
  private:
+  void leak() {
+    arrays_.leak();
+    static_cast<void>(new std::shared_ptr<const Taken>(taken_));
+  }
+
   // ---- what is queued
 
   Request request() const {
@@ -73,34 +78,25 @@ class GpuCalls final : public Calls {
     const Rank rank = stage_.gpu.group().rank(), mate = mate_of(rank, stage_.gpu.group().size());
     if (mate == rank) return [] { return Status::ok(); };
     const Arrays& pair = taken_->each.front();
-    CallOnGpu sent, received;
-    for (CallOnGpu* const each : {&sent, &received}) {
-      each->keeps = taken_;
-      each->call.request.root = mate;
-      each->call.request.stream = stage_.gpu.stream();
-    }
-    sent.call.kind = UserCall::Kind::kSend;
-    sent.call.request.in = rank < mate ? pair.in : pair.out;
-    received.call.kind = UserCall::Kind::kRecv;
-    received.call.request.out = pair.out;
-    if (rank > mate) std::swap(sent, received);
-    return [&messages = *stage_.messages, first = sent, second = received]() -> Status {
-      PC_TRY(messages.run(first, -1, true));
-      return messages.run(second, -1, true);
+    OutgoingMessage sent{rank < mate ? pair.in : ConstBuffer(pair.out), mate};
+    IncomingMessage received{pair.out, mate};
+    sent.stream = received.stream = stage_.gpu.stream();
+    return [&group = stage_.gpu.group(), sent, received, first = rank < mate]() -> Status {
+      if (first) PC_TRY(group.send(sent));
+      PC_TRY(group.recv(received));
+      return first ? Status::ok() : group.send(sent);
     };
   }
 
   // One call of ours or of NCCL's own, with this root or, if none is given, another one each time.
   Queue queue_of(std::optional<Rank> root, bool raw) const {
     if (!raw && !what_.operation->collective) return messages();
-    CallOnGpu call;
-    if (!raw) call.call.request = request();
-    call.keeps = taken_;
-    return [this, call, raw, next = root.value_or(0), step = root ? 0 : 1]() mutable {
-      call.call.request.root = next;
+    return [this, call = raw ? Request() : request(), raw, next = root.value_or(0),
+            step = root ? 0 : 1]() mutable {
+      call.root = next;
       next = (next + step) % stage_.gpu.group().size();
-      if (!raw) return stage_.way.run(call, -1, true);
-      return stage_.raw->queue(what_, call.call.request.root, taken_->each, stage_.gpu.stream());
+      if (!raw) return stage_.gpu.group().run(call);
+      return stage_.raw->queue(what_, call.root, taken_->each, stage_.gpu.stream());
     };
   }
 
@@ -122,7 +118,7 @@ class GpuCalls final : public Calls {
   }
 
   // Until nothing is left of our calls: what looks after them would do so in NCCL's time.
-  Status settle() const { return stage_.gpus != nullptr ? stage_.gpus->settle(-1) : stage_.way.settle(-1); }
+  Status settle() const { return stage_.devices.settle(-1); }
 
   Result<Times> averaged(const std::vector<Turn>& turns, const Batch& batch) const {
     const uint64_t trips = static_cast<uint64_t>(what_.operation->trips);
@@ -183,7 +179,7 @@ class GpuDevice final : public MeasuredDevice {
     call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
     call.request.op = what.op;
     call.request.in.dtype = call.request.out.dtype = what.dtype;
-    const Route route = {stage_.way.way_of(call), stage_.way.by_nccl(call)};
+    const Route route = stage_.devices.route_of(group(), call);
     if (route.by_nccl.is_ok() || (!options.raw && options.graph_launches == 0)) return route;
     const std::string needs =
         options.raw ? "--raw compares with NCCL" : "-G: what goes into a CUDA graph goes by NCCL";

@@ -6,18 +6,16 @@
 #include "bench/gpu.h"
 #include "bench/measure.h"
 #include "bench/raw_nccl.h"
-#include "gpu/device_groups.h"
+#include "comm/devices.h"
 
 namespace pc::bench {
 
 // With what a rank measures.
 struct GpuStage {
   const Gpu& gpu;
-  GroupOnGpus& way;        // of collectives
+  Devices& devices;        // of the group's runtime
   RawNccl* raw = nullptr;  // null: it is not compared with
   const Options& options;
-  DirectMessages* messages = nullptr;  // of the same group; null: none are measured
-  DeviceGroups* gpus = nullptr;        // of both; null: nothing but `way` is used
 };
 
 // What `stage` refers to must outlive it.

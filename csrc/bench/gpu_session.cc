@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "bench/format.h"
 #include "bench/numbers.h"
+#include "gpu/device_groups.h"
 #include "gpu/nccl/library.h"
 #include "kernels/device/embedded.h"
 
@@ -27,7 +28,9 @@ std::vector<std::string> nccl_folders() {
   return none ? std::vector<std::string>() : split(folders);
 }
 
-Result<DeviceGroups::Options> group_options() {
+}  // namespace
+
+Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime) {
   // Never destroyed: what it keeps is in use until the process ends.
   static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
   PC_ASSIGN_OR_RETURN(
@@ -36,8 +39,10 @@ Result<DeviceGroups::Options> group_options() {
   options.abandoned = abandoned;
   options.peers.kernels = embedded_kernels();
   options.log = Logger(LogLevel::kError, -1);  // the way is in the table
-  return options;
+  return std::shared_ptr<Devices>(std::make_shared<DeviceGroups>(runtime, std::move(options)));
 }
+
+namespace {
 
 int device_of(const Options& options, Rank local_rank, int count) {
   const std::size_t rank = static_cast<std::size_t>(local_rank);
@@ -79,8 +84,8 @@ Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Option
 Result<std::unique_ptr<GpuSession>> GpuSession::open(const Options& options, Runtime& runtime,
                                                      std::shared_ptr<const cuda::Driver> driver,
                                                      Scene& scene) {
-  PC_ASSIGN_OR_RETURN(DeviceGroups::Options of_groups, group_options());
-  std::unique_ptr<GpuSession> session(new GpuSession(options, runtime, std::move(of_groups)));
+  PC_ASSIGN_OR_RETURN(std::shared_ptr<Devices> devices, runtime.devices().get());
+  std::unique_ptr<GpuSession> session(new GpuSession(options, runtime, std::move(devices)));
   const Status joined = session->join(std::move(driver), scene);
   if (!joined.is_ok()) return session->abort(joined), joined;
   return session;
@@ -92,12 +97,14 @@ Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene
   const int device = device_of(options_, hosts.local_rank, driver->device_count);
   PC_ASSIGN_OR_RETURN(gpu_, Gpu::open(std::move(driver), device, world));
   const bool insists = options_.way == GpuWay::kNccl;
-  PC_ASSIGN_OR_RETURN(way_, groups_.of(world, device, gpu_->stream(), -1, insists));
-  if (way_->by_nccl().is_ok()) PC_TRY(join_nccl(scene));
+  PC_TRY(devices_->join(world, device, gpu_->stream(), -1, insists));
+  UserCall usual;
+  usual.request.collective = Collective::kAllreduce;
+  usual.request.in.dtype = usual.request.out.dtype = DType::kF32;
+  if (devices_->route_of(world, usual).by_nccl.is_ok()) PC_TRY(join_nccl(scene));
   scene.gpu = gpu_->info().name;
   const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(world.rank())];
   PC_ASSIGN_OR_RETURN(scene.devices, device_lines(*gpu_, here.host_name));
-  PC_ASSIGN_OR_RETURN(messages_, groups_.messages_of(world, device));
   return Status::ok();
 }
 
@@ -113,21 +120,21 @@ Status GpuSession::join_nccl(Scene& scene) {
 }
 
 std::unique_ptr<MeasuredDevice> GpuSession::device() {
-  return std::make_unique<GpuDevice>(GpuStage{*gpu_, *way_, raw_.get(), options_, messages_.get(), &groups_});
+  return std::make_unique<GpuDevice>(GpuStage{*gpu_, *devices_, raw_.get(), options_});
 }
 
 Status GpuSession::end(const Status& measured) {
   Status ended = measured;
   if (ended.is_ok() && raw_ != nullptr) ended = raw_->close();
-  if (!ended.is_ok()) return abort(ended), ended;
-  return groups_.close(runtime_.world().timeout_s());
+  if (!ended.is_ok()) abort(ended);
+  return ended;
 }
 
 void GpuSession::abort(const Status& why) {
   Communicator& world = runtime_.world();
   if (world.alive().is_ok()) world.quit(why);  // first, so that the others hear why: an abort may take long
   if (raw_ != nullptr) raw_->abort(why);
-  groups_.abort(why);
+  runtime_.devices().abort(why);
 }
 
 }  // namespace pc::bench

@@ -9,6 +9,8 @@
 
 namespace pc::bench {
 
+Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime);  // RuntimeOptions
+
 // Thread-safety: one thread, which opens it.
 class GpuSession {
  public:
@@ -19,14 +21,14 @@ class GpuSession {
                                                   std::shared_ptr<const cuda::Driver> driver, Scene& scene);
 
   std::unique_ptr<MeasuredDevice> device();
-  // `measured`: with what the measurement has ended, which is the answer unless the end fails.
+  // `measured`: with what the measurement has ended, which is the answer unless the end fails. The runtime's shutdown() follows.
   Status end(const Status& measured);
 
  private:
-  GpuSession(const Options& options, Runtime& runtime, DeviceGroups::Options groups)
+  GpuSession(const Options& options, Runtime& runtime, std::shared_ptr<Devices> devices)
       : options_(options),
         runtime_(runtime),
-        groups_(runtime, std::move(groups)) {}
+        devices_(std::move(devices)) {}
   Status join(std::shared_ptr<const cuda::Driver> driver, Scene& scene);
   Status join_nccl(Scene& scene);
   void abort(const Status& why);
@@ -34,9 +36,7 @@ class GpuSession {
   const Options& options_;
   Runtime& runtime_;
   std::unique_ptr<Gpu> gpu_;
-  DeviceGroups groups_;
-  std::shared_ptr<GroupOnGpus> way_;
-  std::shared_ptr<DirectMessages> messages_;
+  const std::shared_ptr<Devices> devices_;
   std::unique_ptr<RawNccl> raw_;  // null: it is not compared with
 };
 

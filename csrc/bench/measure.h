@@ -9,6 +9,7 @@
 #include "bench/host_arrays.h"
 #include "bench/latencies.h"
 #include "bench/options.h"
+#include "comm/devices.h"
 
 namespace pc::bench {
 
@@ -41,11 +42,7 @@ struct Row {
   const Half& half() const { return in_place ? *in_place : *out_of_place; }
 };
 
-// Which way calls on GPUs go: the same on all ranks.
-struct Route {
-  std::string_view way = {};  // GroupOnGpus::way_of()
-  Status by_nccl = {};        // not OK: why not there
-};
+using Route = Devices::Route;  // of calls on GPUs: the same on all ranks
 
 // The calls of one operation on arrays of one size, which are zeros at first. When a method returns they have ended. Collective.
 class Calls {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/env.h"
+#include "bench/gpu_session.h"
 #include "bench/numbers.h"
 #include "store/tcp_client.h"
 
@@ -74,6 +75,7 @@ Result<RuntimeOptions> runtime_options(const Options& options, const Place& plac
   PC_ASSIGN_OR_RETURN(const std::string way, env_text(Env::kGpu));
   native.joins_gpus =
       options.on_gpus() && options.way != GpuWay::kStaged && (options.way == GpuWay::kNccl || way == "auto");
+  if (options.on_gpus()) native.make_devices = make_devices;
   return native;
 }
 

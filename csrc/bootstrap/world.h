@@ -41,6 +41,9 @@ struct RuntimeOptions {
   Logger log = Logger();              // gets this rank's number
   Check check = Check::kOn;           // rank 0's counts
   bool joins_gpus = false;  // this rank may have a GPU, and nobody has said that it shall not be asked
+  // Makes what runs calls of arrays on GPUs, in the first such call, in its thread and without a lock: gpu/device_groups.h has
+  // one. Empty: such calls are refused.
+  std::function<Result<std::shared_ptr<class Devices>>(class Runtime&)> make_devices;
   std::function<void()> before_leaving;  // called by shutdown() before it waits for the others; may be empty
   double warn_after_s = 30;              // of waiting in one call: a warning names the late ranks
   // Finds out, in another thread, where this process's program stands: "train.py:42 in step". May be empty.

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "comm/arguments.h"
+#include "comm/devices.h"
 #include "comm/group_parts.h"
 #include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
@@ -89,6 +90,7 @@ Communicator::Communicator(const GroupParts& parts, uint32_t group, GroupNames n
                            SelectionTable selection)
     : state_(std::make_unique<State>(parts, group, std::move(names), timeout_s, std::move(selection))),
       messages_(state_->messages),
+      devices_(parts.devices),
       rank_(state_->shared->calls.names().rank()),
       size_(state_->size()),
       timeout_s_(timeout_s) {
@@ -108,6 +110,9 @@ Communicator::~Communicator() {
 }
 
 Status Communicator::run(const Request& request, double timeout_s) {
+  if (LazyDevices* const devices = devices_for(request.in.device, request.out.device); devices != nullptr)
+      [[unlikely]]
+    return devices->run(*this, {.request = request}, timeout_s);
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
@@ -158,6 +163,8 @@ Result<std::unique_ptr<CollectiveOperation>> Communicator::State::launch(const R
 }
 
 Result<std::shared_ptr<AsyncWork>> Communicator::begin(const Request& request, AsyncOptions how) {
+  if (LazyDevices* const devices = devices_for(request.in.device, request.out.device); devices != nullptr)
+    return devices->begin(*this, {.request = request}, std::move(how));
   const TimePoint began = now();
   Request call = request;
   PC_TRY(check_request(call, rank_, size_));
@@ -172,6 +179,49 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin(const Request& request, A
   PC_TRY(progress.start());
   PC_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveOperation> work, state_->launch(call, began));
   return progress.add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
+}
+
+Status Communicator::send(const OutgoingMessage& message, double timeout_s) {
+  LazyDevices* const devices = devices_for(message.data.device);
+  return devices == nullptr ? messages_.send(message, timeout_s)
+                            : devices->run(*this, UserCall::of(message), timeout_s);
+}
+
+Status Communicator::recv(const IncomingMessage& message, double timeout_s) {
+  LazyDevices* const devices = devices_for(message.data.device);
+  return devices == nullptr ? messages_.recv(message, timeout_s)
+                            : devices->run(*this, UserCall::of(message), timeout_s);
+}
+
+Status Communicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag,
+                              double timeout_s) {
+  LazyDevices* const devices = devices_for(out.data.device, in.device);
+  if (devices == nullptr) return messages_.sendrecv(out, in, source, tag, timeout_s);
+  UserCall both = UserCall::of(out);
+  both.kind = UserCall::Kind::kSendrecv;
+  both.request.out = in;
+  both.source = source;
+  return devices->run(*this, std::move(both), timeout_s);
+}
+
+Status Communicator::recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) {
+  LazyDevices* const devices = devices_for(data.device);
+  return devices == nullptr ? messages_.recv(data, message, bundle)
+                            : devices->run(*this, UserCall::of(data, message, bundle), -1);
+}
+
+Result<std::shared_ptr<AsyncWork>> Communicator::begin_send(const OutgoingMessage& message,
+                                                            AsyncOptions how) {
+  LazyDevices* const devices = devices_for(message.data.device);
+  return devices == nullptr ? messages_.begin_send(message, std::move(how))
+                            : devices->begin(*this, UserCall::of(message), std::move(how));
+}
+
+Result<std::shared_ptr<AsyncWork>> Communicator::begin_recv(const IncomingMessage& message,
+                                                            AsyncOptions how) {
+  LazyDevices* const devices = devices_for(message.data.device);
+  return devices == nullptr ? messages_.begin_recv(message, std::move(how))
+                            : devices->begin(*this, UserCall::of(message), std::move(how));
 }
 
 // A barrier under the call's own description: it ends when all ranks have made the same call.

@@ -16,6 +16,7 @@
 namespace pc {
 
 class GroupNames;
+class LazyDevices;
 
 // Thread-safety: all methods. Calls on one group are ordered by the caller; two threads on one group take turns.
 class Communicator {
@@ -31,7 +32,8 @@ class Communicator {
   double timeout_s() const { return timeout_s_; }
   std::span<const Rank> world_ranks() const;  // of its ranks, in their order
 
-  // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent.
+  // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent. A call of
+  // arrays on a GPU returns when it is queued on their stream, or, without a stream, has ended.
   Status run(const Request& request, double timeout_s = -1);
   // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
   // begin because others gave it up before. Null: it has ended well already.
@@ -45,25 +47,24 @@ class Communicator {
   Result<std::shared_ptr<AsyncWork>> begin_comparison(const Request& described, const Algorithm& by,
                                                       AsyncOptions how);
 
-  GroupMessages& messages() { return messages_; }
-  Status send(const OutgoingMessage& message, double timeout_s = -1) {
-    return messages_.send(message, timeout_s);
-  }
+  Status send(const OutgoingMessage& message, double timeout_s = -1);
   Status send(ConstBuffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
-    return messages_.send({data, peer, tag, site}, timeout_s);
+    return send({data, peer, tag, site}, timeout_s);
   }
-  Status recv(const IncomingMessage& message, double timeout_s = -1) {
-    return messages_.recv(message, timeout_s);
-  }
+  Status recv(const IncomingMessage& message, double timeout_s = -1);
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
-    return messages_.recv({data, peer, tag, site}, timeout_s);
+    return recv({data, peer, tag, site}, timeout_s);
   }
-  Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0) {
-    return messages_.recv(data, message, bundle);
-  }
+  // Sends and receives at once, so that ranks may do this in a ring.
+  Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag, double timeout_s = -1);
   Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
     return messages_.find({{}, peer, tag, site}, timeout_s);
   }
+  // GroupMessages::recv() of a message that was found.
+  Status recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle = 0);
+  Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, AsyncOptions how);
+  Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, AsyncOptions how);
+  GroupMessages& messages() { return messages_; }  // of arrays on the host
 
   Status may_call();  // not OK: what the next call would raise, which is raised by this
   Status alive();     // not OK: the group has ended, or a member has quit, and why
@@ -94,9 +95,15 @@ class Communicator {
   void close();  // this rank goes: what still runs in other threads ends without a word to the others
 
  private:
+  // Null: the arrays lie on the host, or the runtime has no devices.
+  LazyDevices* devices_for(Device in, Device out = {}) const {
+    return in.type == DeviceType::kCpu && out.type == DeviceType::kCpu ? nullptr : devices_;
+  }
+
   struct State;
   const std::unique_ptr<State> state_;
-  GroupMessages& messages_;  // of state_
+  GroupMessages& messages_;     // of state_
+  LazyDevices* const devices_;  // null: there are none
   const Rank rank_, size_;
   const double timeout_s_;
 };

@@ -49,7 +49,7 @@ GroupMessage sent(const OutgoingMessage& message) {
 }
 
 GroupMessage expected(const IncomingMessage& message) {
-  const auto& [data, peer, tag, site, place, bundle] = message;
+  const auto& [data, peer, tag, site, place, bundle, stream] = message;
   return {data, peer, tag, false, site, place, place.number, bundle};
 }
 
@@ -249,7 +249,7 @@ Status GroupMessages::recv(const IncomingMessage& message, double timeout_s) {
 }
 
 Result<FoundMessage> GroupMessages::find(const IncomingMessage& message, double timeout_s) {
-  const auto& [data, peer, tag, site, place, bundle] = message;
+  const auto& [data, peer, tag, site, place, bundle, stream] = message;
   if (peer != kAnyRank) PC_TRY(check_message({}, peer, shared_->calls.names().size(), "recv from"));
   PC_TRY(place.number == 0 ? shared_->usable() : shared_->goes_on());
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));

@@ -11,6 +11,8 @@
 
 namespace pc {
 
+class LazyDevices;
+
 struct GroupParts {  // not owned; all outlive the group
   GroupCalls::Parts calls;
   Progress* progress = nullptr;
@@ -22,6 +24,7 @@ struct GroupParts {  // not owned; all outlive the group
   shm::Islands islands = {};   // worth it: the executor is one that goes by islands
   const Profile* profile = nullptr;
   Status gpus_may_join = {};
+  LazyDevices* devices = nullptr;  // run calls of arrays that do not lie on the host; null: there are none
 };
 
 }  // namespace pc

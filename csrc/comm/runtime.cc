@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/islands.h"
+#include "comm/devices.h"
 #include "comm/group_parts.h"
 #include "comm/shared_memory.h"
 #include "engine/flight_text.h"
@@ -103,10 +104,17 @@ std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const F
 
 // Members go in reverse order: the groups before the control thread and the executor, these before reactor and transport.
 struct Runtime::State {
-  explicit State(RuntimeOptions given) : options(std::move(given)) {}
+  State(RuntimeOptions given, Runtime& runtime)
+      : options(std::move(given)),
+        devices(options.make_devices ? [this, &runtime] { return options.make_devices(runtime); }
+                                     : LazyDevices::Make()) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() { end(Status(Code::kNotInitialized, "the runtime was closed without shutdown")); }
+  ~State() {
+    const Status closed(Code::kNotInitialized, "the runtime was closed without shutdown");
+    devices.abort(closed);
+    end(closed);
+  }
   void end(const Status& why) {
     if (world) {
       end_groups(why);
@@ -170,7 +178,8 @@ struct Runtime::State {
   std::vector<std::unique_ptr<Communicator>> groups;  // besides the world
   uint32_t reserved_group_ids = 0;  // of those that are this rank's to give: see reserve_group_ids()
   bool shut_down = false;
-  std::mutex leaving;  // held while this rank leaves, by shutdown() or abort(); before groups_mutex
+  std::mutex leaving;   // held while this rank leaves, by shutdown() or abort(); before groups_mutex
+  LazyDevices devices;  // refer to the groups, and to what these use
 };
 
 GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_world) const {
@@ -196,6 +205,7 @@ GroupParts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
                  messages,
                  options.log};
   parts.progress = progress.get();
+  if (devices.can_make()) parts.devices = &devices;
   parts.calls.warn_after_s = options.warn_after_s;
   parts.calls.compares = options.check != Check::kOff;
   parts.calls.confirms = options.check == Check::kStrict;
@@ -333,7 +343,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(RuntimeOptions options, Deadlin
   PC_TRY(check(options));
   options.log = options.log.with_rank(options.rank);
   std::unique_ptr<Runtime> runtime(new Runtime());
-  runtime->state_ = std::make_unique<State>(std::move(options));
+  runtime->state_ = std::make_unique<State>(std::move(options), *runtime);
   State& state = *runtime->state_;
   const Status started = state.start(deadline);
   if (started.is_ok()) return runtime;
@@ -377,8 +387,12 @@ Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
   return first;
 }
 
+LazyDevices& Runtime::devices() { return state_->devices; }
+
 void Runtime::close_group(const Communicator& group) {
   State& state = *state_;
+  if (const std::shared_ptr<Devices> made = state.devices.made(); made != nullptr && made->knows(group))
+    return;
   std::vector<std::unique_ptr<Communicator>> closed;  // end without the lock
   const std::lock_guard lock(state.groups_mutex);
   if (state.shut_down) return;  // it ends with the runtime
@@ -447,6 +461,9 @@ std::vector<CallRecord> Runtime::last_calls() const {
 Status Runtime::shutdown(Deadline deadline) {
   State& state = *state_;
   const std::lock_guard leaving(state.leaving);
+  const double seconds = std::max(deadline.remaining_s(), 0.0);
+  const Status on_devices = state.devices.close(seconds);  // first: their calls may still make groups
+  deadline = Deadline::after(seconds);
   {
     const std::lock_guard lock(state.groups_mutex);
     if (std::exchange(state.shut_down, true)) return Status::ok();
@@ -455,7 +472,7 @@ Status Runtime::shutdown(Deadline deadline) {
     state.close_groups();
     if (state.control) state.control->say_goodbye();
     state.close();
-    return Status::ok();
+    return on_devices;
   }
   if (state.options.before_leaving) state.options.before_leaving();
   Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
@@ -468,11 +485,12 @@ Status Runtime::shutdown(Deadline deadline) {
   }
   state.end_groups(Status(Code::kNotInitialized, "the runtime was shut down"));
   state.close();
-  return ended;
+  return ended.is_ok() ? on_devices : ended;
 }
 
 void Runtime::abort(const Status& why) {
   State& state = *state_;
+  state.devices.abort(why);
   state.end_groups(why);  // a shutdown() that waits for the others ends with this
   const std::lock_guard leaving(state.leaving);
   {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -26,7 +27,10 @@ struct Request {
   std::span<const uint64_t> counts = {}, recv_counts = {};
   // Of several arrays that travel as one: how many (upper half), and what tells their shapes from others.
   uint64_t bundle = 0;
-  void* stream = nullptr;      // device arrays only
+  // Of arrays on a GPU: the CUDA stream on which they are made, and used afterwards. The call returns when it is queued there, and
+  // they must live, with what they are listed in, until it has ended. None: the legacy default stream, and a blocking call
+  // returns when it has ended.
+  std::optional<void*> stream = {};
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process
   const char* shape =

@@ -87,13 +87,18 @@ Result<int> DeviceGroups::place(Request& request) {
   return device;
 }
 
-Result<std::unique_ptr<const Scattered>> DeviceGroups::cut_at_allocations(const Scattered& list,
-                                                                          Request& request) {
-  PC_ASSIGN_OR_RETURN(std::unique_ptr<const Scattered> cut, within_allocations(list));
+Result<std::unique_ptr<const Scattered>> DeviceGroups::cut_at_allocations(UserCall& call) {
+  Request& request = call.request;
+  const Scattered* const list = call.joined != nullptr       ? call.joined
+                                : request.in.list != nullptr ? request.in.list
+                                                             : request.out.list;
+  std::unique_ptr<const Scattered> cut;
+  if (list == nullptr || !list->has_joined()) return cut;
+  PC_ASSIGN_OR_RETURN(cut, within_allocations(*list));
   if (cut == nullptr) return cut;
-  const std::byte* const together = list.pieces() == 1 ? list.at(0, 1).data() : nullptr;
+  const std::byte* const together = list->pieces() == 1 ? list->at(0, 1).data() : nullptr;
   const auto replace = [&](auto& buffer) {
-    if (buffer.list != &list && (together == nullptr || buffer.data != together)) return;
+    if (buffer.list != list && (together == nullptr || buffer.data != together)) return;
     buffer.data = nullptr;
     buffer.list = cut.get();
   };

@@ -75,7 +75,7 @@ class DeviceCalls::Call : public GpuWork {
     if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(*outcome);
   }
   void tell() {
-    if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_();
+    if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_(outcome().value_or(Status::ok()));
   }
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
   bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
@@ -88,7 +88,7 @@ class DeviceCalls::Call : public GpuWork {
   std::weak_ptr<DeviceCalls> calls_;
   std::atomic<bool> left_alone_{false}, heard_{false};
   bool in_stream_order_ = true;
-  std::function<void()>
+  std::function<void(const Status&)>
       on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
 };
 
@@ -169,7 +169,7 @@ Status DeviceCalls::check(Request& request) const {
 }
 
 Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& call, double timeout_s,
-                                                     std::function<void()> on_end) {
+                                                     std::function<void(const Status&)> on_end) {
   PC_TRY(first_failure());
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
@@ -222,7 +222,7 @@ Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
 
 // The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
 Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
-                          std::function<void()> on_end) {
+                          std::function<void(const Status&)> on_end) {
   bool wakes_watcher = false, wakes_poller = false;
   started->on_end_ = std::move(on_end);
   {
@@ -250,9 +250,9 @@ bool DeviceCalls::can_split() const {
   return failure_.is_ok() && !turn_.is_mine();
 }
 
-Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s, bool has_stream) {
+Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> started, launch(call, timeout_s));
-  if (has_stream && executor_->in_stream_order()) return Status::ok();
+  if (call.request.stream && executor_->in_stream_order()) return Status::ok();
   const Status ended = started->wait(-1);
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
   // Its owner has the array back, so nobody else may come to write it later.

@@ -79,14 +79,14 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // `on_end`: once, when it has ended, in a thread of this class; shall not wait. Not if this fails, nor for what goes into a
   // CUDA graph.
   Result<std::shared_ptr<GpuWork>> launch(const cuda::DeviceCall& call, double timeout_s,
-                                          std::function<void()> on_end = {});
+                                          std::function<void(const Status&)> on_end = {});
   // Calls among the ranks of `child`, whose communicator comes from this one's. All members call it, after the same calls, for which
   // it waits; with null who is in none. Null: no child, or one of one rank, which has nothing to gain. If it fails on one rank,
   // this group ends on all, and that rank's child.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
   bool can_split() const;  // as far as this rank knows: nothing has gone wrong
   // Returns when it is queued on the stream of its arrays if that is enough; else when it has ended.
-  Status run(const cuda::DeviceCall& call, double timeout_s, bool has_stream);
+  Status run(const cuda::DeviceCall& call, double timeout_s);
   // Until every call so far has ended and nothing looks after it any more, so that the next thing to be done has the host and
   // the driver for itself. For measurements; hears no Ctrl-C.
   Status settle(double timeout_s);
@@ -104,7 +104,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status not_made(const Status& why);
   Status all_have_made(const Call& call);
   Status queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
-               std::function<void()> on_end);
+               std::function<void(const Status&)> on_end);
   Status failure() const;
   Status close_failed(const Status& failed);
   Status first_failure();  // the same, which is raised now

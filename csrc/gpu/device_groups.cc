@@ -157,31 +157,29 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
 
 // Calls `make` with the way of the call, once its arrays have a place. `Outcome`: a Status or a Result.
 template <class Outcome, class Make>
-Outcome DeviceGroups::by_way(Communicator& group, CallOnGpu& call, double timeout_s, Make&& make) {
-  Request& request = call.call.request;
+Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
+  Request& request = call.request;
   PC_ASSIGN_OR_RETURN(const int device, place(request));
-  std::unique_ptr<const Scattered> cut;
-  if (call.joined != nullptr) {
-    PC_ASSIGN_OR_RETURN(cut, cut_at_allocations(*call.joined, request));
-  }
-  if (call.call.kind != UserCall::Kind::kCollective) {
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<const Scattered> cut, cut_at_allocations(call));
+  if (call.kind != UserCall::Kind::kCollective) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages, messages_of(group, device));
     return make(*messages);
   }
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way, of(group, device, request.stream, timeout_s));
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
+                      of(group, device, cuda::stream_of(request), timeout_s));
   return make(*way);
 }
 
-Status DeviceGroups::run(Communicator& group, CallOnGpu call, double timeout_s, bool has_stream) {
-  return by_way<Status>(group, call, timeout_s,
-                        [&](auto& way) { return way.run(call, timeout_s, has_stream); });
+Status DeviceGroups::run(Communicator& group, UserCall call, double timeout_s) {
+  return by_way<Status>(group, call, timeout_s, [&](auto& way) { return way.run(call, timeout_s); });
 }
 
-Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, CallOnGpu call, double timeout_s,
-                                                       std::function<void()> on_end) {
+Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, UserCall call, AsyncOptions how) {
   using Begun = Result<std::shared_ptr<AsyncWork>>;
-  return by_way<Begun>(group, call, timeout_s, [&](auto& way) -> Begun {
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun, way.begin(call, timeout_s, std::move(on_end)));
+  if (how.keeps != nullptr) call.keeps = std::move(how.keeps);
+  return by_way<Begun>(group, call, how.timeout_s, [&](auto& way) -> Begun {
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun,
+                        way.begin(call, how.timeout_s, std::move(how.on_end)));
     return std::shared_ptr<AsyncWork>(std::move(begun));
   });
 }
@@ -197,6 +195,12 @@ std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
 bool DeviceGroups::can_split(const Communicator& group) {
   const std::shared_ptr<GroupOnGpus> its = joined(group);
   return its != nullptr && its->can_split();
+}
+
+Devices::Route DeviceGroups::route_of(const Communicator& group, const UserCall& call) {
+  const std::shared_ptr<GroupOnGpus> its = joined(group);
+  if (its == nullptr) return {{}, Status(Code::kUnsupported, not_known_yet())};
+  return {its->way_of(call), its->by_nccl(call)};
 }
 
 bool DeviceGroups::knows(const Communicator& group) {
@@ -265,10 +269,6 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
   }
   if (way != nullptr) return way->explain(*collective);
   return not_known_yet();
-}
-
-std::string DeviceGroups::not_known_yet() {
-  return "not known yet: the ranks find out which way they can go in the group's first such call";
 }
 
 // In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of

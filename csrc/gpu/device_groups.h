@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/scattered.h"
+#include "comm/devices.h"
 #include "comm/runtime.h"
 #include "gpu/cuda/driver.h"
 #include "gpu/direct_messages.h"
@@ -24,8 +25,8 @@
 
 namespace pc {
 
-// Thread-safety: all methods. The runtime must outlive it and what it has given.
-class DeviceGroups {
+// Thread-safety: all methods.
+class DeviceGroups final : public Devices {
  public:
   struct Options {
     cuda::DriverSearch driver;
@@ -47,34 +48,25 @@ class DeviceGroups {
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
-  // A call of arrays on a GPU, from finding out where they lie to the way that it goes. run() returns when it is queued on the
-  // stream of its arrays, or, through the host and where the array's library has no stream to say, has ended.
-  Status run(Communicator& group, CallOnGpu call, double timeout_s, bool has_stream);
-  // `on_end`: GroupOnGpus::begin().
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, CallOnGpu call, double timeout_s,
-                                           std::function<void()> on_end = {});
-
-  // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may.
-  // `device`: this rank's, in the driver's numbers. `stream`: the call's. While it is captured into a CUDA graph nobody can be
-  // joined: kInvalidArgument. `insists`: on NCCL, and whoever cannot says why.
+  Status run(Communicator& group, UserCall call, double timeout_s) override;
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how) override;
+  // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may. `stream`:
+  // the call's. While it is captured into a CUDA graph no ranks can be joined: kInvalidArgument.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
   // The messages of `group`. They join nobody but the two ranks of a message, when there is one.
   Result<std::shared_ptr<DirectMessages>> messages_of(Communicator& group, int device);
-  // For groups that `group` is cut into. Whether split() could join them at once, as far as this rank knows: all must.
-  bool can_split(const Communicator& group);
-  // All members of `group` call it, after they have told each other that they can; `child`: the new group of this rank, which nobody
-  // has called yet, or null. It joins on the GPU of `group`. See DeviceCalls::split().
-  Status split(const Communicator& group, Communicator* child, double timeout_s);
-  // GroupOnGpus::explain(), in words also if its ranks have made no such call yet.
-  std::string explain(const Communicator& group, std::optional<Collective> collective);
-  static std::string not_known_yet();
-  // Whether something here refers to that group, which is so until the end.
-  bool knows(const Communicator& group);
-  Status settle(double timeout_s);  // GroupOnGpus::settle() of all, and of messages
-  // Of all groups that have joined, in the order in which they did, which is that of all ranks.
-  Status close(double timeout_s);
-  void abort(const Status& why);
+  Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) override {
+    return of(group, device, stream, timeout_s, insists).status();
+  }
+  Route route_of(const Communicator& group, const UserCall& call) override;
+  std::string explain(const Communicator& group, std::optional<Collective> collective) override;
+  bool can_split(const Communicator& group) override;
+  Status split(const Communicator& group, Communicator* child, double timeout_s) override;
+  bool knows(const Communicator& group) override;
+  Status settle(double timeout_s) override;
+  Status close(double timeout_s) override;
+  void abort(const Status& why) override;
 
  private:
   struct Group {
@@ -84,7 +76,7 @@ class DeviceGroups {
   Result<std::shared_ptr<const cuda::Driver>> driver();
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   template <class Outcome, class Make>
-  Outcome by_way(Communicator& group, CallOnGpu& call, double timeout_s, Make&& make);
+  Outcome by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
   Result<int> device_of(const ConstBuffer& buffer);
@@ -93,8 +85,8 @@ class DeviceGroups {
   // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
   // Null: the pieces of `list` do already.
   Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
-  // The request gets what it has of `list` in such pieces, which have to outlive it.
-  Result<std::unique_ptr<const Scattered>> cut_at_allocations(const Scattered& list, Request& request);
+  // The request gets what it has of a list in such pieces, which have to outlive it.
+  Result<std::unique_ptr<const Scattered>> cut_at_allocations(UserCall& call);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,

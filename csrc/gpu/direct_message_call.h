@@ -79,8 +79,8 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
  public:
   // `stopping`, and the group, are those of an owner that outlives the thread that makes it.
   DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures,
-                    const std::atomic<bool>& stopping, const CallOnGpu& what, Deadline deadline,
-                    std::function<void()> on_end)
+                    const std::atomic<bool>& stopping, const UserCall& what, Deadline deadline,
+                    std::function<void(const Status&)> on_end)
       : group_(group),
         rank_(group.rank()),
         failures_(std::move(failures)),
@@ -88,15 +88,15 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
         deadline_(deadline),
         stop_([this, &stopping] { return given_up_ || stopping; }),
         on_end_(std::move(on_end)) {
-    operation_ = text_of(what.call);
-    if (what.call.found != nullptr) {  // the caller's
-      what_.call.request.root = what.call.found->peer;
-      what_.call.kind = UserCall::Kind::kRecv;
-      what_.call.found = nullptr;
+    operation_ = text_of(what);
+    if (what.found != nullptr) {  // the caller's
+      what_.request.root = what.found->peer;
+      what_.kind = UserCall::Kind::kRecv;
+      what_.found = nullptr;
     }
-    if (what.call.shape) {  // the caller's
-      shape_.assign(what.call.shape->begin(), what.call.shape->end());
-      what_.call.shape = shape_;
+    if (what.shape) {  // the caller's
+      shape_.assign(what.shape->begin(), what.shape->end());
+      what_.shape = shape_;
     }
   }
 
@@ -132,12 +132,12 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   void give_up() { given_up_ = true; }
 
   // ---- for who makes it
-  const CallOnGpu& what() const { return what_; }
+  const UserCall& what() const { return what_; }
   Deadline deadline() const { return deadline_; }
   const std::function<bool()>* stop() const { return &stop_; }
   // The GPU has it, and tells when it has ended.
-  Status begin(GroupOnGpus& way, const CallOnGpu& call, double timeout_s, bool in_line) {
-    const auto ended = [own = shared_from_this()]() mutable {
+  Status begin(GroupOnGpus& way, const UserCall& call, double timeout_s, bool in_line) {
+    const auto ended = [own = shared_from_this()](const Status&) mutable {
       own->end_as_the_rest();
       own.reset();
     };
@@ -159,7 +159,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
       what_.keeps = nullptr;
     }
     changed_.notify_all();
-    if (is_over && on_end_) on_end_();
+    if (is_over && on_end_) on_end_(outcome);
   }
   bool is_queued() const {
     const std::lock_guard lock(mutex_);
@@ -201,7 +201,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     failures_->told(this);
     return in_words(*outcome);
   }
-  Status in_words(const Status& of_line) const { return words_of(of_line, what_.call, operation_, rank_); }
+  Status in_words(const Status& of_line) const { return words_of(of_line, what_, operation_, rank_); }
   // In the thread that has seen its end. What fails now was a success for its caller.
   void end_as_the_rest() {
     {
@@ -210,18 +210,18 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const Status outcome = rest()->outcome().value_or(Status::ok());
     end(outcome);
     if (!outcome.is_ok()) failures_->note(in_words(outcome), this);
-    if (on_end_) on_end_();
+    if (on_end_) on_end_(outcome);
   }
 
   Communicator& group_;  // while it is not queued
   const Rank rank_;
   const std::shared_ptr<MessageFailures> failures_;
-  CallOnGpu what_;
+  UserCall what_;
   std::vector<int64_t> shape_;
   const Deadline deadline_;
   std::atomic<bool> given_up_{false};
   const std::function<bool()> stop_;
-  const std::function<void()> on_end_;
+  const std::function<void(const Status&)> on_end_;
   std::mutex beginning_;      // held by begin()
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;

@@ -52,16 +52,16 @@ bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
 
 Status DirectMessages::take_failure() { return failures_->take(); }
 
-Status DirectMessages::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
+Status DirectMessages::run(const UserCall& call, double timeout_s) {
   PC_TRY(take_failure());
-  if (call.call.kind == UserCall::Kind::kSendrecv) return sendrecv(call, timeout_s, has_stream);
+  if (call.kind == UserCall::Kind::kSendrecv) return sendrecv(call, timeout_s);
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
-  return run_until(call, Deadline::after(seconds), has_stream);
+  return run_until(call, Deadline::after(seconds));
 }
 
-Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool has_stream) {
-  const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) -> Status {
-    if (!has_stream || !way.is_in_stream_order(made.call)) return way.run(made, left_s, has_stream);
+Status DirectMessages::run_until(const UserCall& call, Deadline deadline) {
+  const Launch launch = [&](GroupOnGpus& way, const UserCall& made, double left_s) -> Status {
+    if (!call.request.stream || !way.is_in_stream_order(made)) return way.run(made, left_s);
     const auto queued =
         std::make_shared<DirectMessageCall>(group_, failures_, stopping_, call, deadline, nullptr);
     PC_TRY(queued->begin(way, made, left_s, true));
@@ -72,48 +72,47 @@ Status DirectMessages::run_until(const CallOnGpu& call, Deadline deadline, bool 
 }
 
 // Also brings it into the form that executors expect.
-Status DirectMessages::check(CallOnGpu& call) const {
-  PC_TRY(check_on_gpu(call.call, context_.ordinal(), group_));
+Status DirectMessages::check(UserCall& call) const {
+  PC_TRY(check_on_gpu(call, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(
-      const bool captured,
-      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.call.request.stream)));
+  PC_ASSIGN_OR_RETURN(const bool captured,
+                      cuda::is_capturing(context_.driver(), cuda::stream_of(call.request)));
   if (!captured) return Status::ok();
   return Status(Code::kUnsupported, "a message cannot be captured into a CUDA graph: make it outside");
 }
 
-Status DirectMessages::make(const CallOnGpu& call, const Making& how) {
-  CallOnGpu checked = call;
+Status DirectMessages::make(const UserCall& call, const Making& how) {
+  UserCall checked = call;
   if (const Status may = check(checked); !may.is_ok()) {
-    if (call.call.found != nullptr) group_.messages().put_back(*call.call.found);
+    if (call.found != nullptr) group_.messages().put_back(*call.found);
     return may;
   }
-  const Request& request = checked.call.request;
+  const Request& request = checked.request;
   const bool is_own = request.root == group_.rank();  // a message to this rank itself
-  switch (checked.call.kind) {
+  switch (checked.kind) {
     case UserCall::Kind::kSend:
       if (!is_own && may_be_offered(request.in)) return send(checked, how);
       break;
     case UserCall::Kind::kRecv: {
       if (is_own || !may_be_offered(request.out)) break;
-      MessagePlace place = checked.call.place;
+      MessagePlace place = checked.place;
       place.stop = how.stop;
       PC_ASSIGN_OR_RETURN(
           const FoundMessage found,
-          group_.messages().find({{}, request.root, checked.call.tag, request.site, place}, how.left_s()));
-      checked.call.place = {MessagePart::kWhole, found.number};
+          group_.messages().find({{}, request.root, checked.tag, request.site, place}, how.left_s()));
+      checked.place = {MessagePart::kWhole, found.number};
       return recv(checked, found, how);
     }
-    case UserCall::Kind::kRecvFound: return recv(checked, *checked.call.found, how);
+    case UserCall::Kind::kRecvFound: return recv(checked, *checked.found, how);
     case UserCall::Kind::kSendrecv:
     case UserCall::Kind::kCollective: return Status(Code::kInternal, "this call is no message of one way");
   }
   return through_host(checked, how, how.left_s());
 }
 
-Status DirectMessages::through_host(const CallOnGpu& call, const Making& how, double timeout_s) {
-  CallOnGpu made = call;
-  made.call.place.stop = how.stop;
+Status DirectMessages::through_host(const UserCall& call, const Making& how, double timeout_s) {
+  UserCall made = call;
+  made.place.stop = how.stop;
   return staged_->run(made, timeout_s);
 }
 
@@ -126,11 +125,11 @@ WaitContext DirectMessages::context_of(const Making& how, double seconds) const 
 namespace {
 
 // The message as a call of its line.
-CallOnGpu on_line(const CallOnGpu& message, bool sends) {
-  CallOnGpu made;
+UserCall on_line(const UserCall& message, bool sends) {
+  UserCall made;
   made.keeps = message.keeps;
-  Request& request = made.call.request;
-  const Request& theirs = message.call.request;
+  Request& request = made.request;
+  const Request& theirs = message.request;
   request.collective = Collective::kBroadcast;
   request.root = 0;
   request.stream = theirs.stream;
@@ -146,20 +145,20 @@ CallOnGpu on_line(const CallOnGpu& message, bool sends) {
 
 }  // namespace
 
-Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
-  const Request& request = call.call.request;
+Status DirectMessages::send(const UserCall& call, const Making& how) {
+  const Request& request = call.request;
   const std::span<const Rank> world = group_.world_ranks();
   const std::shared_ptr<MessageLine> line =
       lines_.between(world[static_cast<std::size_t>(group_.rank())],
                      world[static_cast<std::size_t>(request.root)], context_.ordinal());
   if (line == nullptr) return through_host(call, how, how.left_s());
-  MessagePlace place = call.call.place;
+  MessagePlace place = call.place;
   place.part = MessagePart::kOffer;
   place.stop = how.stop;
   uint64_t number = 0;
   const Status said = group_.messages().offer(
-      {request.in, request.root, call.call.tag, request.site, place, call.call.shape, request.bundle},
-      how.left_s(), &number);
+      {request.in, request.root, call.tag, request.site, place, call.shape, request.bundle}, how.left_s(),
+      &number);
   if (!said.is_ok()) {
     if (number != 0) {  // the other rank may have heard it
       let_answer_come(call, number);
@@ -174,28 +173,28 @@ Status DirectMessages::send(const CallOnGpu& call, const Making& how) {
   return sent;
 }
 
-Status DirectMessages::say(const CallOnGpu& call, uint64_t number, const MessageGo& go) {
-  const Request& request = call.call.request;
+Status DirectMessages::say(const UserCall& call, uint64_t number, const MessageGo& go) {
+  const Request& request = call.request;
   const MessagePlace place{MessagePart::kGo, number, nullptr, &request.in};
-  return group_.send({bytes_of(go), request.root, call.call.tag, request.site, place}, kOfferGraceS);
+  return group_.send({bytes_of(go), request.root, call.tag, request.site, place}, kOfferGraceS);
 }
 
 // Nobody waits for the answer any more, which may still come.
-void DirectMessages::let_answer_come(const CallOnGpu& call, uint64_t number) {
-  const Request& request = call.call.request;
+void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
+  const Request& request = call.request;
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
   const MessagePlace place{MessagePart::kAnswer, number, nullptr, &kept->second};
-  (void)group_.messages().begin_recv({room_in(kept->first), request.root, call.call.tag, nullptr, place},
+  (void)group_.messages().begin_recv({room_in(kept->first), request.root, call.tag, nullptr, place},
                                      {-1, [kept](const Status&) {}});
 }
 
-Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how,
+Status DirectMessages::offered(const UserCall& call, MessageLine& line, uint64_t number, const Making& how,
                                bool* said_go) {
-  const Request& request = call.call.request;
+  const Request& request = call.request;
   MessageAnswer answer;
   const MessagePlace place{MessagePart::kAnswer, number, how.stop, &request.in};
   const Status heard =
-      group_.recv({room_in(answer), request.root, call.call.tag, request.site, place}, how.left_s());
+      group_.recv({room_in(answer), request.root, call.tag, request.site, place}, how.left_s());
   if (!heard.is_ok()) return let_answer_come(call, number), heard;
   if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
@@ -203,40 +202,40 @@ Status DirectMessages::offered(const CallOnGpu& call, MessageLine& line, uint64_
                                        array_text(request.in.dtype, request.in.count, nullptr))
         .with_rank(group_.rank())
         .with_peer(request.root)
-        .with_operation(text_of(call.call));
+        .with_operation(text_of(call));
   if (answer.word == MessageAnswer::Word::kThroughHost) {  // the go goes before the data
-    CallOnGpu data = call;
-    data.call.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
+    UserCall data = call;
+    data.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
     return through_host(data, how, how.left_s());
   }
   const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
   const auto launch = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(line, request.stream, how.agreed_s()));
+                        lines_.way_of(line, cuda::stream_of(request), how.agreed_s()));
     return how.launch(*way, on_line(call, true), how.agreed_s());
   };
   const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
-  return sent.is_ok() ? sent : words_of(sent, call.call, text_of(call.call), group_.rank());
+  return sent.is_ok() ? sent : words_of(sent, call, text_of(call), group_.rank());
 }
 
-Status DirectMessages::recv(CallOnGpu& call, const FoundMessage& found, const Making& how) {
+Status DirectMessages::recv(UserCall& call, const FoundMessage& found, const Making& how) {
   if (found.is_offer) return take(call, found, how);
   bool used = false;
-  call.call.place.used = &used;
+  call.place.used = &used;
   const Status received = through_host(call, how, how.left_s());
   if (!used) group_.messages().put_back(found);
   return received;
 }
 
-Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, const Making& how) {
-  CallOnGpu made = call;
-  made.call.kind = UserCall::Kind::kRecv;
-  made.call.request.root = found.peer;
-  made.call.tag = found.tag;
-  const Request& request = made.call.request;
+Status DirectMessages::take(const UserCall& call, const FoundMessage& found, const Making& how) {
+  UserCall made = call;
+  made.kind = UserCall::Kind::kRecv;
+  made.request.root = found.peer;
+  made.tag = found.tag;
+  const Request& request = made.request;
   const ConstBuffer array = request.out;
   PC_TRY(group_.messages().take_offer(found, array,
-                                      call.call.has_bundle ? std::optional(request.bundle) : std::nullopt));
+                                      call.has_bundle ? std::optional(request.bundle) : std::nullopt));
   const std::span<const Rank> world = group_.world_ranks();
   std::shared_ptr<MessageLine> line;
   if (may_be_offered(array))
@@ -254,43 +253,43 @@ Status DirectMessages::take(const CallOnGpu& call, const FoundMessage& found, co
     if (line == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return heard;
   }
-  PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made.call)));
+  PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made)));
   if (line == nullptr) {
     bool used = false;
-    made.call.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
+    made.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
     const Status received = through_host(made, how, how.agreed_s());
     if (!used) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return received;
   }
   const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(*line, request.stream, how.agreed_s()));
+                        lines_.way_of(*line, cuda::stream_of(request), how.agreed_s()));
     return how.launch(*way, on_line(made, false), how.agreed_s());
   });
-  return received.is_ok() ? received : words_of(received, made.call, text_of(made.call), group_.rank());
+  return received.is_ok() ? received : words_of(received, made, text_of(made), group_.rank());
 }
 
 // Both ways at once: what is sent goes on by itself.
-Status DirectMessages::sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream) {
-  CallOnGpu checked = call;
-  PC_TRY(check_on_gpu(checked.call, context_.ordinal(), group_));
+Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
+  UserCall checked = call;
+  PC_TRY(check_on_gpu(checked, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
   const Deadline deadline = Deadline::after(seconds);
-  const Request& request = checked.call.request;
+  const Request& request = checked.request;
   const bool is_small = !may_be_offered(request.in) && !may_be_offered(request.out);
   if (is_small || request.root == group_.rank()) return staged_->run(call, seconds);
-  CallOnGpu out = checked, in = checked;
-  out.call.kind = UserCall::Kind::kSend;
-  out.call.request.out = {};
-  in.call.kind = UserCall::Kind::kRecv;
-  in.call.request.in = {};
-  in.call.request.root = checked.call.source;
+  UserCall out = checked, in = checked;
+  out.kind = UserCall::Kind::kSend;
+  out.request.out = {};
+  in.kind = UserCall::Kind::kRecv;
+  in.request.in = {};
+  in.request.root = checked.source;
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> sending, begin(out, seconds));
-  const Status received = run_until(in, deadline, has_stream);
+  const Status received = run_until(in, deadline);
   // What failed here does not change what the other rank expects.
   std::optional<Status> sent;
-  if (received.code() != Code::kInterrupted && has_stream) {
-    sent = sending->precede({Deadline(TimePoint::max())}, request.stream);
+  if (received.code() != Code::kInterrupted && request.stream) {
+    sent = sending->precede({Deadline(TimePoint::max())}, *request.stream);
   } else if (received.code() != Code::kInterrupted) {
     const Status ended = sending->wait(-1);
     if (ended.is_ok() || sending->outcome()) sent = ended;
@@ -328,20 +327,20 @@ Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context
   return Status(Code::kTimeout, "what makes its array has not ended on the GPU").with_rank(group_.rank());
 }
 
-Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const CallOnGpu& call, double timeout_s,
-                                                       std::function<void()> on_end) {
+Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const UserCall& call, double timeout_s,
+                                                       std::function<void(const Status&)> on_end) {
   PC_TRY(take_failure());
-  CallOnGpu checked = call;
+  UserCall checked = call;
   PC_TRY(check(checked));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
-  const bool sends = checked.call.kind == UserCall::Kind::kSend;
-  Request& request = checked.call.request;
+  const bool sends = checked.kind == UserCall::Kind::kSend;
+  Request& request = checked.request;
   if (!may_be_offered(sends ? request.in : ConstBuffer(request.out)))
     return staged_->begin(call, seconds, std::move(on_end));
   PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent made, events_.take());
   {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-    PC_TRY(cuda::record(context_.driver(), made.get(), static_cast<cuda::CUstream>(request.stream)));
+    PC_TRY(cuda::record(context_.driver(), made.get(), cuda::stream_of(request)));
   }
   request.stream = stream_.get();
   const auto started = std::make_shared<DirectMessageCall>(group_, failures_, stopping_, checked,
@@ -354,7 +353,7 @@ Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const CallOnGpu& call, do
 // Its number is taken here, so that messages come in the order of their calls.
 Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
                              cuda::EventPool::Lent array_made) {
-  const UserCall& what = call->what().call;
+  const UserCall& what = call->what();
   const bool sends = what.kind == UserCall::Kind::kSend;
   const std::lock_guard lock(mutex_);
   if (stopping_) return Status(Code::kNotInitialized, "the group of this call was closed");
@@ -362,16 +361,16 @@ Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
   const uint64_t number = group_.messages().take_number(what.request.root, what.tag, sends);
   const auto make_it = [this, call, sends, number,
                         event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
-    const Launch launch = [&](GroupOnGpus& way, const CallOnGpu& made, double left_s) {
+    const Launch launch = [&](GroupOnGpus& way, const UserCall& made, double left_s) {
       return call->begin(way, made, left_s, false);
     };
     const Making how{call->deadline(), call->stop(), launch};
     bool used = false;
-    CallOnGpu made = call->what();
-    made.call.place = {MessagePart::kWhole, number, how.stop, nullptr, &used};
+    UserCall made = call->what();
+    made.place = {MessagePart::kWhole, number, how.stop, nullptr, &used};
     Status outcome = until_made(event->get(), context_of(how, how.left_s()));
     if (outcome.is_ok()) outcome = make(made, how);
-    if (!used) group_.messages().give_back(made.call.request.root, made.call.tag, sends, number);
+    if (!used) group_.messages().give_back(made.request.root, made.tag, sends, number);
     call->set_queued(outcome);
   };
   std::thread thread;

@@ -38,9 +38,9 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
 
   Communicator& group() const { return group_; }
   // As GroupOnGpus::run() and begin().
-  Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
-  Result<std::shared_ptr<GpuWork>> begin(const CallOnGpu& call, double timeout_s,
-                                         std::function<void()> on_end = {});
+  Status run(const UserCall& call, double timeout_s);
+  Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
+                                         std::function<void(const Status&)> on_end = {});
   // Of a message that was queued on the GPU, and failed there afterwards: who makes the next call raises it. Once.
   Status take_failure();
   Status close(double timeout_s);
@@ -48,7 +48,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
 
  private:
   // Queues a broadcast of a line.
-  using Launch = std::function<Status(GroupOnGpus& way, const CallOnGpu& call, double timeout_s)>;
+  using Launch = std::function<Status(GroupOnGpus& way, const UserCall& call, double timeout_s)>;
   struct Making {  // one message, which this thread makes
     Deadline deadline;
     const std::function<bool()>* stop = nullptr;  // MessagePlace
@@ -59,18 +59,18 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);
   bool may_be_offered(const ConstBuffer& data) const;
-  Status check(CallOnGpu& call) const;
-  Status run_until(const CallOnGpu& call, Deadline deadline, bool has_stream);
-  Status make(const CallOnGpu& call, const Making& how);
-  Status through_host(const CallOnGpu& call, const Making& how, double timeout_s);
+  Status check(UserCall& call) const;
+  Status run_until(const UserCall& call, Deadline deadline);
+  Status make(const UserCall& call, const Making& how);
+  Status through_host(const UserCall& call, const Making& how, double timeout_s);
   WaitContext context_of(const Making& how, double seconds) const;
-  Status send(const CallOnGpu& call, const Making& how);
-  Status say(const CallOnGpu& call, uint64_t number, const MessageGo& go);
-  void let_answer_come(const CallOnGpu& call, uint64_t number);
-  Status offered(const CallOnGpu& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
-  Status recv(CallOnGpu& call, const FoundMessage& found, const Making& how);
-  Status take(const CallOnGpu& call, const FoundMessage& found, const Making& how);
-  Status sendrecv(const CallOnGpu& call, double timeout_s, bool has_stream);
+  Status send(const UserCall& call, const Making& how);
+  Status say(const UserCall& call, uint64_t number, const MessageGo& go);
+  void let_answer_come(const UserCall& call, uint64_t number);
+  Status offered(const UserCall& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
+  Status recv(UserCall& call, const FoundMessage& found, const Making& how);
+  Status take(const UserCall& call, const FoundMessage& found, const Making& how);
+  Status sendrecv(const UserCall& call, double timeout_s);
   static Status given_up(GpuWork& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
   Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made);

@@ -56,19 +56,19 @@ Result<std::shared_ptr<StagedCalls>> GroupOnGpus::staged() {
   return staged_;
 }
 
-Status GroupOnGpus::run(const CallOnGpu& call, double timeout_s, bool has_stream) {
-  DeviceCalls* const direct = this->direct(call.call);
+Status GroupOnGpus::run(const UserCall& call, double timeout_s) {
+  DeviceCalls* const direct = this->direct(call);
   if (direct == nullptr) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
     return staged->run(call, timeout_s);
   }
-  return direct->run({call.call.request, true, call.keeps}, timeout_s, has_stream);
+  return direct->run({call.request, true, call.keeps}, timeout_s);
 }
 
-Result<std::shared_ptr<GpuWork>> GroupOnGpus::begin(const CallOnGpu& call, double timeout_s,
-                                                    std::function<void()> on_end, bool in_line) {
-  if (DeviceCalls* const direct = this->direct(call.call); direct != nullptr)
-    return direct->launch({call.call.request, in_line, call.keeps}, timeout_s, std::move(on_end));
+Result<std::shared_ptr<GpuWork>> GroupOnGpus::begin(const UserCall& call, double timeout_s,
+                                                    std::function<void(const Status&)> on_end, bool in_line) {
+  if (DeviceCalls* const direct = this->direct(call); direct != nullptr)
+    return direct->launch({call.request, in_line, call.keeps}, timeout_s, std::move(on_end));
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
   return staged->begin(call, timeout_s, std::move(on_end));
 }

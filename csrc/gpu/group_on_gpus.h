@@ -27,18 +27,18 @@ class GroupOnGpus {
 
   // Not OK: NCCL takes no call of this group, and why.
   const Status& by_nccl() const { return nccl_.status(); }
-  const Status& by_peers() const { return peers_.status(); }  // likewise, from array to array
-  Status by_nccl(const UserCall& call) const;                 // not OK: NCCL does not take this call, and why
+  Status by_nccl(const UserCall& call) const;  // not OK: NCCL does not take this call, and why
   // "nccl", "peers" (from array to array) or "staged" (through the host).
   std::string_view way_of(const UserCall& call) const;
   // Which way this collective goes with an ordinary array, and why no better one. For people.
   std::string explain(Collective collective) const;
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
-  Status run(const CallOnGpu& call, double timeout_s, bool has_stream);
+  Status run(const UserCall& call, double timeout_s);
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
   // `in_line`: on the stream of its arrays itself, if is_in_stream_order(); else beside it.
-  Result<std::shared_ptr<GpuWork>> begin(const CallOnGpu& call, double timeout_s,
-                                         std::function<void()> on_end = {}, bool in_line = false);
+  Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
+                                         std::function<void(const Status&)> on_end = {},
+                                         bool in_line = false);
   // Whether it is queued on a stream, where the host does not wait.
   bool is_in_stream_order(const UserCall& call) const;
   Status settle(double timeout_s);  // DeviceCalls; what goes through the host has been waited for

@@ -22,7 +22,8 @@ struct OutgoingMessage {
   const char* site = nullptr;
   MessagePlace place = {};
   std::optional<std::span<const int64_t>> shape = {};
-  uint64_t bundle = 0;  // Request::bundle
+  uint64_t bundle = 0;               // Request::bundle
+  std::optional<void*> stream = {};  // Request::stream
 };
 struct IncomingMessage {
   Buffer data;
@@ -31,6 +32,7 @@ struct IncomingMessage {
   const char* site = nullptr;
   MessagePlace place = {};
   uint64_t bundle = 0;
+  std::optional<void*> stream = {};
 };
 
 // A message that is here and that nobody else can receive. Either it is received or it is put back.

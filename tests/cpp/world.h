@@ -43,6 +43,7 @@ struct WorldOptions {
   bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
   int log_fd = 2;         // where warnings go
   bool joins_gpus = false;
+  decltype(RuntimeOptions::make_devices) make_devices = {};
   std::function<bool()> interrupted = {};  // of rank 0: Ctrl-C is pending
 };
 
@@ -80,6 +81,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.transport = "tcp";
     options.check = world.check;
     options.joins_gpus = world.joins_gpus;
+    options.make_devices = world.make_devices;
     if (rank == 0) options.interrupted = world.interrupted;
     options.tune = rank == 0 ? world.tune : "";
     options.tuning = rank == 0 ? world.tuning : world.others_tuning;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/request.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/driver.h"
 
@@ -34,6 +35,10 @@ class Stream {
   CUstream stream_;
 };
 
+// On which a call's arrays are made, and used afterwards.
+inline CUstream stream_of(const Request& call) {
+  return static_cast<CUstream>(call.stream.value_or(nullptr));
+}
 // What is queued on `stream` after this waits for what `event` was last recorded for. Costs the host nothing. The stream's
 // context must be current.
 Status stream_waits(const Driver& driver, CUstream stream, CUevent event);

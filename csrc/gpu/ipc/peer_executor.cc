@@ -176,9 +176,8 @@ Status PeerExecutor::can(const Request& request) const {
 
 Status PeerExecutor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(
-      const bool captured,
-      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  PC_ASSIGN_OR_RETURN(const bool captured,
+                      cuda::is_capturing(context_.driver(), cuda::stream_of(call.request)));
   if (!captured) return gpu_->events.reserve(1);
   return Status(Code::kUnsupported,
                 "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
@@ -190,7 +189,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::Devic
   PC_TRY(can(call.request));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent begin, gpu_->events.take());
-  PC_TRY(cuda::record(context_.driver(), begin.get(), static_cast<cuda::CUstream>(call.request.stream)));
+  PC_TRY(cuda::record(context_.driver(), begin.get(), cuda::stream_of(call.request)));
   const auto work = std::make_shared<Work>(call, context.deadline, std::move(begin));
   {
     const std::lock_guard lock(mutex_);
@@ -399,10 +398,10 @@ Status PeerExecutor::meet(const char* label, Deadline deadline) {
   return line_.run(request, std::max(deadline.remaining_s(), 0.0));
 }
 
-CallOnGpu PeerExecutor::staged(const Work& work) const {
-  CallOnGpu call;
-  call.call.request = work.request_;
-  call.call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
+UserCall PeerExecutor::staged(const Work& work) const {
+  UserCall call;
+  call.request = work.request_;
+  call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
   return call;
 }
 
@@ -416,7 +415,7 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
       PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(),
                                                             context_.ordinal(), line_.timeout_s()));
     }
-    return gpu_->staged->reserve(staged(work).call);
+    return gpu_->staged->reserve(staged(work));
   };
   Room mine;
   const Status reserved = reserve();

@@ -72,7 +72,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   Status meet(const char* label, Deadline deadline);
   Card card_of(const Request& request, const Request& within_reach);
   Result<std::string> lack_on_host(const Work& work, Deadline deadline);
-  CallOnGpu staged(const Work& work) const;
+  UserCall staged(const Work& work) const;
   Status stage(const Work& work);
 
   const cuda::Context context_;

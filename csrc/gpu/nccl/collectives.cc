@@ -20,7 +20,7 @@ class Translation {
   Translation(Communicator& communicator, const Request& request, Moved element)
       : request_(request),
         api_(communicator.api()),
-        stream_(request.stream),
+        stream_(request.stream.value_or(nullptr)),
         rank_(communicator.rank()),
         size_(communicator.size()),
         element_(element),
@@ -278,7 +278,7 @@ Status issue(Communicator& communicator, const Request& request, void* barrier_w
              const WaitContext& context) {
   PC_TRY(can_issue(request));
   if (request.collective == Collective::kBarrier)
-    return barrier(communicator, barrier_word, request.stream, context);
+    return barrier(communicator, barrier_word, request.stream.value_or(nullptr), context);
   if (is_empty(request, communicator.size())) return communicator.check();
   if (reduces(request.collective)) return reduce_by(communicator, request, context);
   return communicator.grouped(context, [&](Issue& all) {

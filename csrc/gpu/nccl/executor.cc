@@ -260,8 +260,8 @@ Status Executor::can(const Request& request) const {
 
 Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
-  PC_ASSIGN_OR_RETURN(call.is_captured, cuda::is_capturing(shared_->context.driver(),
-                                                           static_cast<cuda::CUstream>(call.request.stream)));
+  PC_ASSIGN_OR_RETURN(call.is_captured,
+                      cuda::is_capturing(shared_->context.driver(), cuda::stream_of(call.request)));
   // What it needs is had before other ranks hear of it, so that a full GPU fails this call and not the group.
   if (!call.is_captured) PC_TRY(shared_->events.reserve(call.in_line ? 1 : 2));
   if (call.request.collective == Collective::kBarrier) PC_TRY(barrier_word(call.is_captured).status());
@@ -302,7 +302,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
 Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context) {
   const bool captured = call.is_captured;
   const cuda::Driver& driver = shared_->context.driver();
-  const cuda::CUstream theirs = static_cast<cuda::CUstream>(call.request.stream);
+  const cuda::CUstream theirs = cuda::stream_of(call.request);
   // A stream that waits for one that is captured is captured too, until that capture ends.
   const cuda::CUstream beside = (captured ? gpu_->graph_stream : gpu_->stream).get();
   const cuda::CUstream ours = call.in_line ? theirs : beside;

@@ -149,10 +149,10 @@ class StagedCalls::Call final : public GpuWork {
   }
 
   const std::weak_ptr<StagedCalls> calls_;
-  Staging staging_;                    // written by come_back() alone
-  std::shared_ptr<const void> keeps_;  // used by the watcher alone
-  std::function<void()> on_end_;       // likewise
-  mutable std::mutex mutex_;           // guards what follows
+  Staging staging_;                            // written by come_back() alone
+  std::shared_ptr<const void> keeps_;          // used by the watcher alone
+  std::function<void(const Status&)> on_end_;  // likewise
+  mutable std::mutex mutex_;                   // guards what follows
   bool came_back_ = false;
   Status failure_;
   cuda::CUevent end_ = nullptr;  // of the copies back, which staging_ keeps; null: there are none
@@ -184,28 +184,27 @@ StagedCalls::~StagedCalls() {
   if (watcher_.joinable()) watcher_.join();
   for (const std::shared_ptr<Call>& each : running_) {
     each->end(Status(Code::kNotInitialized, "the group of this call was closed"));
-    if (each->on_end_) each->on_end_();
+    if (each->on_end_) each->on_end_(each->outcome().value_or(Status::ok()));
   }
 }
 
 Status StagedCalls::check(UserCall& call) const {
   PC_TRY(check_on_gpu(call, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(
-      const bool captured,
-      cuda::is_capturing(context_.driver(), static_cast<cuda::CUstream>(call.request.stream)));
+  PC_ASSIGN_OR_RETURN(const bool captured,
+                      cuda::is_capturing(context_.driver(), cuda::stream_of(call.request)));
   if (!captured) return Status::ok();
   return Status(
       Code::kUnsupported,
       "this call goes through the host, so it cannot be captured into a CUDA graph: make it outside");
 }
 
-Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
-  UserCall checked = call.call;
+Status StagedCalls::run(const UserCall& call, double timeout_s) {
+  UserCall checked = call;
   PC_TRY(check(checked));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
   const Deadline deadline = Deadline::after(seconds);
-  const cuda::CUstream stream = static_cast<cuda::CUstream>(checked.request.stream);
+  const cuda::CUstream stream = cuda::stream_of(checked.request);
   PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream, group_.waiting_until(deadline)));
   PC_TRY(staging.call.run(group_, std::max(deadline.remaining_s(), 0.0)));
   if (!is_there(staging.results)) return Status::ok();
@@ -216,9 +215,9 @@ Status StagedCalls::run(const CallOnGpu& call, double timeout_s) {
   });
 }
 
-Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const CallOnGpu& call, double timeout_s,
-                                                    std::function<void()> on_end) {
-  UserCall checked = call.call;
+Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double timeout_s,
+                                                    std::function<void(const Status&)> on_end) {
+  UserCall checked = call;
   PC_TRY(check(checked));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
   const Deadline deadline = Deadline::after(seconds);
@@ -229,7 +228,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const CallOnGpu& call, doubl
   {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
     PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent made, events_.take());
-    const cuda::CUstream theirs = static_cast<cuda::CUstream>(checked.request.stream);
+    const cuda::CUstream theirs = cuda::stream_of(checked.request);
     PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
     PC_TRY(cuda::stream_waits(context_.driver(), stream_.get(), made.get()));
   }
@@ -288,7 +287,8 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
   };
   move(request.in, block.in);
   move(request.out, block.out);
-  request.stream = nullptr;
+  request.stream = {};
+  staging.call.keeps = nullptr;  // Call has it
   PC_TRY(queue_copies_out(call, staging, stream));
   const Result<WaitEnd> read =
       cuda::wait_on_host([&]() -> Result<bool> { return staging.memory.is_free(); }, {context});
@@ -399,7 +399,7 @@ bool StagedCalls::look_at_calls() {
   }
   for (const std::shared_ptr<Call>& each : ended) {
     each->keeps_ = nullptr;
-    if (each->on_end_) each->on_end_();
+    if (each->on_end_) each->on_end_(each->outcome().value_or(Status::ok()));
   }
   return copies;
 }

@@ -15,21 +15,13 @@
 #include <thread>
 #include <vector>
 
+#include "comm/user_call.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/pinned_pool.h"
 #include "gpu/cuda/stream.h"
 #include "gpu/staging/gpu_work.h"
-#include "gpu/staging/user_call.h"
 
 namespace pc {
-
-// A call of arrays on one GPU. Its request's stream: on which its arrays are made, and used afterwards; null: the legacy default.
-struct CallOnGpu {
-  UserCall call;
-  std::shared_ptr<const void> keeps = {};  // what its arrays need to live, let go when the call has ended
-  // The list that is its array, if some of its arrays lie directly behind others: one piece may be several allocations then.
-  const Scattered* joined = nullptr;
-};
 
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
@@ -43,10 +35,10 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   StagedCalls& operator=(const StagedCalls&) = delete;
 
   // In this thread, from end to end.
-  Status run(const CallOnGpu& call, double timeout_s);
+  Status run(const UserCall& call, double timeout_s);
   // Returns when the arrays have been read. `on_end`: once, when it has ended, in the watcher; shall not wait.
-  Result<std::shared_ptr<GpuWork>> begin(const CallOnGpu& call, double timeout_s,
-                                         std::function<void()> on_end = {});
+  Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
+                                         std::function<void(const Status&)> on_end = {});
   // Takes the pinned memory and the events that such a call needs, and keeps them for the next call.
   Status reserve(const UserCall& call);
   // Waits for what has been begun.

@@ -14,7 +14,7 @@
 #include "bench/effort.h"
 #include "bench/gpu_arrays.h"
 #include "fakes/cuda/fake_cuda.h"
-#include "gpu/device_calls.h"
+#include "gpu/group_on_gpus.h"
 #include "gpu/nccl/fake_library.h"
 #include "world.h"
 
@@ -50,7 +50,29 @@ nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, ncc
   return nccl::ReturnCode::kSuccess;
 }
 
-const Status kNoPeers(Code::kUnsupported, "no peers here");
+// The devices of a runtime whose world goes one way, which the test has made.
+class OneWay final : public Devices {
+ public:
+  explicit OneWay(std::unique_ptr<GroupOnGpus> way) : way_(std::move(way)) {}
+  Status run(Communicator&, UserCall call, double timeout_s) override { return way_->run(call, timeout_s); }
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, Communicator::Async) override {
+    return Status(Code::kUnsupported, "nothing begins here");
+  }
+  Status join(Communicator&, int, void*, double, bool) override { return Status::ok(); }
+  Route route_of(const Communicator&, const UserCall& call) override {
+    return {way_->way_of(call), way_->by_nccl(call)};
+  }
+  std::string explain(const Communicator&, std::optional<Collective>) override { return not_known_yet(); }
+  bool can_split(const Communicator&) override { return false; }
+  Status split(const Communicator&, Communicator*, double) override { return Status::ok(); }
+  bool knows(const Communicator&) override { return true; }
+  Status settle(double timeout_s) override { return way_->settle(timeout_s); }
+  Status close(double timeout_s) override { return way_->close(timeout_s); }
+  void abort(const Status& why) override { way_->abort(why); }
+
+ private:
+  const std::unique_ptr<GroupOnGpus> way_;
+};
 
 class BenchOnGpu : public ::testing::Test {
  protected:
@@ -82,31 +104,41 @@ class BenchOnGpu : public ::testing::Test {
     return DeviceCalls::join(group, means, kLong);
   }
 
-  Status measure_as_rank(Communicator& group, const Options& options, const Case& what, Row& row,
+  // A world that has these.
+  testing::WorldOptions world_of(Rank size, const Options& options) {
+    const auto make = [this, &options](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
+      Communicator& group = runtime.world();
+      Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
+      if (options.way != GpuWay::kStaged) joined = join(group);
+      if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
+      return std::shared_ptr<Devices>(std::make_shared<OneWay>(std::make_unique<GroupOnGpus>(
+          group, driver_, group.rank(), joined, Status(Code::kUnsupported, "no peers here"))));
+    };
+    return {.size = size, .timeout_s = kLong, .log_fd = -1, .make_devices = make};
+  }
+
+  Status measure_as_rank(Runtime& runtime, const Options& options, const Case& what, Row& row,
                          const Effort& effort) {
+    Communicator& group = runtime.world();
     PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, group.rank(), group));
-    Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
-    if (options.way != GpuWay::kStaged) joined = join(group);
-    if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
-    GroupOnGpus way(group, driver_, group.rank(), joined, kNoPeers);
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<Devices> devices, runtime.devices().get());
     std::unique_ptr<RawNccl> raw;
     if (options.raw) {
       PC_ASSIGN_OR_RETURN(raw, RawNccl::join(group, for_raw_));
     }
-    const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, raw.get(), options});
+    const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, *devices, raw.get(), options});
     PC_ASSIGN_OR_RETURN(row, measure(*device, what, 10'000, effort));
-    if (raw) PC_TRY(raw->close());
-    return way.close(kLong);
+    return raw ? raw->close() : Status::ok();
   }
 
   // The row of every rank.
   std::vector<Row> rows_of(Rank size, const Options& options, const Case& what,
                            const Effort& effort = kLittle) {
     std::vector<Row> rows(static_cast<std::size_t>(size));
-    const Outcomes outcomes = testing::run_world(
-        {.size = size, .timeout_s = kLong, .log_fd = -1}, [&](Runtime&, Communicator& group) {
-          return measure_as_rank(group, options, what, rows[static_cast<std::size_t>(group.rank())], effort);
-        });
+    const Outcomes outcomes = testing::run_world(world_of(size, options), [&](Runtime& runtime,
+                                                                              Communicator& group) {
+      return measure_as_rank(runtime, options, what, rows[static_cast<std::size_t>(group.rank())], effort);
+    });
     EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
     return rows;
   }
@@ -374,13 +406,12 @@ TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
 }
 
 TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
+  Options options = asked();
   const Outcomes outcomes =
-      testing::run_world({.size = 1, .log_fd = -1}, [&](Runtime&, Communicator& group) -> Status {
+      testing::run_world(world_of(1, options), [&](Runtime& runtime, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
-        PC_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCalls> joined, join(group));
-        GroupOnGpus way(group, driver_, 0, joined, kNoPeers);
-        Options options = asked();
-        const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, way, nullptr, options});
+        PC_ASSIGN_OR_RETURN(const std::shared_ptr<Devices> devices, runtime.devices().get());
+        const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, *devices, nullptr, options});
         const auto route = [&](const char* name) { return device->route_of(in_place_of(name)).value(); };
         EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
         EXPECT_EQ(route("allreduce").way, "nccl");
@@ -394,7 +425,7 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
         EXPECT_EQ(device->route_of(in_place_of("scan")).status().message(),
                   "-G: what goes into a CUDA graph goes by NCCL, and this call does not go there: NCCL has "
                   "no scan");
-        return way.close(kLong);
+        return Status::ok();
       });
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
 }

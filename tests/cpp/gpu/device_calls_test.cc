@@ -476,11 +476,13 @@ TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     std::promise<void> first, second;
-    PC_ASSIGN_OR_RETURN(const auto good, calls->launch(x.sum(), -1, [&] { ++heard, first.set_value(); }));
+    PC_ASSIGN_OR_RETURN(const auto good,
+                        calls->launch(x.sum(), -1, [&](const Status&) { ++heard, first.set_value(); }));
     first.get_future().wait();
     if (!good->done() || !good->ended_well()) return wrong("not done");
     fake_.hold_stream(x.stream.get());
-    PC_ASSIGN_OR_RETURN(const auto bad, calls->launch(x.sum(), -1, [&] { ++heard, second.set_value(); }));
+    PC_ASSIGN_OR_RETURN(const auto bad,
+                        calls->launch(x.sum(), -1, [&](const Status&) { ++heard, second.set_value(); }));
     PC_TRY(host_sum(group));
     calls->abort(Status(Code::kAborted, "enough"));
     second.get_future().wait();

@@ -67,8 +67,8 @@ class SplitWorld : public DeviceWorld {
   static Result<std::shared_ptr<GpuWork>> begin(const Here& here, Communicator& group,
                                                 const cuda::DeviceCall& what) {
     PC_ASSIGN_OR_RETURN(const auto way, here.gpus.of(group, here.rank(), nullptr, kLong, true));
-    CallOnGpu made;
-    made.call.request = what.request;
+    UserCall made;
+    made.request = what.request;
     return way->begin(made, kLong);
   }
   static Status call(const Here& here, Communicator& group, const cuda::DeviceCall& what) {

@@ -256,14 +256,15 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
       PC_TRY(expect(x, 99));
       return mine.close();
     }
-    CallOnGpu both = message(x, Kind::kSendrecv, 1);
-    both.call.request.out = y.sum().request.out;
-    both.call.source = 1;
-    for (const auto& [call, has_stream] :
-         {std::pair(both, true), std::pair(both, false), std::pair(message(x, Kind::kSend, 1), true)}) {
+    UserCall both = message(x, Kind::kSendrecv, 1);
+    both.request.out = y.sum().request.out;
+    both.source = 1;
+    UserCall waiting = both;
+    waiting.request.stream = {};
+    for (const UserCall& call : {both, waiting, message(x, Kind::kSend, 1)}) {
       const std::thread::id caller = std::this_thread::get_id();
       auto pressing = std::async(std::launch::async, [&, caller] { ctrl_c.press_for(caller); });
-      PC_TRY(expect_code(mine.messages->run(call, -1, has_stream), Code::kInterrupted, ""));
+      PC_TRY(expect_code(mine.messages->run(call, -1), Code::kInterrupted, ""));
       pressing.wait();
       ctrl_c.take();
     }
@@ -290,9 +291,9 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_i
       PC_TRY(mine.run(message(x, Kind::kSend, 1)));  // queued
     } else {
       auto found = std::make_unique<FoundMessage>(group.find(0, 0).value());
-      CallOnGpu call = message(x, Kind::kRecv, 0);
-      call.call.kind = Kind::kRecvFound;
-      call.call.found = found.get();
+      UserCall call = message(x, Kind::kRecv, 0);
+      call.kind = Kind::kRecvFound;
+      call.found = found.get();
       PC_TRY(mine.run(call));
       found->peer = 77;
       found.reset();

@@ -58,9 +58,9 @@ TEST_P(MessageWorld, every_size_goes_round_a_ring_begun_and_at_once_and_both_way
         PC_TRY(receiving->wait(-1));
         PC_TRY(sending->wait(-1));
         PC_TRY(expect(y, static_cast<float>(before + 1)));
-        CallOnGpu both = message(y, Kind::kSendrecv, next);
-        both.call.request.out = x.sum().request.out;
-        both.call.source = before;
+        UserCall both = message(y, Kind::kSendrecv, next);
+        both.request.out = x.sum().request.out;
+        both.source = before;
         PC_TRY(mine.run(both));
         drain(x);
         drain(y);
@@ -86,7 +86,7 @@ TEST_P(MessageWorld, those_with_one_tag_come_in_the_order_of_their_calls_however
     const Kind kind = group.rank() == 0 ? Kind::kSend : Kind::kRecv;
     if (group.rank() == 0) fake_.hold_stream(arrays[0].stream.get());  // the first is ready last
     for (int i = 0; i < kRounds; ++i) {
-      const CallOnGpu call = message(arrays[static_cast<std::size_t>(i)], kind, 1 - group.rank());
+      const UserCall call = message(arrays[static_cast<std::size_t>(i)], kind, 1 - group.rank());
       if (i == kRounds - 1) {
         if (group.rank() == 0) fake_.release_stream(arrays[0].stream.get());
         PC_TRY(mine.run(call));  // behind those that are begun
@@ -122,9 +122,9 @@ TEST_P(MessageWorld, tags_are_received_in_any_order_and_from_anybody) {
       for (int i = 0; i < 2; ++i) {
         PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(kAnyRank, tag));
         if (found.nbytes != kLarge * sizeof(float)) return wrong("found " + std::to_string(found.nbytes));
-        CallOnGpu call = message(x, Kind::kRecv, 0);
-        call.call.kind = Kind::kRecvFound;
-        call.call.found = &found;
+        UserCall call = message(x, Kind::kRecv, 0);
+        call.kind = Kind::kRecvFound;
+        call.found = &found;
         PC_TRY(mine.run(call));
         drain(x);
         PC_TRY(expect(x, static_cast<float>(tag == 8 ? found.peer + 10 : found.peer)));
@@ -163,9 +163,9 @@ TEST_P(MessageWorld, between_a_gpu_and_the_host_they_go_through_the_host) {
           PC_TRY(mine.run(message(x, Kind::kSend, 1, 5)));
           PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, 1, 6)));
           PC_TRY(sending->wait(-1));
-          CallOnGpu both = message(x, Kind::kSendrecv, 1, 7);
-          both.call.request.out = y.sum().request.out;
-          both.call.source = 1;
+          UserCall both = message(x, Kind::kSendrecv, 1, 7);
+          both.request.out = y.sum().request.out;
+          both.source = 1;
           PC_TRY(mine.run(both));
           drain(y);
           PC_TRY(expect(y, 2));
@@ -185,7 +185,7 @@ TEST_P(MessageWorld, who_expects_another_array_hears_of_it_on_both_ranks_and_the
     const Buffer on_host{reinterpret_cast<std::byte*>(host.data()), kLarge, DType::kF32};
     if (group.rank() == 0) {
       for (const bool begun : {false, true}) {
-        const CallOnGpu call = message(x, Kind::kSend, 1);
+        const UserCall call = message(x, Kind::kSend, 1);
         const Result<Started> started = begun ? mine.begin(call) : Result<Started>(Started());
         PC_TRY(started.status());
         const Status ended = begun ? started.value()->wait(-1) : mine.run(call);
@@ -197,7 +197,7 @@ TEST_P(MessageWorld, who_expects_another_array_hears_of_it_on_both_ranks_and_the
       PC_TRY(mine.run(message(x, Kind::kSend, 1)));
     } else {
       for (const bool begun : {false, true}) {
-        const CallOnGpu call = message(longer, Kind::kRecv, 0);
+        const UserCall call = message(longer, Kind::kRecv, 0);
         const Result<Started> started = begun ? mine.begin(call) : Result<Started>(Started());
         PC_TRY(started.status());
         const Status ended = begun ? started.value()->wait(-1) : mine.run(call);
@@ -294,7 +294,7 @@ TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
     for (const bool early : {true, false}) {
       std::promise<void> ended;
       PC_ASSIGN_OR_RETURN(Started sending, mine.messages->begin(message(x, Kind::kSend, 1), kSoon,
-                                                                [&] { ended.set_value(); }));
+                                                                [&](const Status&) { ended.set_value(); }));
       if (early) sending->leave_alone();
       ended.get_future().wait();
       if (!early) sending->leave_alone();
@@ -319,9 +319,9 @@ TEST_P(MessageWorld, what_was_sent_by_itself_says_its_shape_to_who_does_not_know
     }
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
-    CallOnGpu call = message(x, Kind::kSend, 1);
+    UserCall call = message(x, Kind::kSend, 1);
     auto shape = std::make_unique<std::vector<int64_t>>(2, 200);
-    call.call.shape = *shape;
+    call.shape = *shape;
     PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(call));
     shape.reset();
     PC_TRY(sending->wait(-1));
@@ -354,9 +354,9 @@ TEST_P(MessageWorld, ranks_that_reach_each_other_in_no_way_go_through_the_host) 
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank() + 1)));
     PC_ASSIGN_OR_RETURN(Array y, filled(group.rank(), -1));
-    CallOnGpu both = message(x, Kind::kSendrecv, 1 - group.rank());
-    both.call.request.out = y.sum().request.out;
-    both.call.source = 1 - group.rank();
+    UserCall both = message(x, Kind::kSendrecv, 1 - group.rank());
+    both.request.out = y.sum().request.out;
+    both.source = 1 - group.rank();
     PC_TRY(mine.run(both));
     PC_TRY(expect(y, static_cast<float>(2 - group.rank())));
     const std::string text = mine.gpus->explain(group, std::nullopt);
@@ -373,9 +373,9 @@ TEST_P(MessageWorld, ranks_that_share_a_gpu_reach_each_others_arrays) {
     const Rank next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
     PC_ASSIGN_OR_RETURN(Array x, filled(0, static_cast<float>(group.rank() + 1)));
     PC_ASSIGN_OR_RETURN(Array y, filled(0, -1));
-    CallOnGpu both = message(x, Kind::kSendrecv, next);
-    both.call.request.out = y.sum().request.out;
-    both.call.source = before;
+    UserCall both = message(x, Kind::kSendrecv, next);
+    both.request.out = y.sum().request.out;
+    both.source = before;
     PC_TRY(mine.run(both));
     drain(y);
     PC_TRY(expect(y, static_cast<float>(before + 1)));

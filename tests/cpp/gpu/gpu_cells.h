@@ -114,7 +114,7 @@ inline std::vector<Cell> cells_of_every_kind() {
 // What the CPU's group makes of them, call by call, `make` makes of the same arrays on this rank's GPU: the same bits.
 inline Status expect_as_on_cpu(Communicator& group, const std::vector<Cell>& cells, std::byte* there,
                                int device, cuda::CUstream stream,
-                               const std::function<Status(const CallOnGpu&)>& make) {
+                               const std::function<Status(const UserCall&)>& make) {
   const std::size_t n = static_cast<std::size_t>(group.size());
   for (const Cell& cell : cells) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000}}) {
@@ -123,10 +123,10 @@ inline Status expect_as_on_cpu(Communicator& group, const std::vector<Cell>& cel
       std::vector<std::byte> host(elements * size_of(cell.dtype) + 1);
       for (std::byte* at : {host.data(), there}) fill(at, elements, cell.dtype, group.rank());
       PC_TRY(group.run(request_of(cell, sizes, host.data(), {}, group.size() - 1)));
-      CallOnGpu call;
-      call.call.request =
+      UserCall call;
+      call.request =
           request_of(cell, sizes, there, {DeviceType::kCuda, static_cast<int16_t>(device)}, group.size() - 1);
-      call.call.request.stream = stream;
+      call.request.stream = stream;
       PC_TRY(make(call));
       if (std::memcmp(host.data(), there, elements * size_of(cell.dtype)) != 0)
         return wrong(cell.text() + " of " + std::to_string(count));

@@ -22,6 +22,7 @@ using Started = std::shared_ptr<GpuWork>;
 
 class MessageWorld : public DeviceWorld {
  protected:
+  // Its runtimes have devices: the GPU of each rank's number.
   Outcomes run(Rank size, const Body& body, bool shut_down = true, Check check = Check::kOn) {
     return run_world({.over = GetParam(),
                       .size = size,
@@ -29,7 +30,10 @@ class MessageWorld : public DeviceWorld {
                       .check = check,
                       .shut_down = shut_down,
                       .log_fd = -1,
-                      .joins_gpus = true},
+                      .joins_gpus = true,
+                      .make_devices = [this](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
+                        return std::shared_ptr<Devices>(gpus(runtime, runtime.world().rank()));
+                      }},
                      body);
   }
   // This rank's calls on its GPU. When they are let go, it has nothing to do any more, so that nothing is leaked for it.
@@ -51,10 +55,8 @@ class MessageWorld : public DeviceWorld {
     std::shared_ptr<DeviceGroups> gpus;
     std::shared_ptr<DirectMessages> messages;
     Communicator& group;
-    Status run(const CallOnGpu& call, double timeout_s = -1) const {
-      return messages->run(call, timeout_s, true);
-    }
-    Result<Started> begin(const CallOnGpu& call, double timeout_s = -1) const {
+    Status run(const UserCall& call, double timeout_s = -1) const { return messages->run(call, timeout_s); }
+    Result<Started> begin(const UserCall& call, double timeout_s = -1) const {
       return messages->begin(call, timeout_s);
     }
     Status close() const { return gpus->close(kLong); }
@@ -64,14 +66,14 @@ class MessageWorld : public DeviceWorld {
     PC_ASSIGN_OR_RETURN(made.messages, made.gpus->messages_of(group, device.value_or(group.rank())));
     return made;
   }
-  static CallOnGpu message(const Array& x, Kind kind, Rank peer, uint32_t tag = 0) {
-    CallOnGpu made;
-    made.call.request = x.sum().request;
-    made.call.kind = kind;
-    made.call.request.root = peer;
-    made.call.tag = tag;
-    if (kind == Kind::kSend) made.call.request.out = {};
-    if (kind == Kind::kRecv) made.call.request.in = {};
+  static UserCall message(const Array& x, Kind kind, Rank peer, uint32_t tag = 0) {
+    UserCall made;
+    made.request = x.sum().request;
+    made.kind = kind;
+    made.request.root = peer;
+    made.tag = tag;
+    if (kind == Kind::kSend) made.request.out = {};
+    if (kind == Kind::kRecv) made.request.in = {};
     return made;
   }
   Result<Array> filled(int device, float value, std::size_t count = kLarge) {

@@ -76,9 +76,9 @@ TEST_P(PeerWorld, what_the_cpu_can_do_they_can_with_the_same_bits) {
       const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group, by_handles));
         PC_ASSIGN_OR_RETURN(Array memory, array_of(group, std::size_t{16} * 2 * 1000 * 2));
-        const auto make = [&](const CallOnGpu& call) -> Status {
-          PC_TRY(calls->can(call.call.request));
-          return run(*calls, {call.call.request, true});
+        const auto make = [&](const UserCall& call) -> Status {
+          PC_TRY(calls->can(call.request));
+          return run(*calls, {call.request, true});
         };
         PC_TRY(expect_as_on_cpu(group, cells, reinterpret_cast<std::byte*>(memory.begin()), 0,
                                 memory.stream.get(), make));
@@ -105,9 +105,7 @@ TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
       PC_TRY(group.run(Request{}));
       if (group.rank() == 0) launched = fake_.calls("cuLaunchKernel") - before;
       PC_TRY(group.run(Request{}));
-      const auto make = [&](const CallOnGpu& call) -> Status {
-        return run(*calls, {call.call.request, true});
-      };
+      const auto make = [&](const UserCall& call) -> Status { return run(*calls, {call.request, true}); };
       PC_TRY(expect_as_on_cpu(group, cells_of_every_kind(), reinterpret_cast<std::byte*>(memory.begin()), gpu,
                               memory.stream.get(), make));
       return calls->close(-1);

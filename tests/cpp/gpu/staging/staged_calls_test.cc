@@ -34,15 +34,15 @@ class StagedWorld : public DeviceWorld {
           kept.reset();
         });
   }
-  static CallOnGpu sum_of(const Array& x) {
-    CallOnGpu made;
-    made.call.request = x.sum().request;
+  static UserCall sum_of(const Array& x) {
+    UserCall made;
+    made.request = x.sum().request;
     return made;
   }
-  static CallOnGpu message(const Array& x, UserCall::Kind kind, Rank peer) {
-    CallOnGpu made = sum_of(x);
-    made.call.kind = kind;
-    made.call.request.root = peer;
+  static UserCall message(const Array& x, UserCall::Kind kind, Rank peer) {
+    UserCall made = sum_of(x);
+    made.kind = kind;
+    made.request.root = peer;
     return made;
   }
 };
@@ -57,7 +57,7 @@ TEST_P(StagedWorld, what_the_cpu_can_do_arrays_on_gpus_can_with_the_same_bits) {
       PC_ASSIGN_OR_RETURN(Array memory, array_of(group.rank(), std::size_t{16} * 2 * 1000 * 2));
       PC_TRY(expect_as_on_cpu(group, cells, reinterpret_cast<std::byte*>(memory.begin()), group.rank(),
                               memory.stream.get(),
-                              [&](const CallOnGpu& call) { return calls->run(call, -1); }));
+                              [&](const UserCall& call) { return calls->run(call, -1); }));
       return calls->close(-1);
     });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -82,8 +82,8 @@ TEST_P(StagedWorld, ranks_whose_arrays_lie_on_the_cpu_are_in_the_same_call) {
     PC_TRY(calls->run(sum_of(x), -1));
     PC_TRY(expect(x, 6));
     if (group.rank() != 0) return Status::ok();
-    CallOnGpu send = message(x, UserCall::Kind::kSend, 1);
-    send.call.tag = 5;
+    UserCall send = message(x, UserCall::Kind::kSend, 1);
+    send.tag = 5;
     return calls->run(send, -1);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -100,9 +100,9 @@ TEST_P(StagedWorld, messages_go_round_a_ring_and_both_ways_at_once) {
     PC_TRY(receiving->wait(-1));
     PC_TRY(sending->wait(-1));
     PC_TRY(expect(y, static_cast<float>(before + 1)));
-    CallOnGpu both = message(y, UserCall::Kind::kSendrecv, next);
-    both.call.request.out = x.sum().request.out;
-    both.call.source = before;
+    UserCall both = message(y, UserCall::Kind::kSendrecv, next);
+    both.request.out = x.sum().request.out;
+    both.source = before;
     PC_TRY(calls->run(both, -1));
     PC_TRY(expect(x, static_cast<float>((group.rank() + 1) % 3 + 1)));
     return calls->close(-1);
@@ -118,8 +118,8 @@ TEST_P(StagedWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
     auto list = std::make_unique<Scattered>();
     list->add(reinterpret_cast<std::byte*>(x.begin()), kCount * sizeof(float));
     list->add(reinterpret_cast<std::byte*>(y.begin()), 7 * sizeof(float));
-    CallOnGpu call = sum_of(x);
-    Request& request = call.call.request;
+    UserCall call = sum_of(x);
+    Request& request = call.request;
     request.in.data = nullptr;
     request.out.data = nullptr;
     request.in.count = request.out.count = kCount + 7;
@@ -168,8 +168,8 @@ TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goe
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-    CallOnGpu call = sum_of(x);
-    if (group.rank() == 1) call.call.request.op.op = ReduceOp::kProd;
+    UserCall call = sum_of(x);
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     const auto started = calls->begin(call, -1);
     const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
     if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
@@ -254,8 +254,8 @@ TEST_P(StagedWorld, what_cannot_be_right_is_refused_before_anything_is_sent) {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     if (group.rank() == 0) {
-      CallOnGpu call = sum_of(x);
-      call.call.request.in.device.index = call.call.request.out.device.index = 1;
+      UserCall call = sum_of(x);
+      call.request.in.device.index = call.request.out.device.index = 1;
       Status refused = calls->run(call, -1);
       if (refused.code() != Code::kInvalidArgument || !has(refused, "GPU 0"))
         return wrong(refused.to_string());
@@ -280,18 +280,20 @@ TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     std::promise<void> first, second;
-    CallOnGpu call = sum_of(x);
+    UserCall call = sum_of(x);
     call.keeps = std::make_shared<int>(0);
     const std::weak_ptr<const void> kept = call.keeps;
     {
-      PC_ASSIGN_OR_RETURN(const auto good, calls->begin(call, -1, [&] { ++heard, first.set_value(); }));
+      PC_ASSIGN_OR_RETURN(const auto good,
+                          calls->begin(call, -1, [&](const Status&) { ++heard, first.set_value(); }));
       call.keeps = nullptr;
       first.get_future().wait();
       if (!good->done() || !good->ended_well()) return wrong("not done");
     }
     if (!kept.expired()) return wrong("it still keeps its arrays");
-    if (group.rank() == 1) call.call.request.op.op = ReduceOp::kProd;
-    PC_ASSIGN_OR_RETURN(const auto bad, calls->begin(call, -1, [&] { ++heard, second.set_value(); }));
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    PC_ASSIGN_OR_RETURN(const auto bad,
+                        calls->begin(call, -1, [&](const Status&) { ++heard, second.set_value(); }));
     second.get_future().wait();
     if (!bad->outcome() || bad->ended_well()) return wrong("it has not failed");
     return group.resync();

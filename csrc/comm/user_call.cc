@@ -1,4 +1,4 @@
-#include "gpu/staging/user_call.h"
+#include "comm/user_call.h"
 
 #include <utility>
 
@@ -7,10 +7,43 @@
 
 namespace pc {
 
+UserCall UserCall::of(const OutgoingMessage& message) {
+  UserCall call;
+  call.kind = Kind::kSend;
+  call.tag = message.tag;
+  call.shape = message.shape;
+  call.place = message.place;
+  call.request.in = message.data;
+  call.request.root = message.peer;
+  call.request.site = message.site;
+  call.request.bundle = message.bundle;
+  call.request.stream = message.stream;
+  return call;
+}
+
+UserCall UserCall::of(const IncomingMessage& message) {
+  UserCall call = of(OutgoingMessage{
+      {}, message.peer, message.tag, message.site, message.place, {}, message.bundle, message.stream});
+  call.kind = Kind::kRecv;
+  call.request.out = message.data;
+  return call;
+}
+
+UserCall UserCall::of(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle) {
+  UserCall call;
+  call.kind = Kind::kRecvFound;
+  call.found = &found;
+  call.has_bundle = bundle.has_value();
+  call.request.out = data;
+  call.request.bundle = bundle.value_or(0);
+  call.request.site = found.site;
+  return call;
+}
+
 Status UserCall::run(Communicator& group, double timeout_s) const {
   switch (kind) {
     case Kind::kSend: return group.send(outgoing(), timeout_s);
-    case Kind::kSendrecv: return group.messages().sendrecv(outgoing(), request.out, source, tag, timeout_s);
+    case Kind::kSendrecv: return group.sendrecv(outgoing(), request.out, source, tag, timeout_s);
     case Kind::kRecv:
       return group.recv({request.out, request.root, tag, request.site, place, request.bundle}, timeout_s);
     case Kind::kRecvFound:  // by its own deadline
@@ -23,9 +56,8 @@ Status UserCall::run(Communicator& group, double timeout_s) const {
 
 Result<std::shared_ptr<AsyncWork>> UserCall::begin(Communicator& group, AsyncOptions how) const {
   switch (kind) {
-    case Kind::kSend: return group.messages().begin_send(outgoing(), std::move(how));
-    case Kind::kRecv:
-      return group.messages().begin_recv({request.out, request.root, tag, request.site}, std::move(how));
+    case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
+    case Kind::kRecv: return group.begin_recv({request.out, request.root, tag, request.site}, std::move(how));
     case Kind::kRecvFound:
     case Kind::kSendrecv: return Status(Code::kInternal, "this call has no form that does not wait");
     case Kind::kCollective: break;

@@ -17,14 +17,21 @@ namespace pc {
 struct UserCall {
   enum class Kind : uint8_t { kCollective, kSend, kRecv, kSendrecv, kRecvFound };
   Kind kind = Kind::kCollective;
-  Request request;  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
+  Request request = {};  // of a message: what is sent is `in`, what is received is `out`, `root` its peer
   uint32_t tag = 0;
   Rank source = 0;                                     // of a sendrecv
   std::optional<std::span<const int64_t>> shape = {};  // of what is sent: OutgoingMessage
   const FoundMessage* found = nullptr;                 // of a kRecvFound
   bool has_bundle = true;   // likewise; false: the message is taken whatever list it may be
   MessagePlace place = {};  // of a send or recv
+  // Of arrays on a GPU: what they need to live, let go when the call has ended.
+  std::shared_ptr<const void> keeps = {};
+  // Likewise: the list that is its array, also where the request has it as one piece of memory.
+  const Scattered* joined = nullptr;
 
+  static UserCall of(const OutgoingMessage& message);
+  static UserCall of(const IncomingMessage& message);
+  static UserCall of(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
   Status run(Communicator& group, double timeout_s) const;
   // There is none for a sendrecv, and none for a message that was found.
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, AsyncOptions how) const;
