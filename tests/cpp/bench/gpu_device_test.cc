@@ -55,7 +55,7 @@ class OneWay final : public Devices {
  public:
   explicit OneWay(std::unique_ptr<GroupOnGpus> way) : way_(std::move(way)) {}
   Status run(Communicator&, UserCall call, double timeout_s) override { return way_->run(call, timeout_s); }
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, Communicator::Async) override {
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, AsyncOptions) override {
     return Status(Code::kUnsupported, "nothing begins here");
   }
   Status join(Communicator&, int, void*, double, bool) override { return Status::ok(); }

@@ -90,7 +90,7 @@ class ScriptedDevices final : public Devices {
 
   ~ScriptedDevices() override { on_end(); }
   Status run(Communicator&, UserCall, double) override { return on_run(); }
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, Communicator::Async) override {
+  Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, AsyncOptions) override {
     return Status(Code::kUnsupported, "nothing begins here");
   }
   Status join(Communicator&, int, void*, double, bool) override { return Status::ok(); }
