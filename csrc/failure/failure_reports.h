@@ -52,7 +52,7 @@ class FailureReports {
   const Answers* ask(uint64_t question);  // joins the survey; the mutex held
   template <class Ready>
   bool wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready);
-  uint64_t whereabouts(Rank peer) const {  // the question where it is
+  uint64_t whereabouts(Rank peer) const {  // the number of the question where that rank is
     return CallId::whereabouts(calls_.id(0).group, names_.to_world(names_.rank()), names_.to_world(peer))
         .sequence;
   }
