@@ -120,7 +120,7 @@ Status GpuSession::join_nccl(Scene& scene) {
 }
 
 std::unique_ptr<MeasuredDevice> GpuSession::device() {
-  return std::make_unique<GpuDevice>(GpuStage{*gpu_, *devices_, raw_.get(), options_});
+  return gpu_device({*gpu_, *devices_, raw_.get(), options_});
 }
 
 Status GpuSession::end(const Status& measured) {

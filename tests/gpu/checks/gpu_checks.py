@@ -25,6 +25,7 @@ from waiting import eventually
 
 import pycollective as pc
 from pycollective import _core
+from pycollective.runtime import availability
 
 
 def _same_on_gpu_and_cpu(group: _core.Group, gpu: Gpu) -> None:
@@ -328,6 +329,49 @@ def a_closed_group_that_has_joined_ends_with_the_world(group: _core.Group, gpu: 
         part.allreduce(x)
         raise AssertionError("a call on a closed group")
     pc.shutdown()  # raises if a communicator has not ended in order
+
+
+@check
+def python_code_that_the_first_call_runs_may_raise_or_end_the_world() -> None:
+    real = availability.wheel_folders
+    runtime = _core.Runtime(0, 1, key=bytes(32), job=bytes(16))
+    group, x = runtime.world, Array(Gpu(DRIVERS[0], 0), [1.0])
+
+    def raises_an_error() -> list[str]:
+        raise ValueError("not today")
+
+    def ends_the_world() -> list[str]:
+        runtime.close()
+        return []
+
+    try:
+        availability.wheel_folders = raises_an_error
+        raises(ValueError, "not today", lambda: group.allreduce(x))
+        availability.wheel_folders = ends_the_world
+        raises(pc.NotInitialized, "belongs to a world that was shut down", lambda: group.allreduce(x))
+    finally:
+        availability.wheel_folders = real
+        runtime.close()
+
+
+@check
+def a_forked_child_leaves_what_its_parent_has_on_gpus() -> None:
+    gpu = Gpu(DRIVERS[0], 0)
+    runtime = _core.Runtime(0, 1, key=bytes(32), job=bytes(16))
+    group, x = runtime.world, Array(gpu, [1.0])
+    group.allreduce(x)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with contextlib.suppress(BaseException):
+            raises(pc.ForkedProcess, "was forked", lambda: group.allreduce(x))
+            runtime.shutdown()
+            runtime.close()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    group.allreduce(x)
+    runtime.shutdown()
 
 
 @ranks(4)
