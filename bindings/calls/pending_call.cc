@@ -6,6 +6,7 @@
 #include "bindings/calls/gpu_call.h"
 #include "bindings/calls/running_call.h"
 #include "bindings/state/errors.h"
+#include "comm/run_call.h"
 
 namespace pc {
 
@@ -41,7 +42,8 @@ bool PendingCall::begin_on_host(const GroupObject& group) {
   self_ = shared_from_this();  // first: it may end at once
   if (may_wait) on_end = [call = self_](const Status&) { ended(call); };
   const Status status = run(group, [&](Communicator& communicator) -> Status {
-    PC_ASSIGN_OR_RETURN(handle_, prepared_->begin(communicator, {prepared_->timeout_s, std::move(on_end)}));
+    PC_ASSIGN_OR_RETURN(handle_,
+                        begin_call(communicator, *prepared_, {prepared_->timeout_s, std::move(on_end)}));
     return Status::ok();
   });
   if (!status.is_ok()) {

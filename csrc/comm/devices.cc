@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "operation/async_work.h"
-
 namespace pc {
 
 Result<std::shared_ptr<Devices>> LazyDevices::get() {

@@ -9,10 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "comm/communicator.h"
 #include "comm/user_call.h"
+#include "operation/async_work.h"
 
 namespace pc {
+
+class Communicator;
 
 // Of one runtime. Thread-safety: all methods. The runtime must outlive it and what it has given.
 class Devices {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "comm/arguments.h"
-#include "operation/async_work.h"
 
 namespace pc {
 
@@ -40,31 +39,6 @@ UserCall UserCall::of(Buffer data, const FoundMessage& found, std::optional<uint
   return call;
 }
 
-Status UserCall::run(Communicator& group, double timeout_s) const {
-  switch (kind) {
-    case Kind::kSend: return group.send(outgoing(), timeout_s);
-    case Kind::kSendrecv: return group.sendrecv(outgoing(), request.out, source, tag, timeout_s);
-    case Kind::kRecv:
-      return group.recv({request.out, request.root, tag, request.site, place, request.bundle}, timeout_s);
-    case Kind::kRecvFound:  // by its own deadline
-      if (place.used != nullptr) *place.used = true;
-      return group.recv(request.out, *found, has_bundle ? std::optional(request.bundle) : std::nullopt);
-    case Kind::kCollective: break;
-  }
-  return group.run(request, timeout_s);
-}
-
-Result<std::shared_ptr<AsyncWork>> UserCall::begin(Communicator& group, AsyncOptions how) const {
-  switch (kind) {
-    case Kind::kSend: return group.begin_send(outgoing(), std::move(how));
-    case Kind::kRecv: return group.begin_recv({request.out, request.root, tag, request.site}, std::move(how));
-    case Kind::kRecvFound:
-    case Kind::kSendrecv: return Status(Code::kInternal, "this call has no form that does not wait");
-    case Kind::kCollective: break;
-  }
-  return group.begin(request, std::move(how));
-}
-
 std::string_view UserCall::name() const {
   switch (kind) {
     case Kind::kSend: return "send";
@@ -76,16 +50,15 @@ std::string_view UserCall::name() const {
   return name_of(request.collective);
 }
 
-Status UserCall::check(const Communicator& group) {
+Status UserCall::check(Rank rank, Rank size) {
   switch (kind) {
-    case Kind::kSend: return check_message(request.in, request.root, group.size(), "send to");
-    case Kind::kRecv: return check_message(request.out, request.root, group.size(), "recv from");
-    case Kind::kSendrecv:
-      return check_sendrecv(request.in, request.root, request.out, source, group.rank(), group.size());
-    case Kind::kRecvFound: return check_message(request.out, found->peer, group.size(), "recv from");
+    case Kind::kSend: return check_message(request.in, request.root, size, "send to");
+    case Kind::kRecv: return check_message(request.out, request.root, size, "recv from");
+    case Kind::kSendrecv: return check_sendrecv(request.in, request.root, request.out, source, rank, size);
+    case Kind::kRecvFound: return check_message(request.out, found->peer, size, "recv from");
     case Kind::kCollective: break;
   }
-  return check_request(request, group.rank(), group.size());
+  return check_request(request, rank, size);
 }
 
 }  // namespace pc

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 
-#include "comm/communicator.h"
 #include "engine/request.h"
+#include "operation/message.h"
 
 namespace pc {
 
@@ -32,14 +31,9 @@ struct UserCall {
   static UserCall of(const OutgoingMessage& message);
   static UserCall of(const IncomingMessage& message);
   static UserCall of(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
-  Status run(Communicator& group, double timeout_s) const;
-  // There is none for a sendrecv, and none for a message that was found.
-  Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, AsyncOptions how) const;
   std::string_view name() const;  // "allreduce", "send"
-  // What the group would say of its arguments. Also brings a collective into the form that executors expect.
-  Status check(const Communicator& group);
-
- private:
+  // What a group would say of its arguments. Also brings a collective into the form that executors expect.
+  Status check(Rank rank, Rank size);
   OutgoingMessage outgoing() const {
     return {request.in, request.root, tag, request.site, place, shape, request.bundle};
   }

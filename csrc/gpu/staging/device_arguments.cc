@@ -14,7 +14,7 @@ Status check_on_gpu(UserCall& call, int device, const Communicator& group) {
     return Status(Code::kInvalidArgument, "an array of this call does not lie on GPU " +
                                               std::to_string(device) + ", which this group uses here");
   request.in.device = request.out.device = {};
-  PC_TRY(call.check(group));
+  PC_TRY(call.check(group.rank(), group.size()));
   if (is_there(request.in)) request.in.device = here;
   if (is_there(request.out)) request.out.device = here;
   return Status::ok();

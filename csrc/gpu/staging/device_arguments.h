@@ -1,6 +1,7 @@
 // The arguments of a call of arrays on a GPU: where they lie, and otherwise what is asked of arrays of the CPU.
 #pragma once
 
+#include "comm/communicator.h"
 #include "comm/user_call.h"
 
 namespace pc {

@@ -9,6 +9,7 @@
 #include "base/round_up.h"
 #include "base/start_thread.h"
 #include "comm/arguments.h"
+#include "comm/run_call.h"
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/host_wait.h"
@@ -206,7 +207,7 @@ Status StagedCalls::run(const UserCall& call, double timeout_s) {
   const Deadline deadline = Deadline::after(seconds);
   const cuda::CUstream stream = cuda::stream_of(checked.request);
   PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream, group_.waiting_until(deadline)));
-  PC_TRY(staging.call.run(group_, std::max(deadline.remaining_s(), 0.0)));
+  PC_TRY(run_call(group_, staging.call, std::max(deadline.remaining_s(), 0.0)));
   if (!is_there(staging.results)) return Status::ok();
   PC_ASSIGN_OR_RETURN(const cuda::CUevent end, queue_copies_back(staging, stream));
   return until_back(checked, patience(), [&]() -> Result<bool> {
@@ -245,8 +246,8 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
     }
     calls->changed_.notify_all();
   };
-  PC_ASSIGN_OR_RETURN(started->on_cpu_,
-                      started->staging_.call.begin(group_, {std::max(deadline.remaining_s(), 0.0), ended}));
+  PC_ASSIGN_OR_RETURN(started->on_cpu_, begin_call(group_, started->staging_.call,
+                                                   {std::max(deadline.remaining_s(), 0.0), ended}));
   started->operation_ = started->on_cpu_->operation();
   {
     const std::lock_guard lock(mutex_);

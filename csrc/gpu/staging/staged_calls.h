@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "comm/user_call.h"
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/pinned_pool.h"
