@@ -1,4 +1,7 @@
-"""Builds the site: scripts/docs runs Sphinx with this file, on the whole repository, so that links between pages are paths."""
+"""How scripts/docs has Sphinx build the site.
+
+It reads the whole repository, so that a link from one page to another is the path that GitHub wants, too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ exclude_patterns = [".*", "build", "dist", "csrc", "bindings", "tests", "pycolle
 nitpicky = True  # a name that leads nowhere is an error, as a link is
 nitpick_ignore_regex = [("py:class", ".*")]  # types in signatures: most are of other libraries
 highlight_language = "none"  # of a block that names none: most are drawings and output
-smartquotes = False  # "sum" is what a program says
+smartquotes = False  # "sum" and --stdin are what one types
 suppress_warnings = ["myst.header"]  # a page may begin with a heading of any level
 
 myst_heading_anchors = 4
