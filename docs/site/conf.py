@@ -40,6 +40,8 @@ python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+linkcheck_timeout = 20
+
 html_theme = "furo"
 html_title = f"pycollective {release}"
 html_static_path = ["static"]

@@ -97,8 +97,8 @@ def read_docstring(
 
 
 def sign(app: Sphinx, what: str, name: str, *_rest: object) -> tuple[str, str | None] | None:
-    if name in MADE_BY_CALLS:
-        return "", None  # nobody else may call the class
+    if what == "exception" or name in MADE_BY_CALLS:
+        return "", None  # programs do not make one
     return app.signatures.get(name) if what in ("function", "method") else None
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
-SECTION = re.compile(r"(Parameters|Args|Attributes[^:]*|Returns|Yields|Raises|Examples?):")
+TITLE = re.compile(r"([A-Z][\w ,]*):")  # of a section, whose text follows at once, indented
+FIELDS = ("Parameters", "Args", "Raises")
 CODE = re.compile(r"`([^`]+)`(?=(\w?))")
 EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])[^*]*[^\s*]\1(?![\w*])")
 CALL = re.compile(r"\b([A-Za-z_][\w.]*)\(\)")
@@ -82,15 +84,12 @@ def section(kind: str, lines: list[str], names: Names) -> list[str]:
     if kind in ("Returns", "Yields"):
         body = restructured(lines, names)
         return [f":{kind.lower()}: {body[0]}", *(f"    {line}" for line in body[1:]), ""]
-    if kind.startswith("Attributes"):
-        found = [(f"``{name}``: " if name else "", text) for name, text in items(lines, r"\w+")]
-        return [
-            "",
-            f".. rubric:: {kind}",
-            "",
-            *(f"- {name}{inline(text, names)}" for name, text in found),
-            "",
-        ]
+    if kind not in FIELDS:
+        found = list(items(lines, r"\w+(?:\(\))?"))
+        if not all(name for name, _ in found):
+            return [f".. rubric:: {kind}", "", *restructured(lines, names)]
+        rows = [f"- ``{name}``: {inline(text, names)}" for name, text in found]
+        return [f".. rubric:: {kind}", "", *rows, ""]
     found = items(lines, r"[A-Z]\w+(?:, [A-Z]\w+)*" if kind == "Raises" else r"\w+(?:, \w+)*")
     return [*(f":{head}: {inline(text, names)}" for name, text in found for head in heads(kind, name)), ""]
 
@@ -106,8 +105,8 @@ def table(lines: list[str], names: Names) -> list[str]:
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if "---" not in line]
     text = [".. list-table::", "   :header-rows: 1", ""]
     for row in rows:
-        text += [f"   {'- ' if column else '* - '}{inline(cell, names)}" for column, cell in enumerate(row)]
-    return [line.replace("   - ", "     - ", 1) if line.startswith("   - ") else line for line in text] + [""]
+        text += [f"   {' ' if column else '*'} - {inline(cell, names)}" for column, cell in enumerate(row)]
+    return [*text, ""]
 
 
 def is_indented(line: str) -> bool:
@@ -115,18 +114,23 @@ def is_indented(line: str) -> bool:
 
 
 def is_prose(line: str) -> bool:
-    return bool(line) and not line.startswith((" ", ">>>", "|")) and not SECTION.fullmatch(line)
+    return bool(line) and not line.startswith((" ", ">>>", "|"))
 
 
 def restructured(lines: list[str], names: Names) -> list[str]:
     """Markdown as our docstrings have it, in reStructuredText."""
     result: list[str] = []
     at = 0
+    titles = {
+        number: found[1]
+        for number, (line, following) in enumerate(pairwise([*lines, ""]))
+        if following.startswith(" ") and (found := TITLE.fullmatch(line))
+    }
 
     def taken(wanted: Callable[[str], bool]) -> list[str]:
         nonlocal at
         begin = at
-        while at < len(lines) and wanted(lines[at]):
+        while at < len(lines) and wanted(lines[at]) and at not in titles:
             at += 1
         return lines[begin:at]
 
@@ -134,12 +138,12 @@ def restructured(lines: list[str], names: Names) -> list[str]:
         line = lines[at]
         if not line:
             at += 1
-        elif found := SECTION.fullmatch(line):
+        elif title := titles.get(at):
             at += 1
             body = textwrap.dedent("\n".join(taken(is_indented))).strip("\n")
-            result += section(found[1], body.split("\n"), names)
+            result += section(title, body.split("\n"), names)
         elif line.startswith(" "):
-            result += ["::", "", *taken(is_indented), ""]
+            result += [".. code-block:: python", "", *taken(is_indented), ""]
         elif line.startswith(">>>"):
             result += [*taken(bool), ""]
         elif line.startswith("|"):
