@@ -70,7 +70,7 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
     {Env::kSecurity, "PYCOLLECTIVE_SECURITY", EnvType::kText, EnvSetBy::kUser, "auth", "", 0, 0,
      "`auth`, or a comma list of `encrypt` (every connection is encrypted after its handshake) and `strict` "
      "(no key "
-     "from a launcher's board). The same on every rank.",
+     "from a launcher's KVS). The same on every rank.",
      "0.1"},
     {Env::kSingleCopy, "PYCOLLECTIVE_SINGLE_COPY", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto off", 0,
      0,

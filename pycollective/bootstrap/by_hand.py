@@ -9,7 +9,7 @@ import functools
 from urllib.parse import unquote
 
 from pycollective.bootstrap.addresses import join, opened_besides, other_spellings, store_hosts
-from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 from pycollective.errors import InvalidArgument
@@ -22,10 +22,10 @@ def place(address: str | None, rank: int, size: int) -> Placement:
     if size == 1:
         return alone("by hand")
     text = address or ""
-    board = functools.partial(_file_board, _path_of(text)) if text.startswith(FILE) else None
-    host, port = ("", 0) if board else _split(text)
-    hosts = [] if board else _store_hosts(text, host)
-    others = [] if board else (other_spellings if rank > 0 else opened_besides)(host, hosts)
+    kvs = functools.partial(_file_kvs, _path_of(text)) if text.startswith(FILE) else None
+    host, port = ("", 0) if kvs else _split(text)
+    hosts = [] if kvs else _store_hosts(text, host)
+    others = [] if kvs else (other_spellings if rank > 0 else opened_besides)(host, hosts)
     return Placement(
         rank=rank,
         size=size,
@@ -34,9 +34,9 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         launcher="by hand",
         store_addresses=tuple(join(each, port) for each in hosts),
         also_at=tuple(join(each, port) for each in others),
-        hosts_store=rank == 0 and board is None,
-        board=board,
-        job=f"{text}/{size}" if board else f"{port}/{size}",  # ranks may know one host by several names
+        hosts_store=rank == 0 and kvs is None,
+        kvs=kvs,
+        job=f"{text}/{size}" if kvs else f"{port}/{size}",  # ranks may know one host by several names
     )
 
 
@@ -67,9 +67,9 @@ def _path_of(address: str) -> str:
     return path.rstrip("/")
 
 
-def _file_board(path: str) -> Board:
-    from pycollective.bootstrap.boards.file import FileBoard
+def _file_kvs(path: str) -> Kvs:
     from pycollective.bootstrap.card import parse
     from pycollective.bootstrap.invitation import somebody_listens
+    from pycollective.bootstrap.kvs.file import FileKvs
 
-    return FileBoard(path, in_use=lambda text: somebody_listens(parse(text, path)))
+    return FileKvs(path, in_use=lambda text: somebody_listens(parse(text, path)))

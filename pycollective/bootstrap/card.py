@@ -1,4 +1,4 @@
-"""What rank 0 publishes on a board: one line that says where its store is and with which key."""
+"""What rank 0 publishes in a KVS: one line that says where its store is and with which key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pycollective.errors import PeerFailure
 
 FORM = "pycollective-1"
-LONGEST = 900  # characters that every board takes
+LONGEST = 900  # characters that every KVS takes
 HOST_CHARACTERS = frozenset(string.ascii_letters + string.digits + ".-_")
 
 
@@ -31,7 +31,7 @@ class Card:
         return line
 
 
-def parse(text: str, board: str) -> Card:
+def parse(text: str, kvs: str) -> Card:
     try:
         form, size, job, host, key_id, key, *addresses = text.split(",")
         if form != FORM or not addresses:
@@ -47,6 +47,6 @@ def parse(text: str, board: str) -> Card:
     except ValueError:
         start = text.partition(",")[0][:40]
         raise PeerFailure(
-            f"{board} holds no card that this version can read (it begins {start!r}, not {FORM!r}): do all ranks run "
+            f"{kvs} holds no card that this version can read (it begins {start!r}, not {FORM!r}): do all ranks run "
             f"the same version of pycollective?"
         ) from None

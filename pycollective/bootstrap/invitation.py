@@ -1,4 +1,4 @@
-"""Through a board: rank 0 opens its store and publishes a card that says where; the others read it."""
+"""Through a KVS: rank 0 opens its store and publishes a card that says where; the others read it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pycollective.bootstrap import addresses, key_sources
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.card import Card, parse
 from pycollective.bootstrap.key import key_id, new_key
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.local_store import open_store
 from pycollective.bootstrap.placement import Placement
 from pycollective.errors import CollectiveTimeout, InvalidArgument
@@ -33,18 +33,18 @@ class Invitation:
     server: _core.StoreServer | None = None
 
 
-# What rank 0 has published on boards that keep their first word. An init() that failed may be called again, and must
+# What rank 0 has published in KVS that keep their first word. An init() that failed may be called again, and must
 # then offer the same.
 _published: dict[tuple[str, str], Invitation] = {}
 
 
-def send(board: Board, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
     """Rank 0. The server is open when this returns."""
-    earlier = None if board.lasting else _published.get((board.name, name))
-    made = again(earlier) if earlier is not None else first(board, placement)
-    _published[board.name, name] = made
+    earlier = None if kvs.lasting else _published.get((kvs.name, name))
+    made = again(earlier) if earlier is not None else first(kvs, placement)
+    _published[kvs.name, name] = made
     try:
-        board.publish(name, made.card.text(), timeout_s=timeout_s)
+        kvs.publish(name, made.card.text(), timeout_s=timeout_s)
     except BaseException:
         assert made.server is not None
         made.server.close()
@@ -52,12 +52,12 @@ def send(board: Board, name: str, placement: Placement, *, timeout_s: float) -> 
     return made
 
 
-def first(board: Board, placement: Placement) -> Invitation:
+def first(kvs: Kvs, placement: Placement) -> Invitation:
     env = os.environ
     known = key_sources.named_key(env)
     if known is None and "strict" in key_sources.security(env):
         known = key_sources.users_key(env)
-    key, source = known or (new_key(), f"made by rank 0 and published on {board.name}: as secret as that")
+    key, source = known or (new_key(), f"made by rank 0 and published in {kvs.name}: as secret as that")
     job = secrets.token_bytes(JOB_BYTES)
     one_host = None if placement.local_size == 0 and not placement.one_host else placement.one_host
     hosts = addresses.candidates(one_host=one_host)
@@ -75,9 +75,9 @@ def again(earlier: Invitation) -> Invitation:
     return Invitation(card, key, earlier.key_source, server)
 
 
-def receive(board: Board, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
     """Every other rank."""
-    card = read(board, name, timeout_s)
+    card = read(kvs, name, timeout_s)
     if card.size != placement.size:
         raise InvalidArgument(
             f"rank 0 on {card.host} opened a world of {card.size} ranks, and this is rank {placement.rank} of "
@@ -95,20 +95,20 @@ def receive(board: Board, name: str, placement: Placement, *, timeout_s: float) 
             f"{variable} is set on {socket.gethostname()}, but rank 0 on {card.host} published a key of its own: set "
             f"it on every rank, or on none"
         )
-    return Invitation(card, card.key, f"made by rank 0 and read on {board.name}: as secret as that")
+    return Invitation(card, card.key, f"made by rank 0 and read from {kvs.name}: as secret as that")
 
 
-def read(board: Board, name: str, timeout_s: float) -> Card:
+def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
     """What rank 0 has published now, not what an earlier start of the job has left: somebody listens there."""
     deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
     while True:
         left = max(0.0, deadline - time.monotonic())
-        card = parse(board.read(name, timeout_s=left), board.name)
-        if not board.lasting or somebody_listens(card):
+        card = parse(kvs.read(name, timeout_s=left), kvs.name)
+        if not kvs.lasting or somebody_listens(card):
             return card
         if time.monotonic() > deadline:
             raise CollectiveTimeout(
-                f"{board.name} says that rank 0 on {card.host} has its store at {' or '.join(card.addresses)}, but "
+                f"{kvs.name} says that rank 0 on {card.host} has its store at {' or '.join(card.addresses)}, but "
                 f"nobody answered there in {timeout_s:.3g} s. Either rank 0 of this run never came to init() and an "
                 f"earlier run has left that, or the way there is blocked (PYCOLLECTIVE_INTERFACE chooses another)"
             )

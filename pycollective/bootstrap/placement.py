@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.kvs.kvs import Kvs
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Placement:
 
     A rank tries `store_addresses` in order, then those of `also_at`, round and round until its deadline, and takes the
     first that proves to know the job's key. If `hosts_store`, this rank (always rank 0) first opens the store itself,
-    at the first port of theirs that can be bound at all of them. With a `board` there are no addresses: rank 0 opens
+    at the first port of theirs that can be bound at all of them. With a `kvs` there are no addresses: rank 0 opens
     its store anywhere and publishes where. A world of one has neither.
     """
 
@@ -27,7 +27,7 @@ class Placement:
     store_addresses: tuple[str, ...] = ()  # "127.0.0.1:4711" or "[::1]:4711", always numeric
     also_at: tuple[str, ...] = ()  # other spellings of them, if they are this host's
     hosts_store: bool = False
-    board: Callable[[], Board] | None = None  # opens the launcher's board
-    job: str = ""  # what all ranks know and no other job has; a board's card replaces it
+    kvs: Callable[[], Kvs] | None = None  # opens the launcher's KVS
+    job: str = ""  # what all ranks know and no other job has; a KVS's card replaces it
     key: bytes | None = field(default=None, repr=False)  # 32 bytes, if the launcher handed one over
     variables: tuple[str, ...] = ()  # that decided

@@ -34,8 +34,8 @@ class Meeting:
         str
     ]  # where this rank's own listener binds; empty: the address by which it reached the store
     encrypts: bool = False
-    server: _core.StoreServer | None = None  # open on rank 0 if there is a board
-    withdraw: Callable[[], None] | None = None  # takes rank 0's card off the board
+    server: _core.StoreServer | None = None  # open on rank 0 if there is a KVS
+    withdraw: Callable[[], None] | None = None  # removes rank 0's card from the KVS
     advice: str = ""  # what to add if not all ranks come
 
     def all_joined(self) -> None:
@@ -76,13 +76,13 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
     if placement.size == 1:
         return Meeting([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
     encrypts = "encrypt" in key_sources.security(os.environ)
-    if placement.board is None:
+    if placement.kvs is None:
         return at_known_addresses(placement, encrypts)
-    board, name = placement.board(), f"pycollective.{number}"
+    kvs, name = placement.kvs(), f"pycollective.{number}"
     if placement.rank == 0:
-        sent = invitation.send(board, name, placement, timeout_s=timeout_s)
+        sent = invitation.send(kvs, name, placement, timeout_s=timeout_s)
     else:
-        sent = invitation.receive(board, name, placement, timeout_s=timeout_s)
+        sent = invitation.receive(kvs, name, placement, timeout_s=timeout_s)
     return Meeting(
         store_addresses=list(sent.card.addresses),
         host_store=None,
@@ -92,7 +92,7 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
         listen=listen_at(placement, sent.card.addresses),
         encrypts=encrypts,
         server=sent.server,
-        withdraw=(lambda: board.withdraw(name)) if placement.rank == 0 else None,
+        withdraw=(lambda: kvs.withdraw(name)) if placement.rank == 0 else None,
         advice=advice(placement, sent.card.addresses),
     )
 
@@ -104,7 +104,7 @@ def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
     if placement.also_at and not placement.hosts_store and len(hosts) == 1:
         return []  # the store may be at another address of this host, and others know that one
-    opens_it = placement.hosts_store or (placement.board is not None and placement.rank == 0)
+    opens_it = placement.hosts_store or (placement.kvs is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
 
 

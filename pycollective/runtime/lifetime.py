@@ -56,7 +56,7 @@ _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
 _launcher: str | None = None  # of the last world
 _asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
-_server: _core.StoreServer | None = None  # on rank 0, where the launcher's board told the others of it
+_server: _core.StoreServer | None = None  # on rank 0, where the launcher's KVS told the others of it
 _epochs: dict[tuple[str, str, str], int] = {}  # by launcher, job and where rank 0 is
 _at_end: list[Callable[[], None]] = []  # what this world's end calls
 _parents_place: dict[str, str] | None = (
@@ -340,7 +340,7 @@ def launched_place() -> Placement:
     if _is_parents((KEY_FD,)):
         raise ForkedProcess(PARENTS_PLACE)
     placement = detect()
-    if placement.board is not None and _is_parents(placement.variables):
+    if placement.kvs is not None and _is_parents(placement.variables):
         raise ForkedProcess(PARENTS_PLACE)
     return placement
 

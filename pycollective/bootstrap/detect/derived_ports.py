@@ -1,4 +1,4 @@
-"""Ports that all ranks find alike, where there is no board on which rank 0 could say which it took."""
+"""Ports that all ranks find alike, where there is no KVS in which rank 0 could say which it took."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ import functools
 import os
 from collections.abc import Mapping
 
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.detect.variables import integer, rank_of, require
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 from pycollective.errors import InvalidArgument, Unsupported
@@ -40,7 +40,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
         local_size=local_size,
         launcher=launcher,
         one_host=local_size == size,
-        board=functools.partial(board, fd, f"PMI-1 of {launcher}"),
+        kvs=functools.partial(kvs, fd, f"PMI-1 of {launcher}"),
         job=f"hydra/{fd}",
         variables=NAMES,
     )
@@ -65,8 +65,8 @@ def open_descriptor(env: Mapping[str, str], size: int) -> int:
     return fd
 
 
-def board(fd: int, name: str) -> Board:
-    from pycollective.bootstrap.boards.opened import opened
-    from pycollective.bootstrap.boards.pmi1 import Pmi1
+def kvs(fd: int, name: str) -> Kvs:
+    from pycollective.bootstrap.kvs.open_once import open_once
+    from pycollective.bootstrap.kvs.pmi1 import Pmi1
 
-    return opened(f"{name} (PMI_FD={fd})", lambda: Pmi1(fd, name))
+    return open_once(f"{name} (PMI_FD={fd})", lambda: Pmi1(fd, name))

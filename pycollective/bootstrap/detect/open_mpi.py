@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.detect.variables import rank_of, require
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 from pycollective.errors import InvalidArgument
@@ -39,14 +39,14 @@ def detect(env: Mapping[str, str]) -> Placement | None:
         local_size=local_size,
         launcher="Open MPI",
         one_host=local_size == size,
-        board=functools.partial(board, dict(env)),
+        kvs=functools.partial(kvs, dict(env)),
         job=env["PMIX_NAMESPACE"],
         variables=(*NAMES, "PMIX_NAMESPACE"),
     )
 
 
-def board(env: Mapping[str, str]) -> Board:
-    from pycollective.bootstrap.boards.opened import opened
-    from pycollective.bootstrap.boards.pmix import Pmix
+def kvs(env: Mapping[str, str]) -> Kvs:
+    from pycollective.bootstrap.kvs.open_once import open_once
+    from pycollective.bootstrap.kvs.pmix import Pmix
 
-    return opened("PMIx of Open MPI", lambda: Pmix("PMIx of Open MPI", env))
+    return open_once("PMIx of Open MPI", lambda: Pmix("PMIx of Open MPI", env))

@@ -43,7 +43,7 @@ def are_ours(env: Mapping[str, str]) -> bool:
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    """Without a board: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
+    """Without a KVS: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
     if not env.get(RANK) or not env.get(SIZE) or are_ours(env):
         return None
     rank, size = rank_of(env, RANK, SIZE)

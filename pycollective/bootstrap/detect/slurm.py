@@ -20,7 +20,7 @@ FIRST_SPECIAL_STEP = 0xFFFFFFF0  # steps of Slurm's own, such as an interactive 
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    """Without a board: rank 0's store is on the first host of the step, at a port that follows from job and step."""
+    """Without a KVS: rank 0's store is on the first host of the step, at a port that follows from job and step."""
     if not in_step(env):
         return None
     require(env, NAMES, "srun")

@@ -1,14 +1,14 @@
-"""Ranks started by `srun --mpi=pmi2`: like those of plain srun, but with a board."""
+"""Ranks started by `srun --mpi=pmi2`: like those of plain srun, but with a KVS."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.detect import slurm
 from pycollective.bootstrap.detect.hydra import FD, LOCAL_RANK, RANK, SIZE, open_descriptor
 from pycollective.bootstrap.detect.variables import rank_of, require
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 
@@ -31,14 +31,14 @@ def detect(env: Mapping[str, str]) -> Placement | None:
         local_size=local_size,
         launcher="Slurm (PMI-2)",
         one_host=local_size == size,
-        board=functools.partial(board, open_descriptor(env, size), env["PMI_JOBID"], rank),
+        kvs=functools.partial(kvs, open_descriptor(env, size), env["PMI_JOBID"], rank),
         job=env["PMI_JOBID"],
         variables=NAMES,
     )
 
 
-def board(fd: int, job: str, rank: int) -> Board:
-    from pycollective.bootstrap.boards.opened import opened
-    from pycollective.bootstrap.boards.pmi2 import Pmi2
+def kvs(fd: int, job: str, rank: int) -> Kvs:
+    from pycollective.bootstrap.kvs.open_once import open_once
+    from pycollective.bootstrap.kvs.pmi2 import Pmi2
 
-    return opened(f"PMI-2 of Slurm (PMI_FD={fd})", lambda: Pmi2(fd, "PMI-2 of Slurm", job=job, rank=rank))
+    return open_once(f"PMI-2 of Slurm (PMI_FD={fd})", lambda: Pmi2(fd, "PMI-2 of Slurm", job=job, rank=rank))

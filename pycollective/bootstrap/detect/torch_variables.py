@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from pycollective.bootstrap.addresses import candidates, join, opened_besides, other_spellings, store_hosts
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.detect.derived_ports import ports
 from pycollective.bootstrap.detect.variables import integer, rank_of, require
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 from pycollective.errors import InvalidArgument
@@ -41,7 +41,7 @@ def detect_part(env: Mapping[str, str]) -> Placement | None:
 
 
 def place(
-    env: Mapping[str, str], launcher: str, board: Callable[[], Board] | None = None, run_id: str = ""
+    env: Mapping[str, str], launcher: str, kvs: Callable[[], Kvs] | None = None, run_id: str = ""
 ) -> Placement:
     require(env, ("RANK", "WORLD_SIZE"), WHO)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")
@@ -53,8 +53,8 @@ def place(
     # MASTER_PORT itself belongs to torch or to torchrun's agent; it only helps to name the job. MASTER_ADDR does not:
     # the ranks may know one host by several names.
     job = f"{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
-    hosts = [] if board else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
-    others = [] if board else (other_spellings if rank > 0 else opened_besides)(env["MASTER_ADDR"], hosts)
+    hosts = [] if kvs else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
+    others = [] if kvs else (other_spellings if rank > 0 else opened_besides)(env["MASTER_ADDR"], hosts)
     return Placement(
         rank=rank,
         size=size,
@@ -64,23 +64,23 @@ def place(
         one_host=one_host,
         store_addresses=stores(env, job, hosts),
         also_at=stores(env, job, others),
-        hosts_store=rank == 0 and board is None,
-        board=board,
+        hosts_store=rank == 0 and kvs is None,
+        kvs=kvs,
         job=job,
         variables=NAMES,
     )
 
 
-def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Board] | None:
+def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Kvs] | None:
     """That of torch.distributed, if the program has initialised it; never imports it."""
     if "torch.distributed" not in sys.modules:
         return None
-    from pycollective.bootstrap.boards.torch_default import initialised_store
+    from pycollective.bootstrap.kvs.torch_default import initialised_store
 
     require(env, ("RANK", "WORLD_SIZE"), WHO)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")
-    board = initialised_store(rank, size, f"{run_id}/{size}")
-    return None if board is None else lambda: board
+    kvs = initialised_store(rank, size, f"{run_id}/{size}")
+    return None if kvs is None else lambda: kvs
 
 
 def local_place(env: Mapping[str, str], size: int) -> tuple[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from pycollective.bootstrap.boards.board import Board
 from pycollective.bootstrap.detect.torch_variables import WHO, default_store, place
 from pycollective.bootstrap.detect.variables import integer, require
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
 
 
@@ -17,10 +17,10 @@ def detect(env: Mapping[str, str]) -> Placement | None:
         return None
     require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), WHO)
     # Not by TORCHELASTIC_RESTART_COUNT: each agent counts its own restarts, so ranks of one world may differ in it.
-    return place(env, "torchrun", board_of(env, run_id), run_id)
+    return place(env, "torchrun", kvs_of(env, run_id), run_id)
 
 
-def board_of(env: Mapping[str, str], run_id: str) -> Callable[[], Board] | None:
+def kvs_of(env: Mapping[str, str], run_id: str) -> Callable[[], Kvs] | None:
     """The agent's store, which all ranks find alike; else that of torch.distributed; else None."""
     if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return functools.partial(
@@ -29,7 +29,7 @@ def board_of(env: Mapping[str, str], run_id: str) -> Callable[[], Board] | None:
     return default_store(env, run_id)
 
 
-def agent_store(host: str, port: int, space: str) -> Board:
-    from pycollective.bootstrap.boards.torch_store import TorchStore
+def agent_store(host: str, port: int, space: str) -> Kvs:
+    from pycollective.bootstrap.kvs.torch_store import TorchStore
 
     return TorchStore(host, port, space)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from pycollective import _core
-from pycollective.bootstrap.boards.torch_default import DefaultStore
+from pycollective.bootstrap.kvs.torch_default import DefaultStore
 from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.single import alone
 from pycollective.errors import CollectiveError, ForkedProcess, InvalidArgument, NotInitialized
@@ -178,7 +178,7 @@ def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: boo
         local_size=0,  # the host map knows
         launcher=LAUNCHER,
         one_host=one_host,
-        board=functools.partial(DefaultStore, store, f"{name}/{size}"),
+        kvs=functools.partial(DefaultStore, store, f"{name}/{size}"),
         job=f"{name}/{size}",
     )
 

@@ -32,7 +32,7 @@ def without(*names: str) -> dict[str, str]:
 def test_no_launcher_is_a_world_of_one() -> None:
     place = detect({"PATH": "/bin", "MASTER_ADDR": "left over"})
     assert (place.rank, place.size, place.local_rank, place.local_size) == (0, 1, 0, 1)
-    assert (place.store_addresses, place.board, place.launcher) == ((), None, "single")
+    assert (place.store_addresses, place.kvs, place.launcher) == ((), None, "single")
 
 
 def test_the_torch_variables_give_a_place_and_a_store() -> None:
@@ -360,7 +360,7 @@ def test_every_launcher_gives_a_place(launcher: str, pmi_fd: str) -> None:
     assert (place.rank, place.size, place.local_rank, place.local_size) == (1, 4, 1, 2)
     assert not place.one_host
     assert (
-        (place.board is None)
+        (place.kvs is None)
         == (len(place.store_addresses) > 0)
         == (launcher in ("variables", "paddle", "slurm"))
     )
@@ -422,7 +422,7 @@ def test_intel_mpi_is_told_by_its_name(pmi_fd: str) -> None:
     assert detect({**HYDRA, "PMI_FD": pmi_fd, "I_MPI_HYDRA_UUID": "1"}).launcher == "Intel MPI"
 
 
-def test_a_world_of_one_needs_no_board() -> None:
+def test_a_world_of_one_needs_no_kvs() -> None:
     for environment in (
         {"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},
         {"PMI_SIZE": "1", "PMI_RANK": "0"},
@@ -431,7 +431,7 @@ def test_a_world_of_one_needs_no_board() -> None:
         {"TORCHELASTIC_RUN_ID": "a", **TORCH, "WORLD_SIZE": "1", "RANK": "0"},
     ):
         place = detect(environment)
-        assert (place.size, place.board, place.store_addresses) == (1, None, ())
+        assert (place.size, place.kvs, place.store_addresses) == (1, None, ())
         assert place.launcher != "single"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pycollective.bootstrap.boards.pmix_library import NAME, candidates, load
+from pycollective.bootstrap.kvs.pmix_library import NAME, candidates, load
 
 
 def test_libpmix_is_looked_for_beside_the_mpirun_that_started_us(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_libpmix_is_looked_for_beside_the_mpirun_that_started_us(tmp_path: Path)
 
 
 def test_without_libpmix_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pycollective.bootstrap.boards.pmix_library.NAME", "libpmix-there-is-none.so")
+    monkeypatch.setattr("pycollective.bootstrap.kvs.pmix_library.NAME", "libpmix-there-is-none.so")
     with pytest.raises(Exception, match=r"OMPI_COMM_WORLD_SIZE=4.*cannot be loaded.*LD_LIBRARY_PATH") as info:
         load({"OMPI_COMM_WORLD_SIZE": "4", "PATH": ""})
     assert type(info.value).__name__ == "Unsupported"

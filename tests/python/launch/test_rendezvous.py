@@ -22,11 +22,11 @@ from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
 pytestmark = pytest.mark.timeout(60)
 
 
-class MemoryBoard:
-    """A fake board: a dictionary that ranks of one process share."""
+class MemoryKvs:
+    """A fake KVS: a dictionary that ranks of one process share."""
 
     def __init__(self, *, lasting: bool = False) -> None:
-        self.name = f"a fake board {secrets.token_hex(4)}"
+        self.name = f"a fake KVS {secrets.token_hex(4)}"
         self.lasting = lasting
         self.texts: dict[str, str] = {}
         self.changed = threading.Condition()
@@ -62,8 +62,8 @@ def key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def board() -> MemoryBoard:
-    return MemoryBoard()
+def kvs() -> MemoryKvs:
+    return MemoryKvs()
 
 
 @pytest.fixture
@@ -80,85 +80,85 @@ def met() -> Iterator[Callable[..., Meeting]]:
         each.close()
 
 
-def place(rank: int, board: MemoryBoard, size: int = 2) -> Placement:
-    return Placement(rank, size, rank, size, "a fake", one_host=True, board=lambda: board)
+def place(rank: int, kvs: MemoryKvs, size: int = 2) -> Placement:
+    return Placement(rank, size, rank, size, "a fake", one_host=True, kvs=lambda: kvs)
 
 
 def test_rank_0_publishes_a_key_of_its_own_and_where_it_is(
-    board: MemoryBoard, met: Callable[..., Meeting]
+    kvs: MemoryKvs, met: Callable[..., Meeting]
 ) -> None:
-    root, other = met(place(0, board)), met(place(1, board))
+    root, other = met(place(0, kvs)), met(place(1, kvs))
     assert root.server is not None
     assert root.store_addresses == other.store_addresses == root.server.addresses
     assert (root.key, root.job) == (other.key, other.job)
     assert other.server is other.host_store is root.host_store is None
-    assert board.name in root.key_source
-    assert board.name in other.key_source
+    assert kvs.name in root.key_source
+    assert kvs.name in other.key_source
     for each in (root, other):
         assert repr(each.key)[2:-1] not in repr(each)
         assert each.key.hex() not in repr(each) + each.key_source
-    again = met(place(0, board), number=1)
+    again = met(place(0, kvs), number=1)
     assert again.key != root.key
     assert again.job != root.job
 
 
 def test_when_all_have_joined_the_card_is_gone_and_the_store_stays_until_it_is_closed(
-    board: MemoryBoard, met: Callable[..., Meeting]
+    kvs: MemoryKvs, met: Callable[..., Meeting]
 ) -> None:
-    root = met(place(0, board))
-    card = parse(board.texts["pycollective.0"], "")
+    root = met(place(0, kvs))
+    card = parse(kvs.texts["pycollective.0"], "")
     assert invitation.somebody_listens(card)
     root.all_joined()
-    assert not board.texts
+    assert not kvs.texts
     assert invitation.somebody_listens(card)
     root.close()
     assert not invitation.somebody_listens(card)
 
 
-def test_a_failed_init_offers_the_same_again_where_the_board_keeps_its_first_word(
-    board: MemoryBoard, met: Callable[..., Meeting]
+def test_a_failed_init_offers_the_same_again_where_the_kvs_keeps_its_first_word(
+    kvs: MemoryKvs, met: Callable[..., Meeting]
 ) -> None:
-    first = met(place(0, board))
+    first = met(place(0, kvs))
     first.close()  # the others were late
-    second = met(place(0, board))
+    second = met(place(0, kvs))
     assert second.server is not None
     assert (first.key, first.job, first.store_addresses) == (second.key, second.job, second.server.addresses)
 
 
 def test_what_an_earlier_start_has_left_is_not_followed(met: Callable[..., Meeting]) -> None:
-    board = MemoryBoard(lasting=True)
-    met(place(0, board)).close()  # it died before all had joined
-    stale = board.texts["pycollective.0"]
+    kvs = MemoryKvs(lasting=True)
+    met(place(0, kvs)).close()  # it died before all had joined
+    stale = kvs.texts["pycollective.0"]
 
     def root_comes_later() -> Meeting:
         while not asked.wait(S):
             raise AssertionError
-        return met(place(0, board))
+        return met(place(0, kvs))
 
     asked = threading.Event()
-    read = board.read
+    read = kvs.read
 
     def reading(key: str, *, timeout_s: float) -> str:
         text = read(key, timeout_s=timeout_s)
         asked.set()
         return text
 
-    board.read = reading  # type: ignore[method-assign]
-    root, other = together(root_comes_later, lambda: met(place(1, board)))
+    kvs.read = reading  # type: ignore[method-assign]
+    root, other = together(root_comes_later, lambda: met(place(1, kvs)))
     assert isinstance(root, Meeting)
     assert isinstance(other, Meeting)
     assert other.store_addresses == root.store_addresses
     assert other.key == root.key
-    assert board.texts["pycollective.0"] != stale
+    assert kvs.texts["pycollective.0"] != stale
 
 
 def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(met: Callable[..., Meeting]) -> None:
-    board = MemoryBoard(lasting=True)
-    met(place(0, board)).close()
+    kvs = MemoryKvs(lasting=True)
+    met(place(0, kvs)).close()
     with pytest.raises(
         CollectiveTimeout, match=r"nobody answered there in 0.2 s.*an earlier run has left that"
     ):
-        met(place(1, board), timeout_s=0.2)
+        met(place(1, kvs), timeout_s=0.2)
 
 
 def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,56 +174,54 @@ def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("home")
-def test_a_named_key_file_stays_off_the_board(
-    board: MemoryBoard, met: Callable[..., Meeting], key_file: Path
+def test_a_named_key_file_stays_out_of_the_kvs(
+    kvs: MemoryKvs, met: Callable[..., Meeting], key_file: Path
 ) -> None:
-    root, other = met(place(0, board)), met(place(1, board))
+    root, other = met(place(0, kvs)), met(place(1, kvs))
     assert root.key == other.key == key_file.read_bytes()
     assert key_file.name in root.key_source
-    assert root.key.hex() not in board.texts["pycollective.0"]
-    assert key_id(root.key) in board.texts["pycollective.0"]
+    assert root.key.hex() not in kvs.texts["pycollective.0"]
+    assert key_id(root.key) in kvs.texts["pycollective.0"]
     key_file.write_bytes(secrets.token_bytes(KEY_BYTES))
     with pytest.raises(
         InvalidArgument, match=rf"has key {key_id(root.key)}.*has key .* from PYCOLLECTIVE_KEY_FILE="
     ):
-        met(place(1, board))
+        met(place(1, kvs))
 
 
-def test_strict_takes_the_users_key_and_none_off_the_board(
-    board: MemoryBoard, met: Callable[..., Meeting], home: Path, monkeypatch: pytest.MonkeyPatch
+def test_strict_takes_the_users_key_and_none_from_the_kvs(
+    kvs: MemoryKvs, met: Callable[..., Meeting], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met(place(0, board))
+    met(place(0, kvs))
     monkeypatch.setenv("PYCOLLECTIVE_SECURITY", "strict")
     with pytest.raises(
         InvalidArgument, match=r"SECURITY=strict is set on .*, but rank 0 on .* published a key"
     ):
-        met(place(1, board))
-    root, other = met(place(0, board), number=1), met(place(1, board), number=1)
+        met(place(1, kvs))
+    root, other = met(place(0, kvs), number=1), met(place(1, kvs), number=1)
     assert root.key == other.key == (home / "pycollective/key").read_bytes()
-    assert root.key.hex() not in board.texts["pycollective.1"]
+    assert root.key.hex() not in kvs.texts["pycollective.1"]
 
 
 def test_a_key_file_on_one_rank_only_is_an_error(
-    board: MemoryBoard, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch, key_file: Path
+    kvs: MemoryKvs, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch, key_file: Path
 ) -> None:
     monkeypatch.delenv("PYCOLLECTIVE_KEY_FILE")
-    met(place(0, board))
+    met(place(0, kvs))
     monkeypatch.setenv("PYCOLLECTIVE_KEY_FILE", str(key_file))
     with pytest.raises(
         InvalidArgument, match="PYCOLLECTIVE_KEY_FILE is set on .*set it on every rank, or on none"
     ):
-        met(place(1, board))
+        met(place(1, kvs))
 
 
-def test_ranks_of_worlds_of_different_size_do_not_meet(
-    board: MemoryBoard, met: Callable[..., Meeting]
-) -> None:
-    met(place(0, board))
+def test_ranks_of_worlds_of_different_size_do_not_meet(kvs: MemoryKvs, met: Callable[..., Meeting]) -> None:
+    met(place(0, kvs))
     with pytest.raises(InvalidArgument, match="opened a world of 2 ranks, and this is rank 1 of 3"):
-        met(place(1, board, size=3))
+        met(place(1, kvs, size=3))
 
 
-def test_without_a_board_the_users_key_is_shared(met: Callable[..., Meeting], home: Path) -> None:
+def test_without_a_kvs_the_users_key_is_shared(met: Callable[..., Meeting], home: Path) -> None:
     def at(rank: int) -> Placement:
         stores = ("127.0.0.1:4711", "127.0.0.1:4712")
         return Placement(rank, 2, rank, 2, "a fake", store_addresses=stores, hosts_store=rank == 0, job="a/2")
@@ -275,11 +273,11 @@ def test_a_key_that_the_launcher_handed_over_comes_first(met: Callable[..., Meet
 
 
 def test_the_interface_chosen_by_the_user_is_where_ranks_listen(
-    board: MemoryBoard, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
+    kvs: MemoryKvs, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYCOLLECTIVE_INTERFACE", "127.0.0.1")
-    assert met(place(0, board)).listen == ["127.0.0.1"]
-    assert addresses.split(met(place(1, board)).store_addresses[0])[0] == "127.0.0.1"
+    assert met(place(0, kvs)).listen == ["127.0.0.1"]
+    assert addresses.split(met(place(1, kvs)).store_addresses[0])[0] == "127.0.0.1"
 
 
 def test_a_world_of_one_needs_nobody(met: Callable[..., Meeting], home: Path) -> None:
@@ -300,13 +298,13 @@ def card(count: int) -> Card:
     return Card(4, b"j" * 16, "a host;=" + "x" * 80, "01234567", b"k" * 32, places)
 
 
-def test_a_card_is_what_every_board_takes_and_comes_back() -> None:
+def test_a_card_is_what_every_kvs_takes_and_comes_back() -> None:
     for count in (1, 5, 100):
         text = card(count).text()
         assert len(text) <= LONGEST
         assert not set(text) & set(" ;=\n")
         assert text.isascii()
-        found = parse(text, "a board")
+        found = parse(text, "a KVS")
         assert (found.size, found.job, found.key, found.key_id) == (4, b"j" * 16, b"k" * 32, "01234567")
         assert found.addresses == card(count).addresses[: len(found.addresses)]
         assert found.addresses
@@ -317,5 +315,5 @@ def test_a_card_is_what_every_board_takes_and_comes_back() -> None:
     "text", ["", "hello", "pycollective-9,1,2", "pycollective-1,x,,,,,", "pycollective-1,2,00,h,i,-"]
 )
 def test_what_is_no_card_is_refused(text: str) -> None:
-    with pytest.raises(PeerFailure, match="a board holds no card that this version can read"):
-        parse(text, "a board")
+    with pytest.raises(PeerFailure, match="a KVS holds no card that this version can read"):
+        parse(text, "a KVS")

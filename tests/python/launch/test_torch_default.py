@@ -1,4 +1,4 @@
-"""The store of torch.distributed as a board, where the program has initialised that already."""
+"""The store of torch.distributed as a KVS, where the program has initialised that already."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from launchers import Command, torch, variables
 from test_launchers import run
 
-from pycollective.bootstrap.boards.torch_default import initialised_store
 from pycollective.bootstrap.detect import detect
+from pycollective.bootstrap.kvs.torch_default import initialised_store
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
 ENVIRONMENT = {
@@ -67,24 +67,24 @@ def store(monkeypatch: pytest.MonkeyPatch) -> FakeStore:
 
 def test_its_store_is_taken_if_it_has_the_same_ranks(store: FakeStore) -> None:
     place = detect(ENVIRONMENT)
-    assert place.board is not None
-    board = place.board()
-    board.publish("key", "text", timeout_s=5)
-    assert board.read("key", timeout_s=5) == "text"
-    board.withdraw("key")
+    assert place.kvs is not None
+    kvs = place.kvs()
+    kvs.publish("key", "text", timeout_s=5)
+    assert kvs.read("key", timeout_s=5) == "text"
+    kvs.withdraw("key")
     assert not store.values
     with pytest.raises(CollectiveTimeout, match="rank 0 has not told the store of torch.distributed"):
-        board.read("key", timeout_s=0.05)
+        kvs.read("key", timeout_s=0.05)
     store.broken = True
     with pytest.raises(PeerFailure, match="connection reset"):
-        board.read("key", timeout_s=5)
-    assert detect({**ENVIRONMENT, "WORLD_SIZE": "3"}).board is None
+        kvs.read("key", timeout_s=5)
+    assert detect({**ENVIRONMENT, "WORLD_SIZE": "3"}).kvs is None
 
 
 def test_without_it_nothing_is_taken_nor_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.distributed", raising=False)
     assert initialised_store(1, 2, "") is None
-    assert detect(ENVIRONMENT).board is None
+    assert detect(ENVIRONMENT).kvs is None
     assert "torch.distributed" not in sys.modules
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from fake_launcher import FakeAgent, S, together
 
-from pycollective.bootstrap.boards.torch_store import TorchStore
+from pycollective.bootstrap.kvs.torch_store import TorchStore
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
 pytestmark = pytest.mark.timeout(60)

@@ -61,7 +61,7 @@ def two_ranks(folder: Path, text: str) -> Iterator[list[subprocess.Popen[str]]]:
     (folder / "program.py").write_text(text)
     ranks = [
         subprocess.Popen(
-            [sys.executable, folder / "program.py", str(rank), folder / "board"],
+            [sys.executable, folder / "program.py", str(rank), folder / "kvs"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

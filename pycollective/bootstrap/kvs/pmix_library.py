@@ -1,4 +1,4 @@
-"""libpmix by ctypes: the few calls and structures that a board needs, and where the right library lies."""
+"""libpmix by ctypes: the few calls and structures that a KVS needs, and where the right library lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PMIx, the board of Open MPI's mpirun."""
+"""PMIx, the KVS of Open MPI's mpirun."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 
-from pycollective.bootstrap.boards.pmix_library import ERR_NOT_FOUND, ERR_TIMEOUT, SUCCESS, Calls, Proc, load
+from pycollective.bootstrap.kvs.pmix_library import ERR_NOT_FOUND, ERR_TIMEOUT, SUCCESS, Calls, Proc, load
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
 SLICE_S = 1  # of a wait, between which Ctrl-C is heard; PMIx counts whole seconds

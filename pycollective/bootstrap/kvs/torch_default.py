@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
@@ -58,7 +58,7 @@ class DefaultStore:
         return PeerFailure(f"{self.name} failed: {error}", cause=str(error))
 
 
-def initialised_store(rank: int, size: int, space: str) -> Board | None:
+def initialised_store(rank: int, size: int, space: str) -> Kvs | None:
     """The default store, if torch.distributed has been initialised here with the same ranks."""
     module: Any = sys.modules.get("torch.distributed")
     try:

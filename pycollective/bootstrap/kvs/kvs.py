@@ -1,14 +1,14 @@
-"""The launcher's own key-value board, on which rank 0 tells the others where its store is."""
+"""The launcher's own key-value space (KVS), in which rank 0 tells the others where its store is."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 
-class Board(Protocol):
-    """Every rank calls publish or read, once per key and in the same order: some boards need all of them to come.
+class Kvs(Protocol):
+    """Every rank calls publish or read, once per key and in the same order: some need all of them.
 
-    A call that failed may be made again with the same arguments. A board is as trustworthy as the launcher that runs
+    A call that failed may be made again with the same arguments. A KVS is as trustworthy as the launcher that runs
     it: whoever can read it can read the job's key.
     """
 
@@ -22,4 +22,4 @@ class Board(Protocol):
         """Waits for what rank 0 publishes. Raises CollectiveTimeout, or PeerFailure if the launcher is gone."""
 
     def withdraw(self, key: str) -> None:
-        """Rank 0, when all have read it: nobody shall find it later. Does nothing where a board cannot forget."""
+        """Rank 0, when all have read it: nobody shall find it later. Does nothing where a KVS cannot forget."""

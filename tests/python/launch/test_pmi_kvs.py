@@ -14,9 +14,9 @@ from collections.abc import Iterator
 import pytest
 from fake_launcher import FakeLauncher, S, together
 
-from pycollective.bootstrap.boards.opened import opened
-from pycollective.bootstrap.boards.pmi1 import Pmi1
-from pycollective.bootstrap.boards.pmi2 import Pmi2
+from pycollective.bootstrap.kvs.open_once import open_once
+from pycollective.bootstrap.kvs.pmi1 import Pmi1
+from pycollective.bootstrap.kvs.pmi2 import Pmi2
 from pycollective.errors import CollectiveTimeout, ForkedProcess, PeerFailure
 
 pytestmark = pytest.mark.timeout(60)
@@ -32,7 +32,7 @@ def launcher() -> Iterator[FakeLauncher]:
 
 
 @pytest.fixture(params=["pmi1", "pmi2"])
-def boards(request: pytest.FixtureRequest, launcher: FakeLauncher) -> tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]:
+def both_kvs(request: pytest.FixtureRequest, launcher: FakeLauncher) -> tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]:
     """Those of two ranks of one job."""
     if request.param == "pmi1":
         return Pmi1(launcher.connect(launcher.pmi1), "a fake"), Pmi1(
@@ -45,9 +45,9 @@ def boards(request: pytest.FixtureRequest, launcher: FakeLauncher) -> tuple[Pmi1
 
 
 def test_what_rank_0_publishes_is_read_and_worlds_are_kept_apart(
-    boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2],
+    both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2],
 ) -> None:
-    root, other = boards
+    root, other = both_kvs
     for number in range(3):  # init() after shutdown() uses the same connection
         key, text = f"pycollective.{number}", f"{number}{TEXT[1:]}"
         results = together(
@@ -60,9 +60,9 @@ def test_what_rank_0_publishes_is_read_and_worlds_are_kept_apart(
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_who_comes_in_vain_says_so_and_can_come_again(
-    boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher, late: int
+    both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher, late: int
 ) -> None:
-    root, other = boards
+    root, other = both_kvs
     calls = [
         lambda timeout_s: root.publish("key", TEXT, timeout_s=timeout_s),
         lambda timeout_s: other.read("key", timeout_s=timeout_s),
@@ -78,20 +78,20 @@ def test_who_comes_in_vain_says_so_and_can_come_again(
 
 
 def test_a_launcher_that_is_gone_is_said_in_words(
-    boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
+    both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
 ) -> None:
     launcher.hang_up()
     with pytest.raises(PeerFailure, match="the connection to a fake is broken: .*The launcher is ending"):
-        boards[1].read("key", timeout_s=S)
+        both_kvs[1].read("key", timeout_s=S)
 
 
 def test_a_launcher_that_dies_while_we_wait_is_noticed_at_once(
-    boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
+    both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
 ) -> None:
     thread = threading.Thread(target=lambda: (heard_of_barrier(launcher), launcher.hang_up()))
     thread.start()
     with pytest.raises(PeerFailure, match="it closed the connection"):
-        boards[1].read("key", timeout_s=S)
+        both_kvs[1].read("key", timeout_s=S)
     thread.join(S)
 
 
@@ -99,8 +99,8 @@ def heard_of_barrier(launcher: FakeLauncher) -> None:
     assert launcher.somebody_waits.wait(S)
 
 
-def test_a_refusal_is_passed_on(boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]) -> None:
-    root, other = boards
+def test_a_refusal_is_passed_on(both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]) -> None:
+    root, other = both_kvs
     _, found = together(
         lambda: root.publish("another", TEXT, timeout_s=S), lambda: other.read("key", timeout_s=S)
     )
@@ -124,12 +124,12 @@ def test_garbage_in_place_of_a_length_is_refused(launcher: FakeLauncher) -> None
         link.sendall(b"cmd=response_to_init rc=0\nGARBAGE!")
         link.recv(1000)
 
-    board = Pmi2(launcher.connect(serve), "a fake", job="7.0", rank=1)
+    kvs = Pmi2(launcher.connect(serve), "a fake", job="7.0", rank=1)
     with pytest.raises(PeerFailure, match="b'GARBAG' where the length"):
-        board.read("key", timeout_s=S)
+        kvs.read("key", timeout_s=S)
 
 
-def test_ctrl_c_ends_the_wait(boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher) -> None:
+def test_ctrl_c_ends_the_wait(both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher) -> None:
     def press() -> None:
         heard_of_barrier(launcher)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -137,16 +137,16 @@ def test_ctrl_c_ends_the_wait(boards: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher:
     thread = threading.Thread(target=press)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        boards[1].read("key", timeout_s=S)
+        both_kvs[1].read("key", timeout_s=S)
     thread.join(S)
 
 
 FINALIZE = """
 import os, sys
-from pycollective.bootstrap.boards.pmi1 import Pmi1
-board = Pmi1(int(sys.argv[1]), "a fake")
-os.set_inheritable(board.channel.fd, True)
-board.publish("key", "text", timeout_s=20)
+from pycollective.bootstrap.kvs.pmi1 import Pmi1
+kvs = Pmi1(int(sys.argv[1]), "a fake")
+os.set_inheritable(kvs.channel.fd, True)
+kvs.publish("key", "text", timeout_s=20)
 """
 
 
@@ -171,7 +171,7 @@ def test_only_a_clean_end_is_told_to_the_launcher(ending: str, finalized: bool) 
     assert "cmd=barrier_in" in fake.heard
 
 
-def test_a_forked_child_neither_speaks_on_the_board_nor_finalizes_it() -> None:
+def test_a_forked_child_neither_speaks_to_the_kvs_nor_finalizes_it() -> None:
     fake = FakeLauncher(1)
     fd = fake.connect(fake.pmi1)
     program = FINALIZE + "if os.fork() == 0: sys.exit()\nos.wait()\nos._exit(0)"
@@ -183,15 +183,15 @@ def test_a_forked_child_neither_speaks_on_the_board_nor_finalizes_it() -> None:
     assert "cmd=finalize" not in fake.heard
 
 
-def test_a_board_is_opened_once_per_process_and_not_by_a_forked_child(launcher: FakeLauncher) -> None:
+def test_a_kvs_is_opened_once_per_process_and_not_by_a_forked_child(launcher: FakeLauncher) -> None:
     fd = launcher.connect(launcher.pmi1)
-    board = opened(f"test {fd}", lambda: Pmi1(fd, "a fake"))
-    assert opened(f"test {fd}", lambda: Pmi1(fd, "a fake")) is board
+    kvs = open_once(f"test {fd}", lambda: Pmi1(fd, "a fake"))
+    assert open_once(f"test {fd}", lambda: Pmi1(fd, "a fake")) is kvs
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
             try:
-                opened(f"test {fd}", lambda: Pmi1(fd, "a fake"))
+                open_once(f"test {fd}", lambda: Pmi1(fd, "a fake"))
             except ForkedProcess:
                 os._exit(7)
         os._exit(1)

@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 
-from pycollective.bootstrap.boards.channel import Channel
+from pycollective.bootstrap.kvs.channel import Channel
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
 
 MAGIC = 0x3C85F7CE

@@ -8,7 +8,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 
-from pycollective.bootstrap.boards.channel import Channel
+from pycollective.bootstrap.kvs.channel import Channel
 from pycollective.errors import CollectiveError, CollectiveTimeout
 
 FINALIZE_S = 2.0
@@ -27,7 +27,7 @@ class Pmi(ABC):
         self.channel = Channel(fd, name)
         self.owner = os.getpid()
         self.unanswered = 0  # requests that were given up while they waited
-        self.met: set[str] = set()  # keys whose fence this process has entered
+        self.fenced: set[str] = set()  # keys whose fence this process has entered
         self.texts: dict[str, str] = {}  # what was read
 
     @abstractmethod
@@ -39,15 +39,15 @@ class Pmi(ABC):
         """The next answer, which is no longer counted. Raises PeerFailure if it refuses."""
 
     def withdraw(self, key: str) -> None:
-        """Neither version can take a value back: the board goes with the job."""
+        """Neither version can take a value back: the KVS goes with the job."""
         del key
 
-    def meet(self, key: str, deadline: float, timeout_s: float) -> None:
+    def enter_fence(self, key: str, deadline: float, timeout_s: float) -> None:
         """The fence of this key; one that was given up is waited for again, not entered twice."""
         try:
-            if key not in self.met:
+            if key not in self.fenced:
                 self.catch_up(deadline)
-                self.met.add(key)
+                self.fenced.add(key)
                 self.tell(self.fence, deadline)
             self.catch_up(deadline)
         except CollectiveTimeout:

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 
-from pycollective.bootstrap.boards.pmi import Pmi
+from pycollective.bootstrap.kvs.pmi import Pmi
 from pycollective.errors import PeerFailure
 
 MORE, LAST = "+", "."  # in front of a piece: does another one follow?
@@ -27,18 +27,18 @@ class Pmi1(Pmi):
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         self.connect(deadline)
-        if key not in self.met:
+        if key not in self.fenced:
             width = self.longest - 1
             pieces = [text[i : i + width] for i in range(0, len(text), width)]
             for number, piece in enumerate(pieces):
                 mark = LAST if number == len(pieces) - 1 else MORE
                 self.ask(f"cmd=put kvsname={self.space} key={key}.{number} value={mark}{piece}", deadline)
-        self.meet(key, deadline, timeout_s)
+        self.enter_fence(key, deadline, timeout_s)
 
     def read(self, key: str, *, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s
         self.connect(deadline)
-        self.meet(key, deadline, timeout_s)
+        self.enter_fence(key, deadline, timeout_s)
         if key not in self.texts:
             text, mark, number = "", MORE, 0
             while mark == MORE:

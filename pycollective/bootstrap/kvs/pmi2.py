@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 
-from pycollective.bootstrap.boards.pmi import Pmi
+from pycollective.bootstrap.kvs.pmi import Pmi
 from pycollective.errors import PeerFailure
 
 LENGTH_DIGITS = 6  # every message after the first begins with its length, as six characters
@@ -28,14 +28,14 @@ class Pmi2(Pmi):
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         self.connect(deadline)
-        if key not in self.met:
+        if key not in self.fenced:
             self.ask(f"cmd=kvs-put;key={key};value={text};", deadline)
-        self.meet(key, deadline, timeout_s)
+        self.enter_fence(key, deadline, timeout_s)
 
     def read(self, key: str, *, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s
         self.connect(deadline)
-        self.meet(key, deadline, timeout_s)
+        self.enter_fence(key, deadline, timeout_s)
         if key not in self.texts:
             found = self.ask(f"cmd=kvs-get;jobid={self.job};srcid=-1;key={key};", deadline)
             if "value" not in found:

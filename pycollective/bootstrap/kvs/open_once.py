@@ -1,24 +1,24 @@
-"""The launcher's boards that allow one connection per process: opened once, by one process."""
+"""The launcher's key-value spaces that allow one connection per process: opened once, by one process."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 
-from pycollective.bootstrap.boards.board import Board
+from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.errors import ForkedProcess
 
-_opened: dict[str, tuple[int, Board]] = {}  # by name, with the process that opened it
+_opened: dict[str, tuple[int, Kvs]] = {}  # by name, with the process that opened it
 
 
-def opened(name: str, make: Callable[[], Board]) -> Board:
-    """The same board for every init() of this process. A forked child has none: the launcher knows only its parent."""
+def open_once(name: str, make: Callable[[], Kvs]) -> Kvs:
+    """The same KVS for every init() of this process. A forked child has none: the launcher knows only its parent."""
     if name not in _opened:
         _opened[name] = os.getpid(), make()
-    owner, board = _opened[name]
+    owner, kvs = _opened[name]
     if owner != os.getpid():
         raise ForkedProcess(
             f"this process was forked from rank process {owner}, whose connection to its launcher ({name}) it cannot "
             f"use: give it a place of its own with init(address, rank=, size=), or start it by spawn"
         )
-    return board
+    return kvs

@@ -1,9 +1,9 @@
-"""A board in a folder that all ranks see: init("file:///shared/path", rank=, size=).
+"""A KVS in a folder that all ranks see: init("file:///shared/path", rank=, size=).
 
 What tells two runs on one path apart: a card counts only while something listens where it points. So rank 0 takes the
 card away when all have joined; it replaces what a run that died before that left behind; it refuses a path on which
 another run is meeting right now; and a rank that finds a card with nobody behind it waits for the next (as with
-every lasting board, bootstrap.rendezvous sees to that).
+every lasting KVS, bootstrap.rendezvous sees to that).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
 LONGEST_TEXT = 4096
 
 
-class FileBoard:
+class FileKvs:
     """One file per key, mode 0600: who can read it may join. `in_use` tells whether a text's run is still meeting."""
 
     lasting = True
 
     def __init__(self, path: str, in_use: Callable[[str], bool]) -> None:
-        self.name = f"the file board {path}"
+        self.name = f"the rendezvous file {path}"
         self.path = Path(path)
         self.in_use = in_use
 
