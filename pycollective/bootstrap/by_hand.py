@@ -68,8 +68,8 @@ def _path_of(address: str) -> str:
 
 
 def _file_kvs(path: str) -> Kvs:
+    from pycollective.bootstrap.bootstrap_info import is_listening
     from pycollective.bootstrap.card import parse
-    from pycollective.bootstrap.invitation import somebody_listens
     from pycollective.bootstrap.kvs.file import FileKvs
 
-    return FileKvs(path, in_use=lambda text: somebody_listens(parse(text, path)))
+    return FileKvs(path, in_use=lambda text: is_listening(parse(text, path)))

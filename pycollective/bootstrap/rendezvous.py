@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pycollective.bootstrap import addresses, invitation, key_sources
+from pycollective.bootstrap import addresses, bootstrap_info, key_sources
 from pycollective.bootstrap.key import job_id, new_key
 from pycollective.bootstrap.placement import Placement
 from pycollective.errors import InvalidArgument
@@ -80,20 +80,20 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
         return at_known_addresses(placement, encrypts)
     kvs, name = placement.kvs(), f"pycollective.{number}"
     if placement.rank == 0:
-        sent = invitation.send(kvs, name, placement, timeout_s=timeout_s)
+        info = bootstrap_info.send(kvs, name, placement, timeout_s=timeout_s)
     else:
-        sent = invitation.receive(kvs, name, placement, timeout_s=timeout_s)
+        info = bootstrap_info.receive(kvs, name, placement, timeout_s=timeout_s)
     return Meeting(
-        store_addresses=list(sent.card.addresses),
+        store_addresses=list(info.card.addresses),
         host_store=None,
-        job=sent.card.job,
-        key=sent.key,
-        key_source=sent.key_source,
-        listen=listen_at(placement, sent.card.addresses),
+        job=info.card.job,
+        key=info.key,
+        key_source=info.key_source,
+        listen=listen_at(placement, info.card.addresses),
         encrypts=encrypts,
-        server=sent.server,
+        server=info.server,
         withdraw=(lambda: kvs.withdraw(name)) if placement.rank == 0 else None,
-        advice=advice(placement, sent.card.addresses),
+        advice=advice(placement, info.card.addresses),
     )
 
 

@@ -1,7 +1,7 @@
 """How the members of a new group agree on its number: by messages through the lowest of them.
 
-1. The lowest invites the others, with the mark of its call.
-2. Each of them replies: the invitation's mark, the mark of its own call, a checksum of its list.
+1. The lowest asks the others, with the mark of its call.
+2. Each of them replies: the request's mark, the mark of its own call, a checksum of its list.
 3. When all have replied the lowest answers each: that one's mark, and a number that it has reserved, or which member
    has another list.
 
@@ -9,7 +9,7 @@ Threads may make groups at the same time. Calls that would exchange messages wit
 that no thread takes the messages of another.
 
 A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
-counts only for the call that invited, an answer only for the call that replied. So nobody takes the number of an
+counts only for the call that asked, an answer only for the call that replied. So nobody takes the number of an
 earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequence numbers", 1975).
 """
 
@@ -37,7 +37,7 @@ NONE = -1
 class Says(enum.IntEnum):
     """What a message is: the first of its four integers."""
 
-    INVITATION = 1  # mark of the lowest member's call, 0, 0
+    REQUEST = 1  # mark of the lowest member's call, 0, 0
     REPLY = 2  # that mark, mark of this member's call, checksum of its list
     ANSWER = 3  # that mark, a member that has another list or NONE, the number
 
@@ -71,7 +71,7 @@ class Talk:
     def lead(self) -> tuple[int, int]:
         """Of the lowest member: one that has another list, and the number."""
         for other in self.others:
-            self.say(other, Says.INVITATION, self.mark)
+            self.say(other, Says.REQUEST, self.mark)
         number, odd, marks = self.group._reserve_group_ids(1), NONE, []
         for other in self.others:
             mark, checksum = self._reply_of(other)
@@ -88,10 +88,10 @@ class Talk:
                 return tuple(content)
 
     def follow(self) -> tuple[int, int]:
-        """Of any other member. It replies to every invitation: which one is old it cannot know, but the lowest does."""
+        """Of any other member. It replies to every request: which one is old it cannot know, but the lowest does."""
         while True:
             what, mark, odd, number = self.hear(self.lowest)
-            if what == Says.INVITATION:
+            if what == Says.REQUEST:
                 self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum)
             elif (what, mark) == (Says.ANSWER, self.mark):
                 return odd, number

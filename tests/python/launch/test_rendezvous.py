@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_launcher import S, together
 
-from pycollective.bootstrap import addresses, invitation
+from pycollective.bootstrap import addresses, bootstrap_info
 from pycollective.bootstrap.card import LONGEST, Card, parse
 from pycollective.bootstrap.detect import Placement
 from pycollective.bootstrap.interfaces import RUNNING, UP
@@ -107,12 +107,12 @@ def test_when_all_have_joined_the_card_is_gone_and_the_store_stays_until_it_is_c
 ) -> None:
     root = met(place(0, kvs))
     card = parse(kvs.texts["pycollective.0"], "")
-    assert invitation.somebody_listens(card)
+    assert bootstrap_info.is_listening(card)
     root.all_joined()
     assert not kvs.texts
-    assert invitation.somebody_listens(card)
+    assert bootstrap_info.is_listening(card)
     root.close()
-    assert not invitation.somebody_listens(card)
+    assert not bootstrap_info.is_listening(card)
 
 
 def test_a_failed_init_offers_the_same_again_where_the_kvs_keeps_its_first_word(
@@ -170,7 +170,7 @@ def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) ->
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert not invitation.answers("127.0.0.1", port)
+    assert not bootstrap_info.answers("127.0.0.1", port)
 
 
 @pytest.mark.usefixtures("home")

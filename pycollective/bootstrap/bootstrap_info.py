@@ -1,4 +1,4 @@
-"""Through a KVS: rank 0 opens its store and publishes a card that says where; the others read it."""
+"""The bootstrap info of a world: rank 0 opens its store and publishes where it is; the others read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 
 
 @dataclass(frozen=True)
-class Invitation:
+class BootstrapInfo:
     card: Card
     key: bytes = field(repr=False)
     key_source: str
@@ -35,13 +35,13 @@ class Invitation:
 
 # What rank 0 has published in KVS that keep their first word. An init() that failed may be called again, and must
 # then offer the same.
-_published: dict[tuple[str, str], Invitation] = {}
+_published: dict[tuple[str, str], BootstrapInfo] = {}
 
 
-def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
     """Rank 0. The server is open when this returns."""
     earlier = None if kvs.lasting else _published.get((kvs.name, name))
-    made = again(earlier) if earlier is not None else first(kvs, placement)
+    made = reopen(earlier) if earlier is not None else make(kvs, placement)
     _published[kvs.name, name] = made
     try:
         kvs.publish(name, made.card.text(), timeout_s=timeout_s)
@@ -52,7 +52,7 @@ def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> Invi
     return made
 
 
-def first(kvs: Kvs, placement: Placement) -> Invitation:
+def make(kvs: Kvs, placement: Placement) -> BootstrapInfo:
     env = os.environ
     known = key_sources.named_key(env)
     if known is None and "strict" in key_sources.security(env):
@@ -66,16 +66,16 @@ def first(kvs: Kvs, placement: Placement) -> Invitation:
     server = open_store(anywhere, key=key, job=job, key_source=source)
     published = None if known else key
     card = Card(placement.size, job, socket.gethostname(), key_id(key), published, tuple(server.addresses))
-    return Invitation(card, key, source, server)
+    return BootstrapInfo(card, key, source, server)
 
 
-def again(earlier: Invitation) -> Invitation:
+def reopen(earlier: BootstrapInfo) -> BootstrapInfo:
     card, key = earlier.card, earlier.key
     server = open_store(card.addresses, key=key, job=card.job, key_source=earlier.key_source)
-    return Invitation(card, key, earlier.key_source, server)
+    return BootstrapInfo(card, key, earlier.key_source, server)
 
 
-def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> Invitation:
+def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
     """Every other rank."""
     card = read(kvs, name, timeout_s)
     if card.size != placement.size:
@@ -88,23 +88,23 @@ def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> I
     if card.key is None:
         key, source = named or key_sources.users_key(env)
         key_sources.must_agree(key, source, their_id=card.key_id, their_host=card.host)
-        return Invitation(card, key, source)
+        return BootstrapInfo(card, key, source)
     if named is not None or "strict" in key_sources.security(env):
         variable = key_sources.FILE if named is not None else f"{key_sources.SECURITY}=strict"
         raise InvalidArgument(
             f"{variable} is set on {socket.gethostname()}, but rank 0 on {card.host} published a key of its own: set "
             f"it on every rank, or on none"
         )
-    return Invitation(card, card.key, f"made by rank 0 and read from {kvs.name}: as secret as that")
+    return BootstrapInfo(card, card.key, f"made by rank 0 and read from {kvs.name}: as secret as that")
 
 
 def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
-    """What rank 0 has published now, not what an earlier start of the job has left: somebody listens there."""
+    """What rank 0 has published now, not what an earlier start of the job has left: a store listens there."""
     deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
     while True:
         left = max(0.0, deadline - time.monotonic())
         card = parse(kvs.read(name, timeout_s=left), kvs.name)
-        if not kvs.lasting or somebody_listens(card):
+        if not kvs.lasting or is_listening(card):
             return card
         if time.monotonic() > deadline:
             raise CollectiveTimeout(
@@ -116,7 +116,7 @@ def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
         pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
-def somebody_listens(card: Card) -> bool:
+def is_listening(card: Card) -> bool:
     return any(answers(*addresses.split(address)) for address in card.addresses)
 
 
