@@ -22,7 +22,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """The caller calls all_joined() when every rank has joined, and close() at the end or when it gives up."""
 
     store_addresses: list[str]
@@ -71,10 +71,10 @@ def placed(
         pause = min(2 * pause, LONGEST_PAUSE_S)
 
 
-def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
+def find_rendezvous(placement: Placement, *, number: int, timeout_s: float) -> Rendezvous:
     """How this rank finds the others. `number`: which world of this job it is in this process, from 0."""
     if placement.size == 1:
-        return Meeting([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
+        return Rendezvous([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
     encrypts = "encrypt" in key_sources.security(os.environ)
     if placement.kvs is None:
         return at_known_addresses(placement, encrypts)
@@ -83,7 +83,7 @@ def meet(placement: Placement, *, number: int, timeout_s: float) -> Meeting:
         info = bootstrap_info.send(kvs, name, placement, timeout_s=timeout_s)
     else:
         info = bootstrap_info.receive(kvs, name, placement, timeout_s=timeout_s)
-    return Meeting(
+    return Rendezvous(
         store_addresses=list(info.card.addresses),
         host_store=None,
         job=info.card.job,
@@ -112,14 +112,14 @@ def advice(placement: Placement, stores: Sequence[str]) -> str:
     return "" if placement.one_host else addresses.advice(stores)
 
 
-def at_known_addresses(placement: Placement, encrypts: bool) -> Meeting:
+def at_known_addresses(placement: Placement, encrypts: bool) -> Rendezvous:
     if placement.key is not None:
         key, source = placement.key, f"handed over by {placement.launcher}"
     else:
         key, source = key_sources.named_key(os.environ) or key_sources.users_key(os.environ)
     stores = list(placement.store_addresses)
     addresses.check_loopback(dict.fromkeys(addresses.split(store)[0] for store in stores))
-    return Meeting(
+    return Rendezvous(
         store_addresses=[*stores, *placement.also_at],
         host_store=[*stores, *placement.also_at] if placement.hosts_store else None,
         job=job_id(placement.job.encode()),

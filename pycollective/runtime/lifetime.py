@@ -254,22 +254,22 @@ def _where(placement: Placement) -> str:
 def _join(
     placement: Placement, epoch: int, timeout: float | None, backend: str | None, within_s: float
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
-    from pycollective.bootstrap.rendezvous import meet
+    from pycollective.bootstrap.rendezvous import find_rendezvous
 
     deadline = time.monotonic() + within_s
-    meeting = meet(placement, number=epoch, timeout_s=within_s)
+    rendezvous = find_rendezvous(placement, number=epoch, timeout_s=within_s)
     try:
         runtime = _core.Runtime(
             placement.rank,
             placement.size,
-            store_addresses=meeting.store_addresses,
-            host_store=meeting.host_store,
-            key=meeting.key,
-            key_source=meeting.key_source,
-            encrypts=meeting.encrypts,
-            job=meeting.job,
+            store_addresses=rendezvous.store_addresses,
+            host_store=rendezvous.host_store,
+            key=rendezvous.key,
+            key_source=rendezvous.key_source,
+            encrypts=rendezvous.encrypts,
+            job=rendezvous.job,
             epoch=epoch,
-            listen=meeting.listen,
+            listen=rendezvous.listen,
             local_rank=placement.local_rank,
             local_size=placement.local_size,
             timeout_s=timeout,
@@ -277,13 +277,13 @@ def _join(
             transport=backend,
         )
     except BaseException as error:
-        meeting.close()
+        rendezvous.close()
         about_a_peer = isinstance(error, InvalidArgument) and error.peer is not None
-        if meeting.advice and (about_a_peer or isinstance(error, CollectiveTimeout)):
-            error.args = (f"{error}. {meeting.advice}",)
+        if rendezvous.advice and (about_a_peer or isinstance(error, CollectiveTimeout)):
+            error.args = (f"{error}. {rendezvous.advice}",)
         raise
-    meeting.all_joined()
-    return runtime, meeting.server
+    rendezvous.all_joined()
+    return runtime, rendezvous.server
 
 
 def _seconds(timeout: float | None) -> float:

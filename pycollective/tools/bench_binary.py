@@ -22,7 +22,7 @@ from pycollective.bootstrap.addresses import split
 from pycollective.bootstrap.key import key_file
 from pycollective.bootstrap.local_store import open_store
 from pycollective.bootstrap.placement import Placement
-from pycollective.bootstrap.rendezvous import Meeting, meet
+from pycollective.bootstrap.rendezvous import Rendezvous, find_rendezvous
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
 from pycollective.launching.failures.culprit import signal_name
@@ -42,7 +42,7 @@ def main() -> int:
         placement = detect.detect()
         if placement.launcher == "single":
             become(words)
-        return run_rank(placement, meet(placement, number=0, timeout_s=patience(words)), words)
+        return run_rank(placement, find_rendezvous(placement, number=0, timeout_s=patience(words)), words)
     except CollectiveError as error:
         say(str(error))
     except OSError as error:
@@ -60,17 +60,17 @@ def nccl_folders() -> dict[str, str]:
     return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
 
 
-def environment(placement: Placement, meeting: Meeting) -> dict[str, str]:
+def environment(placement: Placement, rendezvous: Rendezvous) -> dict[str, str]:
     given = {
         "RANK": placement.rank,
         "WORLD_SIZE": placement.size,
         "LOCAL_RANK": placement.local_rank,
         "LOCAL_WORLD_SIZE": placement.local_size,
-        "STORE": ",".join(meeting.store_addresses),
-        "INTERFACE": ",".join(meeting.listen),
-        "SECURITY": "encrypt" if meeting.encrypts else "auth",
-        "BENCH_JOB": meeting.job.hex(),
-        "BENCH_KEY_SOURCE": meeting.key_source,
+        "STORE": ",".join(rendezvous.store_addresses),
+        "INTERFACE": ",".join(rendezvous.listen),
+        "SECURITY": "encrypt" if rendezvous.encrypts else "auth",
+        "BENCH_JOB": rendezvous.job.hex(),
+        "BENCH_KEY_SOURCE": rendezvous.key_source,
     }
     return {
         **os.environ,
@@ -79,15 +79,15 @@ def environment(placement: Placement, meeting: Meeting) -> dict[str, str]:
     }
 
 
-def run_rank(placement: Placement, meeting: Meeting, words: Sequence[str]) -> int:
+def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str]) -> int:
     """The program as this rank's child; its exit code. Rank 0 keeps the store open meanwhile."""
-    key_fd = key_file(meeting.key)
-    env = {**environment(placement, meeting), "PYCOLLECTIVE_KEY_FD": str(key_fd)}
+    key_fd = key_file(rendezvous.key)
+    env = {**environment(placement, rendezvous), "PYCOLLECTIVE_KEY_FD": str(key_fd)}
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, key_fd)
-        stack.callback(meeting.close)
-        if meeting.host_store is not None:
-            stack.callback(open_first(meeting.host_store, meeting).close)
+        stack.callback(rendezvous.close)
+        if rendezvous.host_store is not None:
+            stack.callback(open_first(rendezvous.host_store, rendezvous).close)
         with signals_passed_on() as (children, asked):
             each = child.start(
                 [str(BINARY), *words], rank=placement.rank, env=env, key_fd=key_fd, stdout=1, stderr=2
@@ -97,7 +97,7 @@ def run_rank(placement: Placement, meeting: Meeting, words: Sequence[str]) -> in
                 each.signal(number)
             status = end_of(each)
         if status == 0:
-            meeting.all_joined()
+            rendezvous.all_joined()
     if asked:
         return 128 + asked[0]
     if status < 0:
@@ -114,13 +114,13 @@ def end_of(each: Child) -> int:
     return status
 
 
-def open_first(addresses: Sequence[str], meeting: Meeting) -> _core.StoreServer:
+def open_first(addresses: Sequence[str], rendezvous: Rendezvous) -> _core.StoreServer:
     """At the first of the known ports that can be bound, on every address that has it, as `init()` does."""
     first: CollectiveError | None = None
     for port in dict.fromkeys(split(address)[1] for address in addresses):
         same = [address for address in addresses if split(address)[1] == port]
         try:
-            return open_store(same, key=meeting.key, job=meeting.job, key_source=meeting.key_source)
+            return open_store(same, key=rendezvous.key, job=rendezvous.job, key_source=rendezvous.key_source)
         except CollectiveError as error:
             first = first or error
     assert first is not None

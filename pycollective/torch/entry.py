@@ -56,14 +56,14 @@ def _watchful(handler: Handler) -> Handler:
     @functools.wraps(handler)
     def watching(*args: Any, **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401
         servers = sys.modules.get("pycollective.torch.backend.store_servers")
-        meetings = handler(*args, **kwargs) if servers is None else servers.meet(handler, args, kwargs)
-        for meeting in meetings:
-            if meeting[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
+        found = handler(*args, **kwargs) if servers is None else servers.rendezvous(handler, args, kwargs)
+        for store_rank_size in found:
+            if store_rank_size[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
                 with contextlib.suppress(ImportError):  # it may be broken, and not needed
                     from pycollective.runtime.environment_names import warn_of_unknown
 
                     warn_of_unknown(stacklevel=CALLERS)
-            yield meeting
+            yield store_rank_size
 
     return watching
 

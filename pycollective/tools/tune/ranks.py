@@ -16,7 +16,7 @@ import numpy as np
 import pycollective as pc
 from pycollective import _core
 from pycollective.bootstrap.detect import detect
-from pycollective.bootstrap.rendezvous import meet
+from pycollective.bootstrap.rendezvous import find_rendezvous
 from pycollective.tools.tune.experiments import Cell, Experiment, World
 
 if TYPE_CHECKING:
@@ -86,18 +86,18 @@ def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
 def join(world: World, number: int) -> _core.Runtime:
     """One more world of the same ranks."""
     placement = detect()
-    meeting = meet(placement, number=number, timeout_s=JOINING_S)
+    rendezvous = find_rendezvous(placement, number=number, timeout_s=JOINING_S)
     runtime = _core.Runtime(
         placement.rank,
         placement.size,
-        store_addresses=meeting.store_addresses,
-        host_store=meeting.host_store,
-        key=meeting.key,
-        key_source=meeting.key_source,
-        encrypts=meeting.encrypts,
-        job=meeting.job,
+        store_addresses=rendezvous.store_addresses,
+        host_store=rendezvous.host_store,
+        key=rendezvous.key,
+        key_source=rendezvous.key_source,
+        encrypts=rendezvous.encrypts,
+        job=rendezvous.job,
         epoch=number,
-        listen=meeting.listen,
+        listen=rendezvous.listen,
         local_rank=placement.local_rank,
         local_size=placement.local_size,
         init_timeout_s=JOINING_S,
@@ -105,7 +105,7 @@ def join(world: World, number: int) -> _core.Runtime:
         tune=world.tune,
         tuning=world.tuning,
     )
-    meeting.all_joined()
+    rendezvous.all_joined()
     return runtime
 
 

@@ -28,18 +28,18 @@ def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | No
     """What a rendezvous handler of torch yields: store, rank and size. None: no launcher has started this process."""
     timeout_s = timeout.total_seconds()
     if lifetime.is_initialized():
-        return iter([_meeting(timeout_s)])
+        return iter([_next_store(timeout_s)])
     if lifetime.launched_place().launcher == NO_LAUNCHER:
         return None
     _made[:] = [lifetime.become_world(lifetime.launched_place, timeout=timeout_s)]
-    return iter([_meeting(timeout_s)])
+    return iter([_next_store(timeout_s)])
 
 
 _made: list[_core.Group] = []  # the last world that is there for torch.distributed
 _kept: list[WorldStore] = []  # C++ holds its own half of a store alone
 
 
-def _meeting(timeout_s: float) -> tuple[dist.Store, int, int]:
+def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
     world = _core.world()
     if lifetime.launcher() not in (
         NO_LAUNCHER,

@@ -528,9 +528,9 @@ class ProcessGroupPycollective(ProcessGroup):
     def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> Work:
         opts = options_of(BarrierOptions, opts if timeout is None else timeout)
         device = gpu_of(opts)
-        return self._call("barrier", opts, None, None, []) if device is None else self._meet_on(device, opts)
+        return self._call("barrier", opts, None, None, []) if device is None else self._barrier(device, opts)
 
-    def _meet_on(self, device: torch.device, opts: Any) -> Work:
+    def _barrier(self, device: torch.device, opts: Any) -> Work:
         """A barrier behind what every rank's current stream has: a sum of nothing, as NCCL has no barrier."""
         self._calls += 1
         word = torch.zeros(1, device=device)

@@ -3,9 +3,9 @@
 destroy_process_group() ends the server, which rank 0 has. A rank that is quicker than rank 0, and calls
 init_process_group() again, still finds it in the moment in which it ends. So a group of ours gives its server a name,
 in a key of the server itself, and every rank knows the names of the groups that it has left, and holds a connection
-that tells when the server ends. It meets again after that. A rank that finds one of these names nevertheless, because
-the program on rank 0 holds the store, meets once more, until rank 0 has come too. Nothing is kept alive for that: a
-server that goes on would tell the groups after it, gloo's for example, the addresses of ranks that are gone.
+that tells when the server ends; then it looks for the next one. A rank that finds one of these names nevertheless,
+because the program on rank 0 holds the store, looks once more, until rank 0 has come too. Nothing is kept alive for
+that: a server that goes on would tell the groups after it, gloo's for example, the addresses of ranks that are gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from pycollective.errors import CollectiveTimeout
 
-__all__ = ["leave", "meet", "name", "name_of", "without_prefix"]
+__all__ = ["leave", "name", "name_of", "rendezvous", "without_prefix"]
 
 KEY = "pycollective/server"
 AGAIN_S = 0.5
@@ -87,18 +87,18 @@ def _await_ends() -> None:
             time.sleep(CLOSES_S)
 
 
-def meet(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+def rendezvous(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     """What a rendezvous handler of torch yields: again and again, until the server is none of an earlier group."""
     began = time.monotonic()
     timeout = kwargs.get("timeout", dist.default_pg_timeout)
     while True:
         _await_ends()
         try:
-            meetings = handler(*args, **kwargs)
-            store, rank, size = next(meetings)
+            found = handler(*args, **kwargs)
+            store, rank, size = next(found)
             if not _left or not _is_of_the_past(store, rank):
                 break
-            del meetings, store
+            del found, store
         except RuntimeError:  # maybe it has ended in this moment
             if not _left or time.monotonic() - began > ENDING_S:
                 raise
@@ -110,7 +110,7 @@ def meet(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ite
         if not any(_left.values()):
             time.sleep(AGAIN_S)
     yield store, rank, size
-    yield from meetings
+    yield from found
 
 
 def _is_of_the_past(store: dist.Store, rank: int) -> bool:

@@ -455,7 +455,7 @@ kept.append(pc.recv_async(np.zeros(1), 1 - pc.rank()))
 
 
 def test_an_interpreter_may_end_with_calls_under_way(tmp_path: Any) -> None:
-    address = f"file://{tmp_path}/meeting"
+    address = f"file://{tmp_path}/rendezvous"
     ranks = [
         subprocess.Popen([sys.executable, "-c", EXIT, address, str(rank)], stderr=subprocess.PIPE, text=True)
         for rank in range(2)

@@ -22,11 +22,11 @@ needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
 
 @contextlib.contextmanager
-def gloo(meeting: str) -> Iterator[Any]:
+def gloo(rendezvous: str) -> Iterator[Any]:
     """torch.distributed with a group of the same ranks."""
     import torch.distributed as dist
 
-    store = dist.FileStore(meeting, pc.size())
+    store = dist.FileStore(rendezvous, pc.size())
     dist.init_process_group("gloo", store=store, rank=pc.rank(), world_size=pc.size())
     yield dist
     dist.destroy_process_group()
@@ -65,9 +65,9 @@ def number(count: int, dtype: str, op: str) -> Any:
     return x.to(getattr(torch, dtype))
 
 
-def reductions(meeting: str) -> None:
+def reductions(rendezvous: str) -> None:
     seen = Comparison()
-    with gloo(meeting) as dist:
+    with gloo(rendezvous) as dist:
         for dtype in FLOATS + INTEGERS:
             ops = {**OPS, **BITS} if dtype in INTEGERS else OPS
             for op, name in ops.items():
@@ -95,12 +95,12 @@ def reductions(meeting: str) -> None:
 
 @needs_torch
 def test_reductions_are_those_of_torch_distributed(tmp_path: Path) -> None:
-    testing.run(reductions, N, str(tmp_path / "meeting"))
+    testing.run(reductions, N, str(tmp_path / "rendezvous"))
 
 
-def moves(meeting: str) -> None:
+def moves(rendezvous: str) -> None:
     seen, rank = Comparison(), pc.rank()
-    with gloo(meeting) as dist:
+    with gloo(rendezvous) as dist:
         for dtype in (*FLOATS, *INTEGERS, "bool"):
             kind = getattr(torch, dtype)
             x = (torch.arange(4 * N).reshape(2 * N, 2) + 100 * rank).to(kind)
@@ -137,16 +137,16 @@ def moves(meeting: str) -> None:
 
 @needs_torch
 def test_moves_are_those_of_torch_distributed(tmp_path: Path) -> None:
-    testing.run(moves, N, str(tmp_path / "meeting"))
+    testing.run(moves, N, str(tmp_path / "rendezvous"))
 
 
 def rows_between(source: int, target: int) -> int:
     return (2 * source + target) % 4  # none between some
 
 
-def uneven(meeting: str) -> None:
+def uneven(rendezvous: str) -> None:
     seen, rank, everyone = Comparison(), pc.rank(), range(pc.size())
-    with gloo(meeting) as dist:
+    with gloo(rendezvous) as dist:
         to = [rows_between(rank, peer) for peer in everyone]
         coming = [rows_between(peer, rank) for peer in everyone]
         for dtype in ("float32", "int64", "bool"):
@@ -161,12 +161,12 @@ def uneven(meeting: str) -> None:
 
 @needs_torch
 def test_uneven_alltoall_is_all_to_all_single_with_splits(tmp_path: Path) -> None:
-    testing.run(uneven, N, str(tmp_path / "meeting"))
+    testing.run(uneven, N, str(tmp_path / "rendezvous"))
 
 
-def ring_of_messages(meeting: str) -> None:
+def ring_of_messages(rendezvous: str) -> None:
     seen, rank, size = Comparison(), pc.rank(), pc.size()
-    with gloo(meeting) as dist:
+    with gloo(rendezvous) as dist:
         x, ours, theirs = torch.arange(5) + rank, torch.zeros(5).long(), torch.zeros(5).long()
         begun = dist.isend(x, (rank + 1) % size)
         dist.recv(theirs, (rank - 1) % size)
@@ -180,7 +180,7 @@ def ring_of_messages(meeting: str) -> None:
 
 @needs_torch
 def test_messages_are_those_of_torch_distributed(tmp_path: Path) -> None:
-    testing.run(ring_of_messages, N, str(tmp_path / "meeting"))
+    testing.run(ring_of_messages, N, str(tmp_path / "rendezvous"))
 
 
 # ---- MPI 4.1, chapter 6: the standard says what most collectives do by other calls, and so do these tests

@@ -1,4 +1,4 @@
-"""From a place in the world to a meeting: what rank 0 publishes, and what the others make of it."""
+"""From a place in the world to a rendezvous: what rank 0 publishes, and what the others make of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pycollective.bootstrap.card import LONGEST, Card, parse
 from pycollective.bootstrap.detect import Placement
 from pycollective.bootstrap.interfaces import RUNNING, UP
 from pycollective.bootstrap.key import KEY_BYTES, key_id
-from pycollective.bootstrap.rendezvous import Meeting, meet
+from pycollective.bootstrap.rendezvous import Rendezvous, find_rendezvous
 from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure
 
 pytestmark = pytest.mark.timeout(60)
@@ -67,16 +67,16 @@ def kvs() -> MemoryKvs:
 
 
 @pytest.fixture
-def met() -> Iterator[Callable[..., Meeting]]:
-    """meet(), whose servers are closed at the end."""
-    meetings: list[Meeting] = []
+def found_by() -> Iterator[Callable[..., Rendezvous]]:
+    """find_rendezvous(), whose servers are closed at the end."""
+    found: list[Rendezvous] = []
 
-    def meet_and_keep(place: Placement, number: int = 0, timeout_s: float = S) -> Meeting:
-        meetings.append(meet(place, number=number, timeout_s=timeout_s))
-        return meetings[-1]
+    def find_and_keep(place: Placement, number: int = 0, timeout_s: float = S) -> Rendezvous:
+        found.append(find_rendezvous(place, number=number, timeout_s=timeout_s))
+        return found[-1]
 
-    yield meet_and_keep
-    for each in meetings:
+    yield find_and_keep
+    for each in found:
         each.close()
 
 
@@ -85,9 +85,9 @@ def place(rank: int, kvs: MemoryKvs, size: int = 2) -> Placement:
 
 
 def test_rank_0_publishes_a_key_of_its_own_and_where_it_is(
-    kvs: MemoryKvs, met: Callable[..., Meeting]
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
 ) -> None:
-    root, other = met(place(0, kvs)), met(place(1, kvs))
+    root, other = found_by(place(0, kvs)), found_by(place(1, kvs))
     assert root.server is not None
     assert root.store_addresses == other.store_addresses == root.server.addresses
     assert (root.key, root.job) == (other.key, other.job)
@@ -97,15 +97,15 @@ def test_rank_0_publishes_a_key_of_its_own_and_where_it_is(
     for each in (root, other):
         assert repr(each.key)[2:-1] not in repr(each)
         assert each.key.hex() not in repr(each) + each.key_source
-    again = met(place(0, kvs), number=1)
+    again = found_by(place(0, kvs), number=1)
     assert again.key != root.key
     assert again.job != root.job
 
 
 def test_when_all_have_joined_the_card_is_gone_and_the_store_stays_until_it_is_closed(
-    kvs: MemoryKvs, met: Callable[..., Meeting]
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
 ) -> None:
-    root = met(place(0, kvs))
+    root = found_by(place(0, kvs))
     card = parse(kvs.texts["pycollective.0"], "")
     assert bootstrap_info.is_listening(card)
     root.all_joined()
@@ -116,24 +116,24 @@ def test_when_all_have_joined_the_card_is_gone_and_the_store_stays_until_it_is_c
 
 
 def test_a_failed_init_offers_the_same_again_where_the_kvs_keeps_its_first_word(
-    kvs: MemoryKvs, met: Callable[..., Meeting]
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
 ) -> None:
-    first = met(place(0, kvs))
+    first = found_by(place(0, kvs))
     first.close()  # the others were late
-    second = met(place(0, kvs))
+    second = found_by(place(0, kvs))
     assert second.server is not None
     assert (first.key, first.job, first.store_addresses) == (second.key, second.job, second.server.addresses)
 
 
-def test_what_an_earlier_start_has_left_is_not_followed(met: Callable[..., Meeting]) -> None:
+def test_what_an_earlier_start_has_left_is_not_followed(found_by: Callable[..., Rendezvous]) -> None:
     kvs = MemoryKvs(lasting=True)
-    met(place(0, kvs)).close()  # it died before all had joined
+    found_by(place(0, kvs)).close()  # it died before all had joined
     stale = kvs.texts["pycollective.0"]
 
-    def root_comes_later() -> Meeting:
+    def root_comes_later() -> Rendezvous:
         while not asked.wait(S):
             raise AssertionError
-        return met(place(0, kvs))
+        return found_by(place(0, kvs))
 
     asked = threading.Event()
     read = kvs.read
@@ -144,21 +144,23 @@ def test_what_an_earlier_start_has_left_is_not_followed(met: Callable[..., Meeti
         return text
 
     kvs.read = reading  # type: ignore[method-assign]
-    root, other = together(root_comes_later, lambda: met(place(1, kvs)))
-    assert isinstance(root, Meeting)
-    assert isinstance(other, Meeting)
+    root, other = together(root_comes_later, lambda: found_by(place(1, kvs)))
+    assert isinstance(root, Rendezvous)
+    assert isinstance(other, Rendezvous)
     assert other.store_addresses == root.store_addresses
     assert other.key == root.key
     assert kvs.texts["pycollective.0"] != stale
 
 
-def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(met: Callable[..., Meeting]) -> None:
+def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(
+    found_by: Callable[..., Rendezvous],
+) -> None:
     kvs = MemoryKvs(lasting=True)
-    met(place(0, kvs)).close()
+    found_by(place(0, kvs)).close()
     with pytest.raises(
         CollectiveTimeout, match=r"nobody answered there in 0.2 s.*an earlier run has left that"
     ):
-        met(place(1, kvs), timeout_s=0.2)
+        found_by(place(1, kvs), timeout_s=0.2)
 
 
 def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +177,9 @@ def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("home")
 def test_a_named_key_file_stays_out_of_the_kvs(
-    kvs: MemoryKvs, met: Callable[..., Meeting], key_file: Path
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous], key_file: Path
 ) -> None:
-    root, other = met(place(0, kvs)), met(place(1, kvs))
+    root, other = found_by(place(0, kvs)), found_by(place(1, kvs))
     assert root.key == other.key == key_file.read_bytes()
     assert key_file.name in root.key_source
     assert root.key.hex() not in kvs.texts["pycollective.0"]
@@ -186,47 +188,49 @@ def test_a_named_key_file_stays_out_of_the_kvs(
     with pytest.raises(
         InvalidArgument, match=rf"has key {key_id(root.key)}.*has key .* from PYCOLLECTIVE_KEY_FILE="
     ):
-        met(place(1, kvs))
+        found_by(place(1, kvs))
 
 
 def test_strict_takes_the_users_key_and_none_from_the_kvs(
-    kvs: MemoryKvs, met: Callable[..., Meeting], home: Path, monkeypatch: pytest.MonkeyPatch
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met(place(0, kvs))
+    found_by(place(0, kvs))
     monkeypatch.setenv("PYCOLLECTIVE_SECURITY", "strict")
     with pytest.raises(
         InvalidArgument, match=r"SECURITY=strict is set on .*, but rank 0 on .* published a key"
     ):
-        met(place(1, kvs))
-    root, other = met(place(0, kvs), number=1), met(place(1, kvs), number=1)
+        found_by(place(1, kvs))
+    root, other = found_by(place(0, kvs), number=1), found_by(place(1, kvs), number=1)
     assert root.key == other.key == (home / "pycollective/key").read_bytes()
     assert root.key.hex() not in kvs.texts["pycollective.1"]
 
 
 def test_a_key_file_on_one_rank_only_is_an_error(
-    kvs: MemoryKvs, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch, key_file: Path
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous], monkeypatch: pytest.MonkeyPatch, key_file: Path
 ) -> None:
     monkeypatch.delenv("PYCOLLECTIVE_KEY_FILE")
-    met(place(0, kvs))
+    found_by(place(0, kvs))
     monkeypatch.setenv("PYCOLLECTIVE_KEY_FILE", str(key_file))
     with pytest.raises(
         InvalidArgument, match="PYCOLLECTIVE_KEY_FILE is set on .*set it on every rank, or on none"
     ):
-        met(place(1, kvs))
+        found_by(place(1, kvs))
 
 
-def test_ranks_of_worlds_of_different_size_do_not_meet(kvs: MemoryKvs, met: Callable[..., Meeting]) -> None:
-    met(place(0, kvs))
+def test_ranks_of_worlds_of_different_size_do_not_meet(
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
+) -> None:
+    found_by(place(0, kvs))
     with pytest.raises(InvalidArgument, match="opened a world of 2 ranks, and this is rank 1 of 3"):
-        met(place(1, kvs, size=3))
+        found_by(place(1, kvs, size=3))
 
 
-def test_without_a_kvs_the_users_key_is_shared(met: Callable[..., Meeting], home: Path) -> None:
+def test_without_a_kvs_the_users_key_is_shared(found_by: Callable[..., Rendezvous], home: Path) -> None:
     def at(rank: int) -> Placement:
         stores = ("127.0.0.1:4711", "127.0.0.1:4712")
         return Placement(rank, 2, rank, 2, "a fake", store_addresses=stores, hosts_store=rank == 0, job="a/2")
 
-    root, other = met(at(0)), met(at(1))
+    root, other = found_by(at(0)), found_by(at(1))
     assert (
         root.host_store
         == root.store_addresses
@@ -242,14 +246,14 @@ def test_without_a_kvs_the_users_key_is_shared(met: Callable[..., Meeting], home
 
 @pytest.mark.usefixtures("home")
 def test_on_rank_0s_host_every_rank_listens_wherever_the_store_does(
-    met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
+    found_by: Callable[..., Rendezvous], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By whichever it reached the store itself, others may reach it by another."""
     own = [("nat0", "10.0.2.15", UP | RUNNING), ("eth0", "192.0.2.1", UP | RUNNING)]
     monkeypatch.setattr(addresses, "interfaces", lambda: own)
 
     def listens(*stores: str) -> list[str]:
-        return met(Placement(1, 2, 1, 0, "a fake", store_addresses=stores, job="a/2")).listen
+        return found_by(Placement(1, 2, 1, 0, "a fake", store_addresses=stores, job="a/2")).listen
 
     assert listens("10.0.2.15:80", "192.0.2.1:80", "192.0.2.1:81") == ["10.0.2.15", "192.0.2.1"]
     assert listens("10.0.2.15:80", "192.0.2.7:80") == []  # another host that has one of the same addresses
@@ -257,40 +261,42 @@ def test_on_rank_0s_host_every_rank_listens_wherever_the_store_does(
 
 
 @pytest.mark.usefixtures("home")
-def test_advice_is_for_ranks_that_may_be_on_several_hosts(met: Callable[..., Meeting]) -> None:
+def test_advice_is_for_ranks_that_may_be_on_several_hosts(found_by: Callable[..., Rendezvous]) -> None:
     for one_host, words in ((False, "127.0.0.1 is loopback"), (True, "")):
         store = ("127.0.0.1:80",)
         place = Placement(1, 2, 1, 0, "a fake", store_addresses=store, job="a/2", one_host=one_host)
-        assert met(place).advice.startswith(words)
-        assert bool(met(place).advice) == bool(words)
+        assert found_by(place).advice.startswith(words)
+        assert bool(found_by(place).advice) == bool(words)
 
 
-def test_a_key_that_the_launcher_handed_over_comes_first(met: Callable[..., Meeting], key_file: Path) -> None:
+def test_a_key_that_the_launcher_handed_over_comes_first(
+    found_by: Callable[..., Rendezvous], key_file: Path
+) -> None:
     key = secrets.token_bytes(KEY_BYTES)
-    found = met(Placement(1, 2, 1, 2, "a fake", store_addresses=("127.0.0.1:4711",), key=key))
+    found = found_by(Placement(1, 2, 1, 2, "a fake", store_addresses=("127.0.0.1:4711",), key=key))
     assert found.key == key != key_file.read_bytes()
     assert found.key_source == "handed over by a fake"
 
 
 def test_the_interface_chosen_by_the_user_is_where_ranks_listen(
-    kvs: MemoryKvs, met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
+    kvs: MemoryKvs, found_by: Callable[..., Rendezvous], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYCOLLECTIVE_INTERFACE", "127.0.0.1")
-    assert met(place(0, kvs)).listen == ["127.0.0.1"]
-    assert addresses.split(met(place(1, kvs)).store_addresses[0])[0] == "127.0.0.1"
+    assert found_by(place(0, kvs)).listen == ["127.0.0.1"]
+    assert addresses.split(found_by(place(1, kvs)).store_addresses[0])[0] == "127.0.0.1"
 
 
-def test_a_world_of_one_needs_nobody(met: Callable[..., Meeting], home: Path) -> None:
-    assert met(Placement(0, 1, 0, 1, "single")).store_addresses == []
+def test_a_world_of_one_needs_nobody(found_by: Callable[..., Rendezvous], home: Path) -> None:
+    assert found_by(Placement(0, 1, 0, 1, "single")).store_addresses == []
     assert list(home.iterdir()) == []
 
 
 def test_unknown_words_of_security_are_refused_everywhere(
-    met: Callable[..., Meeting], monkeypatch: pytest.MonkeyPatch
+    found_by: Callable[..., Rendezvous], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYCOLLECTIVE_SECURITY", "none")
     with pytest.raises(InvalidArgument, match="none is not one of"):
-        met(Placement(1, 2, 1, 2, "a fake", store_addresses=("127.0.0.1:4711",), key=b"k" * 32))
+        found_by(Placement(1, 2, 1, 2, "a fake", store_addresses=("127.0.0.1:4711",), key=b"k" * 32))
 
 
 def card(count: int) -> Card:

@@ -238,7 +238,7 @@ def test_a_program_finds_its_local_rank_where_the_launcher_does_not_set_torchs_v
 
     assert found() == [["0", "2"], ["1", "2"]]
     assert found(LOCAL_RANK="5") == [["5", "2"], ["5", "2"]]
-    assert found(f"file://{tmp_path}/meeting") == [[None, None]] * 2  # nobody has launched these
+    assert found(f"file://{tmp_path}/rendezvous") == [[None, None]] * 2  # nobody has launched these
 
 
 @pytest.mark.parametrize(

@@ -411,7 +411,7 @@ def words_after_a_world_by_hand(address: str) -> tuple[int, int, list[list[int]]
 
 def test_paddles_own_words_know_the_world_and_do_not_train_apart(tmp_path: Path) -> None:
     launched = testing.run(paddles_own_words, 2)
-    by_hand = testing.run(words_after_a_world_by_hand, 2, f"file://{tmp_path}/meeting", init=False)
+    by_hand = testing.run(words_after_a_world_by_hand, 2, f"file://{tmp_path}/rendezvous", init=False)
     for words in (launched, by_hand[::-1]):
         assert [each[:3] for each in words] == [
             (0, 2, [[0, 1], [4, 5]]),

@@ -18,7 +18,7 @@ class Adapter:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.version = f"torch {torch.__version__}"
         dist.init_process_group(
-            "gloo", init_method=f"file://{spec['folder']}/meeting", rank=self.rank, world_size=self.size
+            "gloo", init_method=f"file://{spec['folder']}/rendezvous", rank=self.rank, world_size=self.size
         )
 
     def wrap(self, array: Any) -> Any:
