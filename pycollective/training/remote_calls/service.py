@@ -31,11 +31,12 @@ from pycollective.objects.remote_error import raised_again, told
 from pycollective.runtime.lifetime import LONGEST_S
 from pycollective.training.remote_calls.futures import Futures, Pending, outcome_of
 from pycollective.training.remote_calls.own import OwnCalls
-from pycollective.training.remote_calls.post import Letter, Post, opened, sealed
+from pycollective.training.remote_calls.rpc_channel import RpcChannel, RpcMessage, deserialize, serialize
 
 __all__ = ["Service"]
 
-Arrival: TypeAlias = Callable[[Letter | None], None]  # takes the answer of a call; None: the block has failed
+# Takes the answer of a call; None: the block has failed.
+Arrival: TypeAlias = Callable[[RpcMessage | None], None]
 
 
 class Service:
@@ -48,11 +49,11 @@ class Service:
         self.functions = functions
         self._timeout_s = timeout_s
         self._others = [rank for rank in range(group.size) if rank != group.rank]
-        self._post = Post(group, tag)
+        self._channel = RpcChannel(group, tag)
         self._numbers = itertools.count()
         self._turn = threading.RLock()  # to run a function
         self._runs_in: int | None = None  # the thread that has it
-        self._inbox: queue.SimpleQueue[tuple[int, Letter]] = queue.SimpleQueue()  # the server's
+        self._inbox: queue.SimpleQueue[tuple[int, RpcMessage]] = queue.SimpleQueue()  # the server's
         self._futures = Futures()
         self._own_calls = OwnCalls()
         self._changed = threading.Condition()  # guards the three below
@@ -75,7 +76,7 @@ class Service:
         if rank == self.group.rank:
             return self._run_here(name, args, kwargs, clock)
         self._refuse_if_served(name, rank)
-        return self._ask(name, sealed((args, kwargs), f"call({name}): (args, kwargs)"), rank, clock)
+        return self._ask(name, serialize((args, kwargs), f"call({name}): (args, kwargs)"), rank, clock)
 
     def call_async(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
@@ -87,7 +88,7 @@ class Service:
         clock = self._clock(timeout)
         self._refuse_if_served(name, rank)
         is_own = rank == self.group.rank
-        value = None if is_own else sealed((args, kwargs), f"call({name}): (args, kwargs)")
+        value = None if is_own else serialize((args, kwargs), f"call({name}): (args, kwargs)")
         what = f"call_async({name}, rank={rank}) on rank {self.group.rank}"
         with contextlib.ExitStack() as under_way:
             pending = self._futures.begin(what, clock, functools.partial(self._timed_out, name, rank, clock))
@@ -132,10 +133,10 @@ class Service:
             outcome = outcome_of(functools.partial(self.functions[name], *args, **kwargs))
         self._futures.give(pending, outcome)
 
-    def _arrive(self, pending: Pending, name: str, rank: int, letter: Letter | None) -> None:
+    def _arrive(self, pending: Pending, name: str, rank: int, message: RpcMessage | None) -> None:
         """In the receiver, which goes on at once."""
         if self._futures.claim(pending):
-            self._futures.give(pending, functools.partial(self._read, name, rank, letter))
+            self._futures.give(pending, functools.partial(self._read, name, rank, message))
 
     def _refuse_if_served(self, name: str, rank: int) -> None:
         if self._is_served():
@@ -145,27 +146,27 @@ class Service:
             )
 
     def _ask(self, name: str, value: Bytes, rank: int, clock: Clock) -> Any:  # noqa: ANN401
-        answer: queue.SimpleQueue[Letter | None] = queue.SimpleQueue()
+        answer: queue.SimpleQueue[RpcMessage | None] = queue.SimpleQueue()
         with self._under_way(name, rank, answer.put) as number:
             self._send(name, value, rank, number, clock)
             try:
-                letter = answer.get(timeout=clock.left_s())
+                message = answer.get(timeout=clock.left_s())
             except queue.Empty:
                 raise self._timed_out(name, rank, clock) from None
-            return self._read(name, rank, letter)
+            return self._read(name, rank, message)
 
     def _send(self, name: str, value: Bytes, rank: int, number: int, clock: Clock) -> None:
         try:
-            self._post.send(rank, Letter("call", number, name, value), clock.left_s())
+            self._channel.send(rank, RpcMessage("call", number, name, value), clock.left_s())
         except CollectiveTimeout:
             raise self._timed_out(name, rank, clock) from None
 
-    def _read(self, name: str, rank: int, letter: Letter | None) -> Any:  # noqa: ANN401
-        if letter is None:
+    def _read(self, name: str, rank: int, message: RpcMessage | None) -> Any:  # noqa: ANN401
+        if message is None:
             self._check(name)
-        assert letter is not None
-        result = opened(letter.value)
-        if letter.kind == "error":
+        assert message is not None
+        result = deserialize(message.value)
+        if message.kind == "error":
             raise raised_again(result, rank)
         return result
 
@@ -176,8 +177,8 @@ class Service:
             self._changed.wait_for(lambda: self._failure is not None or not self._calls)
         if self._failure is None:
             for peer in self._others:
-                self._post.send(peer, Letter("done"))
-            self._inbox.put((self.group.rank, Letter("done")))
+                self._channel.send(peer, RpcMessage("done"))
+            self._inbox.put((self.group.rank, RpcMessage("done")))
             self._over.wait()
         if self._failure is not None:
             raise self._failure()
@@ -191,10 +192,10 @@ class Service:
         """Ends the block of all ranks, on which the error is raised. Does not wait for a function that runs."""
         words = told(error)
         self._fail_with(raised_again, words, self.group.rank)
-        letter = Letter("failed", value=sealed(words, "error"))
+        message = RpcMessage("failed", value=serialize(words, "error"))
         for peer in self._others:
             with contextlib.suppress(CollectiveError):  # of two errors the first counts
-                self._post.send(peer, letter)
+                self._channel.send(peer, message)
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
@@ -252,18 +253,18 @@ class Service:
         try:
             ended: set[int] = set()
             while len(ended) < len(self._others):
-                source, letter = self._post.receive()
-                if letter.kind in ("call", "done"):
-                    self._inbox.put((source, letter))
-                elif letter.kind in ("answer", "error"):
+                source, message = self._channel.receive()
+                if message.kind in ("call", "done"):
+                    self._inbox.put((source, message))
+                elif message.kind in ("answer", "error"):
                     with self._changed:
-                        arrive = self._calls.get((source, letter.number))
+                        arrive = self._calls.get((source, message.number))
                     if arrive is not None:
-                        arrive(letter)
+                        arrive(message)
                 else:
                     ended.add(source)
-                    if letter.kind == "failed":
-                        self._fail_with(raised_again, opened(letter.value), source)
+                    if message.kind == "failed":
+                        self._fail_with(raised_again, deserialize(message.value), source)
         except Exception as error:
             self._fail_with(copy.copy, error)
 
@@ -276,7 +277,7 @@ class Service:
                 arrive(None)
             self._changed.notify_all()
         self._own_calls.close()
-        self._inbox.put((self.group.rank, Letter("failed")))
+        self._inbox.put((self.group.rank, RpcMessage("failed")))
         self._over.set()
 
     def _serve(self) -> None:
@@ -286,28 +287,28 @@ class Service:
                 done += self._take(*self._inbox.get())
             if self._failure is None:
                 for peer in self._others:
-                    self._post.send(peer, Letter("end"))
+                    self._channel.send(peer, RpcMessage("end"))
                 self._receiver.join()
                 self._over.set()
         except Exception as error:
             self._fail_with(copy.copy, error)
 
-    def _take(self, source: int, letter: Letter) -> bool:
+    def _take(self, source: int, message: RpcMessage) -> bool:
         """Whether it says that a rank makes no more calls."""
-        if letter.kind == "call":
+        if message.kind == "call":
             with contextlib.suppress(CollectiveTimeout):  # who called is alive, but takes nothing
-                self._post.send(source, self._answer(letter))
-        return letter.kind == "done"
+                self._channel.send(source, self._answer(message))
+        return message.kind == "done"
 
-    def _answer(self, letter: Letter) -> Letter:
-        name = letter.name
+    def _answer(self, message: RpcMessage) -> RpcMessage:
+        name = message.name
         try:
             if name not in self.functions:
                 raise InvalidArgument(f"call: {name!r} is not served")
-            args, kwargs = opened(letter.value)
+            args, kwargs = deserialize(message.value)
             with self._alone(name, Clock(None)):  # also sealing: the result may be what the next call changes
                 self._refuse_if_failed()
-                value = sealed(self.functions[name](*args, **kwargs), f"the result of {name}()")
-            return Letter("answer", letter.number, value=value)
+                value = serialize(self.functions[name](*args, **kwargs), f"the result of {name}()")
+            return RpcMessage("answer", message.number, value=value)
         except BaseException as error:  # the caller's
-            return Letter("error", letter.number, value=sealed(told(error), "error"))
+            return RpcMessage("error", message.number, value=serialize(told(error), "error"))

@@ -18,7 +18,7 @@ import pycollective as pc
 from pycollective import testing
 from pycollective.objects import object_call, objects
 from pycollective.training import remote_calls
-from pycollective.training.remote_calls import post
+from pycollective.training.remote_calls import rpc_channel
 
 CHECKS = named_checks.Checks()
 
@@ -231,13 +231,13 @@ def a_call_that_was_given_up_keeps_no_other_caller_waiting() -> None:
 
 @CHECKS.on(2)
 def a_server_that_nobody_calls_waits_on() -> None:
-    post.LOOK_S, before = 0.0, post.LOOK_S
+    rpc_channel.LOOK_S, before = 0.0, rpc_channel.LOOK_S
     try:
         with pc.serving(echo):
             for _ in range(20):
                 pc.call(echo, rank=1 - pc.rank())
     finally:
-        post.LOOK_S = before
+        rpc_channel.LOOK_S = before
 
 
 @CHECKS.on(1, 2)

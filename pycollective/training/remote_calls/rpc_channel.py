@@ -16,7 +16,7 @@ from pycollective.objects import object_codec, objects
 from pycollective.objects.object_codec import Bytes
 from pycollective.runtime.lifetime import LONGEST_S
 
-__all__ = ["Letter", "Post", "opened", "sealed"]
+__all__ = ["RpcMessage", "RpcChannel", "deserialize", "serialize"]
 
 # A call; what it returned, or raised; no more calls from me; no more answers, either; my block has failed.
 Kind: TypeAlias = Literal["call", "answer", "error", "done", "end", "failed"]
@@ -26,7 +26,7 @@ GIVE_UP_S = 1.0
 ROOM_NBYTES = 1 << 16  # for what stands around the value
 
 
-class Letter(NamedTuple):
+class RpcMessage(NamedTuple):
     """One message. `number` is the call's, among those of its caller; `name` the function's."""
 
     kind: Kind
@@ -35,7 +35,7 @@ class Letter(NamedTuple):
     value: Bytes | None = None
 
 
-def sealed(value: object, what: str) -> Bytes:
+def serialize(value: object, what: str) -> Bytes:
     """The bytes of `value`, which the words call `what`. Raises InvalidArgument if it cannot be sent."""
     try:
         return object_codec.encode(value, most_nbytes=objects.MAX_NBYTES - ROOM_NBYTES)
@@ -43,14 +43,14 @@ def sealed(value: object, what: str) -> Bytes:
         raise InvalidArgument(str(error).replace("obj", what, 1)) from None
 
 
-def opened(value: Bytes | None) -> Any:  # noqa: ANN401
-    """Undoes sealed(). Arrays are views of the bytes."""
+def deserialize(value: Bytes | None) -> Any:  # noqa: ANN401
+    """Undoes serialize(). Arrays are views of the bytes."""
     assert value is not None
     return object_codec.decode(value)
 
 
-class Post:
-    """Letters between the ranks of a group, under a tag of their own.
+class RpcChannel:
+    """Messages between the ranks of a group, under a tag of their own.
 
     Thread-safety: any thread sends; one receives.
     """
@@ -58,16 +58,16 @@ class Post:
     def __init__(self, group: Group, tag: int) -> None:
         self._group = group
         self._tag = tag
-        self._turns = [threading.Lock() for _ in range(group.size)]  # a letter is several messages
+        self._turns = [threading.Lock() for _ in range(group.size)]  # a message is sent in several parts
 
-    def send(self, peer: int, letter: Letter, timeout: float | None = None) -> None:
+    def send(self, peer: int, message: RpcMessage, timeout: float | None = None) -> None:
         """Returns when it has gone out."""
         clock = Clock(timeout)
         turn = self._turns[peer]
         if not turn.acquire(timeout=LONGEST_S if timeout is None else timeout):
             raise CollectiveTimeout(f"another thread's message to rank {peer} is on its way", peer=peer)
         try:
-            objects.send_object(self._group, tuple(letter), peer, tag=self._tag, timeout=clock.left_s())
+            objects.send_object(self._group, tuple(message), peer, tag=self._tag, timeout=clock.left_s())
         except BaseException:
             # Part of it may have come: the receiver learns from the next message that no more of this one will.
             with contextlib.suppress(CollectiveError):
@@ -76,8 +76,8 @@ class Post:
         finally:
             turn.release()
 
-    def receive(self) -> tuple[int, Letter]:
-        """The next letter, and the rank that it comes from. Waits as long as the world lasts."""
+    def receive(self) -> tuple[int, RpcMessage]:
+        """The next message, and the rank that it comes from. Waits as long as the world lasts."""
         while True:
             with contextlib.suppress(CollectiveTimeout):
                 source, _, _, token = self._group._find(ANY_SOURCE, self._tag, LOOK_S)
@@ -85,4 +85,4 @@ class Post:
                 with contextlib.suppress(Aborted, PeerInterrupted):  # its sender gave up
                     fields = objects.recv_object(self._group, source, tag=self._tag)
                     if fields is not None:
-                        return source, Letter(*fields)
+                        return source, RpcMessage(*fields)
