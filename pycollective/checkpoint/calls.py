@@ -12,10 +12,10 @@ from pycollective.base.clock import Clock
 from pycollective.checkpoint import typed_file
 from pycollective.checkpoint.typed_file import NO_LIMIT
 from pycollective.checkpoint.whole_file import replacing
-from pycollective.objects import object_parcel, objects
+from pycollective.objects import object_message, objects
 from pycollective.objects.object_call import Call
 from pycollective.objects.object_codec import Bytes
-from pycollective.objects.object_parcel import Kind
+from pycollective.objects.object_message import Kind
 from pycollective.runtime.lifetime import check_timeout
 from pycollective.training import one_rank
 
@@ -141,6 +141,6 @@ def _broadcast(group: Group, body: Bytes, root: int, clock: Clock) -> None:
     """As broadcast_object() does, but of what is encoded already."""
     call = Call("checkpoint.load", group, False, NO_LIMIT, clock.left_s())
     call.send(
-        object_parcel.marked(Kind.TYPED, body),
+        object_message.with_mark(Kind.TYPED, body),
         lambda piece: group.broadcast(piece, root, timeout=call.clock.left_s()),
     )

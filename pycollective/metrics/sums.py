@@ -20,7 +20,7 @@ from pycollective._core import Group
 from pycollective.base.advice import advised
 from pycollective.base.clock import Clock
 from pycollective.errors import CollectiveMismatch, InvalidArgument
-from pycollective.objects.object_parcel import printable
+from pycollective.objects.object_message import printable
 from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["SINGLE", "Named", "added", "named", "number", "sum"]

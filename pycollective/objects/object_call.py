@@ -16,9 +16,16 @@ import numpy as np
 from pycollective._core import Group
 from pycollective.base.clock import Clock
 from pycollective.errors import Aborted, CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
-from pycollective.objects import object_codec, object_parcel
+from pycollective.objects import object_codec, object_message
 from pycollective.objects.object_codec import Bytes, Malformed
-from pycollective.objects.object_parcel import HEADER_NBYTES, PIECE_NBYTES, Kind, Label, Parcel, Piece
+from pycollective.objects.object_message import (
+    HEADER_NBYTES,
+    PIECE_NBYTES,
+    Header,
+    Kind,
+    ObjectMessage,
+    Piece,
+)
 from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
@@ -44,7 +51,7 @@ class Call:
         self.most_nbytes = MAX_NBYTES if max_nbytes is None else operator.index(max_nbytes)
         if self.most_nbytes < 0:
             raise InvalidArgument(f"{name}: max_nbytes must not be negative, not {max_nbytes}")
-        self.room = self.most_nbytes  # of all that comes in this call
+        self.left_nbytes = self.most_nbytes  # of all that comes in this call
         check_timeout(timeout)
         self.clock = Clock(timeout)
 
@@ -65,54 +72,54 @@ class Call:
             elapsed_s=self.clock.elapsed_s(),
         )
 
-    def pack(self, obj: object, whose: str = "") -> Parcel:
+    def pack(self, obj: object, whose: str = "") -> ObjectMessage:
         """The object, ready to go, or why it is not. `whose` is said behind the call's name."""
-        return object_parcel.pack(
+        return object_message.pack(
             obj, name=self.name + whose, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
         )
 
-    def send(self, parcel: Parcel, move: Move) -> None:
+    def send(self, message: ObjectMessage, move: Move) -> None:
         """The header, and the body behind it. Tells the others first if there is none, and raises then."""
-        move(parcel.header())
-        if parcel.error is not None:
-            raise parcel.error
-        for piece in parcel.pieces():
+        move(message.header())
+        if message.error is not None:
+            raise message.error
+        for piece in message.pieces():
             move(piece)
 
     def receive(self, sender: int, move: Move) -> Arrived:
         """The counterpart of send()."""
-        header = np.empty(HEADER_NBYTES, np.uint8)
-        move(header)
-        return self.body(sender, self.label(sender, header), move)
+        data = np.empty(HEADER_NBYTES, np.uint8)
+        move(data)
+        return self.body(sender, self.header(sender, data), move)
 
-    def label(self, sender: int, header: Bytes) -> Label:
+    def header(self, sender: int, data: Bytes) -> Header:
         """What the header says.
 
         Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it speaks another language.
         """
         try:
-            label = object_parcel.label(header)
+            header = object_message.read_header(data)
         except Malformed as error:
             raise self.error(CollectiveMismatch, f"rank {sender} sent {error}", sender) from None
-        if label.kind == Kind.REFUSED:
-            reason = object_parcel.printable(header[object_parcel.HEADER.size :][: label.nbytes].tobytes())
+        if header.kind == Kind.REFUSED:
+            reason = object_message.printable(data[object_message.HEADER.size :][: header.nbytes].tobytes())
             what = f"rank {sender} had nothing to send: {reason}. The group goes on"
             raise self.error(Aborted, what, sender)
-        return label
+        return header
 
-    def body(self, sender: int, label: Label, move: Move) -> Arrived:
+    def body(self, sender: int, header: Header, move: Move) -> Arrived:
         """Takes the body, or lets it pass. Raises only what `move` raises."""
         body: Bytes | None = None
-        if label.nbytes <= self.room:
-            self.room -= label.nbytes
-            body = room_for(label.nbytes) if label.inline is None else label.inline
-        if label.inline is None:
-            for piece in thrown_away(label) if body is None else object_parcel.pieces(body, label.mark):
+        if header.nbytes <= self.left_nbytes:
+            self.left_nbytes -= header.nbytes
+            body = allocate(header.nbytes) if header.inline is None else header.inline
+        if header.inline is None:
+            for piece in discarded(header) if body is None else object_message.pieces(body, header.mark):
                 move(piece)
-        return Arrived(self, sender, label.kind, label.nbytes, body)
+        return Arrived(self, sender, header.kind, header.nbytes, body)
 
 
-def room_for(nbytes: int) -> Bytes | None:
+def allocate(nbytes: int) -> Bytes | None:
     """None: this rank has no memory for it. What is there is taken page by page, as the bytes come."""
     try:
         return np.empty(nbytes, np.uint8)
@@ -120,16 +127,16 @@ def room_for(nbytes: int) -> Bytes | None:
         return None
 
 
-def thrown_away(label: Label) -> Iterator[Piece]:
+def discarded(header: Header) -> Iterator[Piece]:
     """Where the pieces of a body go that nobody keeps: all into the same memory."""
-    nbytes = label.nbytes
-    scratch = np.empty(min(nbytes, PIECE_NBYTES), object_parcel.dtype_of(label.mark))
+    nbytes = header.nbytes
+    scratch = np.empty(min(nbytes, PIECE_NBYTES), object_message.dtype_of(header.mark))
     return (scratch[: min(PIECE_NBYTES, nbytes - begin)] for begin in range(0, nbytes, PIECE_NBYTES))
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """The bytes of an object that has come. `body` is None if there was no room for them."""
+    """The bytes of an object that has come. `body` is None if there was no memory for them."""
 
     call: Call
     sender: int
@@ -144,7 +151,7 @@ class Arrived:
             raise self._refusal(f"an object of {self.nbytes} bytes, which is more than {limit}")
         try:
             if self.kind == Kind.PICKLE:
-                return self._unpickled(*object_parcel.pickled_because(self.body))
+                return self._unpickled(*object_message.read_pickle(self.body))
             return object_codec.decode(self.body)
         except Malformed as error:
             raise self._refusal(f"{self.nbytes} bytes that are no object: {error}") from None

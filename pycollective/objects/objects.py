@@ -1,7 +1,7 @@
 """Calls on objects, made of calls on arrays. Their docstrings, for users, are in bindings/docs/object_docs.h.
 
 Every rank makes the same array calls whatever it thinks of an object: who cannot encode its own sends a header that
-says so. Headers come first and hold a small object whole (object_parcel); larger bodies follow.
+says so. Headers come first and hold a small object whole (object_message); larger bodies follow.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pycollective.base.advice import advised
 from pycollective.errors import InvalidArgument
 from pycollective.objects.object_call import MAX_NBYTES, Arrived, Call
 from pycollective.objects.object_codec import Bytes
-from pycollective.objects.object_messages import move_from
-from pycollective.objects.object_parcel import HEADER_NBYTES, Label, Parcel, Piece, refused
+from pycollective.objects.object_message import HEADER_NBYTES, Header, ObjectMessage, Piece, refused
+from pycollective.objects.object_transfer import move_from
 
 __all__ = [
     "MAX_NBYTES",
@@ -68,10 +68,10 @@ def send_object(
     """Unlike a collective it sends nothing if it cannot encode."""
     call = Call("send_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
-    parcel = call.pack(obj)
-    if parcel.error is not None:
-        raise parcel.error
-    call.send(parcel, lambda piece: group.send(piece, peer, tag=tag, timeout=call.clock.left_s()))
+    message = call.pack(obj)
+    if message.error is not None:
+        raise message.error
+    call.send(message, lambda piece: group.send(piece, peer, tag=tag, timeout=call.clock.left_s()))
 
 
 @advised
@@ -101,8 +101,8 @@ def allgather_object(
 ) -> list[Any]:
     """The objects of all ranks, on every rank."""
     call = Call("allgather_object", group, allow_pickle, max_nbytes, timeout)
-    parcel = call.pack(obj)
-    arrived = _bodies_of_all(call, parcel, _labels_of_all(call, parcel))
+    message = call.pack(obj)
+    arrived = _bodies_of_all(call, message, _headers_of_all(call, message))
     return [obj if rank == group.rank else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -119,13 +119,13 @@ def gather_object(
     """The objects of all ranks, on the root. Every rank sees all headers, so every rank raises if one cannot encode."""
     call = Call("gather_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
-    parcel = call.pack(obj)
-    labels = _labels_of_all(call, parcel)
+    message = call.pack(obj)
+    headers = _headers_of_all(call, message)
     if group.rank != root:
-        for piece in parcel.pieces():
+        for piece in message.pieces():
             group.send(piece, root, tag=BODY_TAG, timeout=call.clock.left_s())
         return None
-    arrived = {rank: _body_from(call, rank, labels[rank]) for rank in range(group.size) if rank != root}
+    arrived = {rank: _body_from(call, rank, headers[rank]) for rank in range(group.size) if rank != root}
     return [obj if rank == root else arrived[rank].open() for rank in range(group.size)]
 
 
@@ -145,60 +145,60 @@ def scatter_object(
     mine = np.empty(HEADER_NBYTES, np.uint8)
     if group.rank != root:
         group.scatter(None, root, out=mine, timeout=call.clock.left_s())
-        return _body_from(call, root, call.label(root, mine)).open()
-    parcels = _parcels(call, objs)
-    headers = np.concatenate([parcel.header() for parcel in parcels])
-    group.scatter(headers, root, out=mine, timeout=call.clock.left_s())
-    if parcels[0].error is not None:
-        raise parcels[0].error
-    for rank, parcel in enumerate(parcels):
-        for piece in parcel.pieces() if rank != root else ():
+        return _body_from(call, root, call.header(root, mine)).open()
+    messages = _messages_for_all(call, objs)
+    all_headers = np.concatenate([message.header() for message in messages])
+    group.scatter(all_headers, root, out=mine, timeout=call.clock.left_s())
+    if messages[0].error is not None:
+        raise messages[0].error
+    for rank, message in enumerate(messages):
+        for piece in message.pieces() if rank != root else ():
             group.send(piece, rank, tag=BODY_TAG, timeout=call.clock.left_s())
     assert objs is not None
     return objs[root]
 
 
-def _parcels(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[Parcel]:
+def _messages_for_all(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[ObjectMessage]:
     """One for each rank; if one of the objects cannot go, none does."""
     size = call.group.size
     if not isinstance(objs, (list, tuple)) or len(objs) != size:
         found = f"{len(objs)} objects" if isinstance(objs, (list, tuple)) else f"a {type(objs).__name__}"
         reason = f"the root needs a list of {size} objects, one a rank, not {found}"
         return [refused(InvalidArgument(f"{call.name}: {reason}"), reason)] * size
-    parcels = []
+    messages = []
     for rank, obj in enumerate(objs):
-        parcels.append(call.pack(obj, f" for rank {rank}"))
-        if parcels[-1].error is not None:
-            return [parcels[-1]] * size
-    return parcels
+        messages.append(call.pack(obj, f" for rank {rank}"))
+        if messages[-1].error is not None:
+            return [messages[-1]] * size
+    return messages
 
 
-def _labels_of_all(call: Call, parcel: Parcel) -> list[Label]:
+def _headers_of_all(call: Call, message: ObjectMessage) -> list[Header]:
     """What the headers of all ranks say, on every rank. Raises on all of them if one has nothing to send."""
-    headers = call.group.allgather(parcel.header()[np.newaxis], timeout=call.clock.left_s())
-    if parcel.error is not None:
-        raise parcel.error
-    return [call.label(rank, header) for rank, header in enumerate(headers)]
+    all_headers = call.group.allgather(message.header()[np.newaxis], timeout=call.clock.left_s())
+    if message.error is not None:
+        raise message.error
+    return [call.header(rank, header) for rank, header in enumerate(all_headers)]
 
 
-def _bodies_of_all(call: Call, parcel: Parcel, labels: list[Label]) -> dict[int, Arrived]:
+def _bodies_of_all(call: Call, message: ObjectMessage, headers: list[Header]) -> dict[int, Arrived]:
     """Of all other ranks, on every rank: one broadcast after the other.
 
     An allgather would need room for all bodies on every rank; here each lets pass what it has no room for.
     """
     arrived: dict[int, Arrived] = {}
-    for rank, label in enumerate(labels):
+    for rank, header in enumerate(headers):
 
         def move(piece: Bytes | Piece, root: int = rank) -> object:
             return call.group.broadcast(piece, root, timeout=call.clock.left_s())
 
         if rank != call.group.rank:
-            arrived[rank] = call.body(rank, label, move)
+            arrived[rank] = call.body(rank, header, move)
         else:
-            for piece in parcel.pieces():
+            for piece in message.pieces():
                 move(piece)
     return arrived
 
 
-def _body_from(call: Call, rank: int, label: Label) -> Arrived:
-    return call.body(rank, label, move_from(call, rank, BODY_TAG))
+def _body_from(call: Call, rank: int, header: Header) -> Arrived:
+    return call.body(rank, header, move_from(call, rank, BODY_TAG))

@@ -13,10 +13,10 @@ from same_values import same
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.objects import object_parcel, objects
+from pycollective.objects import object_message, objects
 
 SIZES = (1, 2, 3, 5)
-INLINE = object_parcel.INLINE_NBYTES - 8 - 2  # a bytes object of that size just fits into a header
+INLINE = object_message.INLINE_NBYTES - 8 - 2  # a bytes object of that size just fits into a header
 
 
 class Opt:
@@ -115,7 +115,7 @@ def test_messages_are_matched_by_tag_and_keep_their_order() -> None:
 
 
 def in_pieces() -> None:
-    big = {"x": np.arange(object_parcel.PIECE_NBYTES // 8 + 1000)}
+    big = {"x": np.arange(object_message.PIECE_NBYTES // 8 + 1000)}
     got = pc.broadcast_object(big if pc.rank() == 0 else None)
     assert alike(got, big)
     if pc.rank() == 0:
@@ -185,11 +185,11 @@ def test_no_call_takes_the_bodies_that_an_interrupted_one_has_left_over(calls: A
 
 def late_body() -> None:
     rank, size = pc.rank(), pc.size()
-    pieces = object_parcel.Parcel.pieces
+    pieces = object_message.ObjectMessage.pieces
 
-    def after_word_from_the_root(parcel: object_parcel.Parcel) -> Any:
+    def after_word_from_the_root(message: object_message.ObjectMessage) -> Any:
         pc.recv(np.empty(1), 0, tag=9)
-        return pieces(parcel)
+        return pieces(message)
 
     pc.barrier()
     if rank == 0:
@@ -197,7 +197,7 @@ def late_body() -> None:
             pc.gather_object(0, timeout=1)
         pc.send(np.zeros(1), 1, tag=9)
     elif rank == 1:
-        with mock.patch.object(object_parcel.Parcel, "pieces", after_word_from_the_root):
+        with mock.patch.object(object_message.ObjectMessage, "pieces", after_word_from_the_root):
             pc.gather_object(large(500, 1, rank))
     else:
         pc.gather_object(large(500, 1, rank))
@@ -244,7 +244,7 @@ LEFT_LENGTHS = (
     INLINE + 16,
     500,
     100_000,
-    object_parcel.PIECE_NBYTES + 1000,
+    object_message.PIECE_NBYTES + 1000,
 )  # the first: as long as a header
 
 
@@ -269,7 +269,7 @@ def test_a_receive_lets_the_body_of_an_interrupted_one_pass(check: str) -> None:
 def sent_after_an_interruption() -> None:
     for length in LEFT_LENGTHS:
         if pc.rank() == 0:
-            between = mock.patch.object(object_parcel.Parcel, "pieces", side_effect=KeyboardInterrupt)
+            between = mock.patch.object(object_message.ObjectMessage, "pieces", side_effect=KeyboardInterrupt)
             with between, pytest.raises(KeyboardInterrupt):
                 pc.send_object(large(length, 1), 1)
             pc.send_object(large(length, 2), 1)
@@ -389,7 +389,7 @@ def test_what_cannot_be_pickled_or_unpickled_is_an_error_that_says_so() -> None:
 
 def too_large_for_one() -> None:
     rank = pc.rank()
-    for count in (10, 5000, object_parcel.PIECE_NBYTES // 8 + 1):
+    for count in (10, 5000, object_message.PIECE_NBYTES // 8 + 1):
         x = np.zeros(count)
         most = 100 if rank == 1 else None
         got = [outcome(lambda x=x, most=most: pc.broadcast_object(x if rank == 0 else None, max_nbytes=most))]
@@ -436,13 +436,13 @@ def test_arrays_of_a_library_that_is_not_here_are_refused_by_name() -> None:
 
 def a_peer_that_speaks_otherwise() -> None:
     random = np.random.default_rng(1)
-    good = object_parcel.pack({"x": 1}, name="", allow_pickle=False, most_nbytes=1000)
+    good = object_message.pack({"x": 1}, name="", allow_pickle=False, most_nbytes=1000)
     messages = [np.zeros(256, np.uint8), random.integers(0, 256, 256, np.uint8)]
     for place, byte in ((4, 9), (5, 3), (8, 30), (16, 255), (24, 0xC1)):
         header = good.header()
         header[place] = byte
         messages.append(header)
-    refusal = object_parcel.refused(ValueError(), "why\x1b[2J").header()
+    refusal = object_message.refused(ValueError(), "why\x1b[2J").header()
     if pc.rank() == 0:
         for message in (*messages, refusal):
             pc.send(message, 1)

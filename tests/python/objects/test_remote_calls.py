@@ -207,8 +207,8 @@ def a_large_call_that_is_given_up_while_it_is_sent_leaves_nothing_behind() -> No
 
 
 def begins_to_send(group: pc.Group, obj: object, peer: int, *, tag: int, timeout: float | None) -> None:
-    parcel = object_call.Call("send_object", group, False, None, None).pack(obj)
-    group.send(parcel.header(), peer, tag=tag)
+    message = object_call.Call("send_object", group, False, None, None).pack(obj)
+    group.send(message.header(), peer, tag=tag)
     if obj is not None:
         raise pc.CollectiveTimeout
 

@@ -30,15 +30,15 @@ from pycollective.objects.object_codec import Bytes, Malformed
 
 __all__ = [
     "HEADER_NBYTES",
+    "Header",
     "Kind",
-    "Label",
-    "Parcel",
+    "ObjectMessage",
     "Piece",
     "dtype_named",
     "dtype_of",
-    "label",
+    "read_header",
     "pack",
-    "pickled_because",
+    "read_pickle",
     "pieces",
     "printable",
     "refused",
@@ -67,7 +67,7 @@ class Kind(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Parcel:
+class ObjectMessage:
     """An object, ready to go. `error`: why it cannot; then its header only tells the others so."""
 
     kind: Kind
@@ -105,10 +105,10 @@ def dtype_named(name: str) -> np.dtype[Any] | None:
     return None if found is None else dtype_of(bytes.fromhex(found[1]))
 
 
-def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Parcel:
-    """Never raises: what cannot go is a Parcel that says so. `name` is the call's, for the error of this rank."""
+def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> ObjectMessage:
+    """Never raises: what cannot be sent is a message that says so. `name` is the call's, for the error of this rank."""
     try:
-        return marked(Kind.TYPED, object_codec.encode(obj, most_nbytes=most_nbytes))
+        return with_mark(Kind.TYPED, object_codec.encode(obj, most_nbytes=most_nbytes))
     except MemoryError as error:
         return refused(error, "it has no memory for the bytes")
     except InvalidArgument as error:
@@ -116,9 +116,9 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Par
     cause: Exception | None = None
     if allow_pickle:
         try:
-            body = in_front(reason) + pickle.dumps(obj, protocol=5)
+            body = reason_prefix(reason) + pickle.dumps(obj, protocol=5)
             if len(body) <= most_nbytes:
-                return marked(Kind.PICKLE, np.frombuffer(body, np.uint8))
+                return with_mark(Kind.PICKLE, np.frombuffer(body, np.uint8))
             reason = f"the object takes {len(body)} bytes as a pickle, more than max_nbytes={most_nbytes}"
         except Exception as error:  # whatever the object's own code raises
             reason, cause = f"{reason}; nor can it be pickled: {type(error).__name__}: {error}", error
@@ -127,25 +127,25 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Par
     return refused(told, reason)
 
 
-def marked(kind: Kind, body: Bytes) -> Parcel:
+def with_mark(kind: Kind, body: Bytes) -> ObjectMessage:
     """One with a mark of its own, if it needs one."""
-    return Parcel(kind, body, mark=os.urandom(MARK_NBYTES) if len(body) > INLINE_NBYTES else NO_MARK)
+    return ObjectMessage(kind, body, mark=os.urandom(MARK_NBYTES) if len(body) > INLINE_NBYTES else NO_MARK)
 
 
-def in_front(reason: str) -> bytes:
+def reason_prefix(reason: str) -> bytes:
     text = reason.partition(", which cannot")[0].encode("utf-8", "backslashreplace")[:200]
     return REASON.pack(len(text)) + text
 
 
-def refused(error: BaseException, reason: str) -> Parcel:
+def refused(error: BaseException, reason: str) -> ObjectMessage:
     """One that only says why there is none."""
     text = reason.encode("utf-8", "backslashreplace")
     short = text if len(text) <= INLINE_NBYTES else text[: INLINE_NBYTES - 3] + b"..."
-    return Parcel(Kind.REFUSED, np.frombuffer(short, np.uint8), error)
+    return ObjectMessage(Kind.REFUSED, np.frombuffer(short, np.uint8), error)
 
 
 @dataclass(frozen=True)
-class Label:
+class Header:
     """What a header says. `inline`: the body, if it stands in there; else `mark` is that of its pieces."""
 
     kind: Kind
@@ -154,15 +154,15 @@ class Label:
     mark: bytes
 
 
-def label(header: Bytes) -> Label:
+def read_header(data: Bytes) -> Header:
     """Reads a header. Malformed: it is none of ours."""
-    magic, version, kind, nbytes = HEADER.unpack(header[: HEADER.size].tobytes())
+    magic, version, kind, nbytes = HEADER.unpack(data[: HEADER.size].tobytes())
     if magic != MAGIC or version != FORMAT or kind > Kind.REFUSED:
-        raise Malformed(f"a message of {len(header)} bytes that is no object's header")
-    inline = header[HEADER.size : HEADER.size + nbytes] if nbytes <= INLINE_NBYTES else None
+        raise Malformed(f"a message of {len(data)} bytes that is no object's header")
+    inline = data[HEADER.size : HEADER.size + nbytes] if nbytes <= INLINE_NBYTES else None
     if kind == Kind.REFUSED and inline is None:
         raise Malformed("a reason that is longer than a header")
-    return Label(Kind(kind), nbytes, inline, header[HEADER.size :][:MARK_NBYTES].tobytes())
+    return Header(Kind(kind), nbytes, inline, data[HEADER.size :][:MARK_NBYTES].tobytes())
 
 
 def printable(text: bytes) -> str:
@@ -170,7 +170,7 @@ def printable(text: bytes) -> str:
     return "".join(each if each.isprintable() else "?" for each in text.decode("utf-8", "replace"))
 
 
-def pickled_because(body: Bytes) -> tuple[str, Bytes]:
+def read_pickle(body: Bytes) -> tuple[str, Bytes]:
     """Why the sender could not do without pickle, in its words, and the pickle."""
     if len(body) < REASON.size:
         raise Malformed("a pickle that is cut off")

@@ -1,7 +1,7 @@
 """Objects that come as messages, and what to do with what earlier calls have left over.
 
 A call that ends early, by its deadline or Ctrl-C, leaves messages that nobody has received: pieces of a body whose
-header has been taken. The next call finds them first and lets them pass, by their mark (object_parcel).
+header has been taken. The next call finds them first and lets them pass, by their mark (object_message).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from pycollective.errors import Aborted, CollectiveTimeout, PeerInterrupted
 from pycollective.objects.object_call import Call, Move
 from pycollective.objects.object_codec import Bytes
-from pycollective.objects.object_parcel import PIECE_NBYTES, Piece, dtype_named
+from pycollective.objects.object_message import PIECE_NBYTES, Piece, dtype_named
 
 __all__ = ["move_from"]
 
