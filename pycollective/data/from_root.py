@@ -11,7 +11,7 @@ from pycollective.base.advice import advised
 from pycollective.data.cut import slice_of
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.objects import objects
-from pycollective.objects.object_codec.words import PLAIN
+from pycollective.objects.object_codec.tags import PLAIN
 from pycollective.objects.remote_error import raised_again, told
 from pycollective.training.one_rank import alone, members_of
 

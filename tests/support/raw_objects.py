@@ -15,5 +15,5 @@ def raw(words: object, blocks: bytes = b"") -> Any:
     return np.frombuffer(bytearray(struct.pack("<Q", len(skeleton)) + skeleton + blocks), np.uint8)
 
 
-def mark(code: int) -> Any:
+def tag(code: int) -> Any:
     return msgpack.ExtType(code, b"")

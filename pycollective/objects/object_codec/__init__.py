@@ -2,7 +2,7 @@
 
     bytes 0-7       length of the skeleton, little-endian
     skeleton        msgpack: None, bool, int, float, str, bytes, list and dict as they are, other leaves as extensions;
-                    what msgpack has no word for is an array that begins with a mark: [TUPLE, ...], [DICT, key, value,
+                    what msgpack has no type for is an array that begins with a tag: [TUPLE, ...], [DICT, key, value,
                     ...]; ARRAY, TENSOR, GPU_TENSOR, PADDLE and BYTEARRAY are followed by dtype and shape, or size, and
                     have a block
     blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each from a multiple of 16
@@ -22,9 +22,9 @@ import numpy as np
 
 from pycollective.errors import InvalidArgument
 from pycollective.objects.object_codec.arrays import Bytes
-from pycollective.objects.object_codec.lifting import Lifting
-from pycollective.objects.object_codec.lowering import Lowering, NotSendable
-from pycollective.objects.object_codec.words import MOST_NESTED, large_int, word
+from pycollective.objects.object_codec.decoder import Decoder
+from pycollective.objects.object_codec.encoder import Encoder, NotSendable
+from pycollective.objects.object_codec.tags import MOST_NESTED, from_extension, large_int
 
 __all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode", "pieces"]
 
@@ -65,10 +65,10 @@ def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
     """The skeleton behind its length, and the blocks; and where the last one ends."""
     from msgpack import Packer
 
-    lowering = Lowering(most_nbytes)
+    encoder = Encoder(most_nbytes)
     packer = Packer(strict_types=True, default=large_int, unicode_errors="surrogatepass", buf_size=4096)
     try:
-        skeleton = packer.pack(lowering.lower(value, 0))
+        skeleton = packer.pack(encoder.encode(value, 0))
     except NotSendable as refused:
         raise InvalidArgument(str(refused)) from None
     except (
@@ -79,8 +79,8 @@ def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
         raise InvalidArgument(f"the object cannot be sent: {error}") from error
     head = np.frombuffer(LENGTH.pack(len(skeleton)) + skeleton, np.uint8)
     placed, end = [(0, head)], len(head)
-    for block in lowering.blocks:
-        place = lowering.aligned(end)
+    for block in encoder.blocks:
+        place = encoder.aligned(end)
         placed.append((place, block))
         end = place + len(block)
     if end > most_nbytes:
@@ -102,16 +102,16 @@ def decode(data: Bytes) -> object:
             raise ValueError(f"{end} bytes at least, of which {len(data)} are there")
         skeleton = data[LENGTH.size : end].data
         _check_whole(skeleton)
-        words = unpackb(
+        skeleton_value = unpackb(
             skeleton,
-            ext_hook=word,
+            ext_hook=from_extension,
             strict_map_key=False,
             unicode_errors="surrogatepass",
             timestamp=1,  # msgpack's own extension, which we never send: a float, which is harmless
         )
-        lifting = Lifting(data, end)
-        value = lifting.lift(words, 0)
-        lifting.check_end()
+        decoder = Decoder(data, end)
+        value = decoder.decode(skeleton_value, 0)
+        decoder.check_end()
     except (ValueError, TypeError, OverflowError, RecursionError, struct.error, UnpackException) as error:
         raise Malformed(str(error) or type(error).__name__) from None
     return value

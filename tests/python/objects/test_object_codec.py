@@ -14,7 +14,7 @@ import msgpack
 import numpy as np
 import pytest
 from arrays import torch
-from raw_objects import mark, raw
+from raw_objects import raw, tag
 from same_values import same
 
 from pycollective.errors import InvalidArgument
@@ -180,7 +180,7 @@ class Loud:
         (np.zeros(2, np.longdouble), "an array of float128"), (np.ma.masked_array([1]), "MaskedArray"),
         (np.bytes_(b"a\0"), "ends in zeros"),
         (MOMENT.replace(tzinfo=datetime.timezone(datetime.timedelta(0), "Here")), "astimezone"),
-        (object_codec.words.TUPLE, "Mark"), ([msgpack.ExtType(16, b"")], "ExtType"),
+        (object_codec.tags.TUPLE, "Tag"), ([msgpack.ExtType(16, b"")], "ExtType"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_sent_is_named_with_the_way_to_it(value: Any, words: str) -> None:
@@ -234,29 +234,29 @@ LIES: list[Any] = [
     raw(b"\xdb\xff\xff\xff\xff"),
     raw(b"\xc9\xff\xff\xff\xff\x15"), raw(b"\x93\x01"), raw(b"\xa1\xff"), raw(b"\xd6\xff\x00"),
     raw(b"\xc7\x02\xff\x00\x00"),
-    raw(mark(16)), raw([1, mark(16)]), raw({"k": mark(16)}), raw({"k": [1, mark(16)]}),
-    raw([mark(16), mark(16)]),
-    raw([mark(17), []]), raw([mark(19), 1]), raw([mark(19), [], 1]), raw({1: {2: mark(17)}}),
+    raw(tag(16)), raw([1, tag(16)]), raw({"k": tag(16)}), raw({"k": [1, tag(16)]}),
+    raw([tag(16), tag(16)]),
+    raw([tag(17), []]), raw([tag(19), 1]), raw([tag(19), [], 1]), raw({1: {2: tag(17)}}),
     raw([msgpack.ExtType(16, b"x")]),
     raw(msgpack.ExtType(99, b"")), raw(msgpack.ExtType(0, b"short")), raw(msgpack.ExtType(2, b"\xff" * 21)),
     raw(msgpack.ExtType(3, b"\0\0\0\0")), raw(msgpack.ExtType(3, b"\xff\xff\xff\xff")),
     raw(msgpack.ExtType(4, b"\xff\xff\xff\x7f" * 3)),
-    raw([mark(20), 1 << 60]), raw([mark(20), -1]), raw([mark(20)]), raw([mark(20), "x"]),
-    raw([mark(20), 1.0], b"\0" * 32),
-    raw([mark(21)]), raw([mark(21), "<f8", 1 << 62]), raw([mark(21), "<f8", 1 << 32, 1 << 32]),
-    raw([mark(21), "<f8", -1]),
-    raw([mark(21), "<f8", 0, 1 << 62, 1 << 62]), raw([mark(21), "<f8", *[1] * 70], b"\0" * 32),
-    raw([mark(21), "|O", 1], b"\0" * 32),
-    raw([mark(21), "O", 0]), raw([mark(21), "|V8", 1], b"\0" * 32), raw([mark(21), "<f8,<f8", 0]),
-    raw([mark(21), "<U0", 5]),
-    raw([mark(21), "<M8[zz]", 0]), raw([mark(21), 3, 1]), raw([mark(21), [], 1]), raw([mark(21), "finfo", 0]),
-    raw([mark(21), "|b1", 1], b"\2" * 32), raw([mark(21), "<U1", 1], b"\xff" * 32),
-    raw([mark(21), "<f8", "1"]),
-    raw([mark(22), "<f8", b"short"]), raw([mark(22), "<f8", b"long" * 3]), raw([mark(22), "<f8", "text"]),
-    raw([mark(22), "<f8"]),
-    raw([mark(23), "float32", 1 << 62]), raw([mark(23), "load", 1]), raw([mark(23), "__builtins__"]),
-    raw([mark(23), "float32", True]),
-    raw([mark(23), "float32", 0, 1 << 62, 1 << 62]), raw([mark(23), "bool", 1], b"\2" * 32),
+    raw([tag(20), 1 << 60]), raw([tag(20), -1]), raw([tag(20)]), raw([tag(20), "x"]),
+    raw([tag(20), 1.0], b"\0" * 32),
+    raw([tag(21)]), raw([tag(21), "<f8", 1 << 62]), raw([tag(21), "<f8", 1 << 32, 1 << 32]),
+    raw([tag(21), "<f8", -1]),
+    raw([tag(21), "<f8", 0, 1 << 62, 1 << 62]), raw([tag(21), "<f8", *[1] * 70], b"\0" * 32),
+    raw([tag(21), "|O", 1], b"\0" * 32),
+    raw([tag(21), "O", 0]), raw([tag(21), "|V8", 1], b"\0" * 32), raw([tag(21), "<f8,<f8", 0]),
+    raw([tag(21), "<U0", 5]),
+    raw([tag(21), "<M8[zz]", 0]), raw([tag(21), 3, 1]), raw([tag(21), [], 1]), raw([tag(21), "finfo", 0]),
+    raw([tag(21), "|b1", 1], b"\2" * 32), raw([tag(21), "<U1", 1], b"\xff" * 32),
+    raw([tag(21), "<f8", "1"]),
+    raw([tag(22), "<f8", b"short"]), raw([tag(22), "<f8", b"long" * 3]), raw([tag(22), "<f8", "text"]),
+    raw([tag(22), "<f8"]),
+    raw([tag(23), "float32", 1 << 62]), raw([tag(23), "load", 1]), raw([tag(23), "__builtins__"]),
+    raw([tag(23), "float32", True]),
+    raw([tag(23), "float32", 0, 1 << 62, 1 << 62]), raw([tag(23), "bool", 1], b"\2" * 32),
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from arrays import torch
-from raw_objects import mark, raw
+from raw_objects import raw, tag
 
 import pycollective as pc
 from pycollective import testing
@@ -438,10 +438,10 @@ def test_tensors_that_would_lose_something_are_not_sent_as_objects() -> None:
 @pytest.mark.parametrize(
     "lie",
     [
-        raw([mark(24), "float32", 1 << 62]), raw([mark(24), "uint32", 1], b"\0" * 32), raw([mark(24), "save", 1]),
-        raw([mark(24), "float32", True]), raw([mark(24), "float32", *[1] * 10], b"\0" * 32),
-        raw([mark(24), "float32", *[0] * 40]), raw([mark(24), "float32", 0, 1 << 62, 1 << 62]),
-        raw([mark(24), "float32", -1]), raw([mark(24), 3, 1]),
+        raw([tag(24), "float32", 1 << 62]), raw([tag(24), "uint32", 1], b"\0" * 32), raw([tag(24), "save", 1]),
+        raw([tag(24), "float32", True]), raw([tag(24), "float32", *[1] * 10], b"\0" * 32),
+        raw([tag(24), "float32", *[0] * 40]), raw([tag(24), "float32", 0, 1 << 62, 1 << 62]),
+        raw([tag(24), "float32", -1]), raw([tag(24), 3, 1]),
     ],
 )  # fmt: skip
 def test_bytes_that_claim_to_be_a_tensor_are_refused(lie: Any) -> None:
@@ -451,7 +451,7 @@ def test_bytes_that_claim_to_be_a_tensor_are_refused(lie: Any) -> None:
 
 def test_bools_that_are_none_are_refused() -> None:
     with pytest.raises(object_codec.Malformed, match="bool with other bytes than 0 and 1"):
-        object_codec.decode(raw([mark(24), "bool", 1], b"\2" * 32))
+        object_codec.decode(raw([tag(24), "bool", 1], b"\2" * 32))
 
 
 def test_pycollective_imports_no_paddle_and_a_module_of_that_name_does_no_harm(tmp_path: Path) -> None:

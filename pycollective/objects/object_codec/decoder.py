@@ -10,47 +10,47 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pycollective.objects.object_codec import arrays, words
+from pycollective.objects.object_codec import arrays, tags
 from pycollective.objects.object_codec.arrays import Bytes
-from pycollective.objects.object_codec.lowering import ALIGNMENT
+from pycollective.objects.object_codec.encoder import ALIGNMENT
 from pycollective.objects.object_codec.paddle_tensors import read_paddle
-from pycollective.objects.object_codec.words import LEAVES, MOST_NESTED, Mark
+from pycollective.objects.object_codec.tags import LEAVES, MOST_NESTED, Tag
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Lifting"]
+__all__ = ["Decoder"]
 
 
-class Lifting:
+class Decoder:
     """One object on its way in. The blocks stand in `data` behind `end`, in the order in which they are asked for."""
 
     def __init__(self, data: Bytes, end: int) -> None:
         self._data = data
         self._end = end
 
-    def lift(self, value: Any, depth: int) -> object:  # noqa: ANN401
+    def decode(self, value: Any, depth: int) -> object:  # noqa: ANN401
         """The object for `value`, which stands inside `depth` containers."""
         kind = type(value)
         if kind in LEAVES:
             return value
-        is_marked = kind is list and value and type(value[0]) is Mark
-        if is_marked and value[0] in BLOCKS:
+        is_tagged = kind is list and value and type(value[0]) is Tag
+        if is_tagged and value[0] in BLOCKS:
             return BLOCKS[value[0]](self, *value[1:])
         if depth == MOST_NESTED:
             raise ValueError(f"nested more than {MOST_NESTED} deep")
-        if is_marked:
+        if is_tagged:
             return CONTAINERS[value[0]](self._members(value[1:], depth + 1))
         if kind is list:
             return self._members(value, depth + 1)
         if kind is dict and LEAVES.issuperset(map(type, value)):
             return dict(zip(value, self._members(list(value.values()), depth + 1), strict=True))
-        raise ValueError("a mark where none belongs")
+        raise ValueError("a tag where none belongs")
 
     def _members(self, values: list[Any], depth: int) -> list[Any]:
         if LEAVES.issuperset(map(type, values)):
             return values
-        return [self.lift(each, depth) for each in values]
+        return [self.decode(each, depth) for each in values]
 
     def check_end(self) -> None:
         """Nothing may be left over."""
@@ -100,17 +100,17 @@ def pairs(flat: list[Any]) -> dict[Any, Any]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-CONTAINERS: dict[Mark, Callable[[list[Any]], object]] = {
-    words.TUPLE: tuple,
-    words.SET: set,
-    words.FROZENSET: frozenset,
-    words.DICT: pairs,
+CONTAINERS: dict[Tag, Callable[[list[Any]], object]] = {
+    tags.TUPLE: tuple,
+    tags.SET: set,
+    tags.FROZENSET: frozenset,
+    tags.DICT: pairs,
 }
-BLOCKS: dict[Mark, Callable[..., object]] = {
-    words.BYTEARRAY: Lifting._bytearray,
-    words.ARRAY: Lifting._array,
-    words.SCALAR: Lifting._scalar,
-    words.TENSOR: Lifting._tensor,
-    words.GPU_TENSOR: Lifting._gpu_tensor,
-    words.PADDLE: Lifting._paddle,
+BLOCKS: dict[Tag, Callable[..., object]] = {
+    tags.BYTEARRAY: Decoder._bytearray,
+    tags.ARRAY: Decoder._array,
+    tags.SCALAR: Decoder._scalar,
+    tags.TENSOR: Decoder._tensor,
+    tags.GPU_TENSOR: Decoder._gpu_tensor,
+    tags.PADDLE: Decoder._paddle,
 }

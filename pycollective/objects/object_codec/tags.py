@@ -1,4 +1,4 @@
-"""What msgpack has no word for: the extensions for leaves, and the marks that stand first in an array."""
+"""What msgpack has no type for: the extensions for leaves, and the tags that stand first in an array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from msgpack import ExtType
 
-__all__ = ["LEAVES", "MOST_NESTED", "PLAIN", "Mark", "large_int", "leaf_word", "mark", "word"]
+__all__ = ["LEAVES", "MOST_NESTED", "PLAIN", "Tag", "large_int", "leaf_extension", "from_extension", "tag"]
 
 MOST_NESTED: Final = 64  # containers inside each other
 PLAIN = frozenset({type(None), bool, int, float, str, bytes})  # msgpack's own
@@ -28,18 +28,18 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, eq=False)
-class Mark:
+class Tag:
     """Stands first in an array and says what the rest is. No object that is sent has one inside."""
 
     code: int
 
 
-MARKS = {code: Mark(code) for code in range(16, 26)}
-TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE, GPU_TENSOR = MARKS.values()
+TAGS = {code: Tag(code) for code in range(16, 26)}
+TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE, GPU_TENSOR = TAGS.values()
 
 
-def mark(which: Mark) -> ExtType:
-    """How a mark is written."""
+def tag(which: Tag) -> ExtType:
+    """How a tag is written."""
     return _extension(which.code, b"")
 
 
@@ -56,7 +56,7 @@ def large_int(value: object) -> ExtType:
     return _extension(INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
 
-def leaf_word(value: object) -> ExtType | None:
+def leaf_extension(value: object) -> ExtType | None:
     """The extension for a leaf that msgpack does not know; None if it is no such leaf. ValueError: why not."""
     kind = type(value)
     if isinstance(value, complex) and kind is complex:
@@ -102,10 +102,10 @@ UNPACK: dict[int, Callable[[bytes], Any]] = {
 }
 
 
-def word(code: int, data: bytes) -> object:
-    """What an extension stands for: a leaf or a Mark."""
-    if code in MARKS and not data:
-        return MARKS[code]
+def from_extension(code: int, data: bytes) -> object:
+    """What an extension stands for: a leaf or a Tag."""
+    if code in TAGS and not data:
+        return TAGS[code]
     if code not in UNPACK:
         raise ValueError(f"an extension {code} of {len(data)} bytes")
     return UNPACK[code](bytes(data))

@@ -1,4 +1,4 @@
-"""From objects to what msgpack can write: marks for what it has no word for, the bytes of arrays set aside.
+"""From objects to what msgpack can write: tags for what it has no type for, the bytes of arrays set aside.
 
 What is plain all through is not touched, so an ordinary object costs one look at each of its containers.
 """
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pycollective.objects.object_codec import arrays, words
+from pycollective.objects.object_codec import arrays, tags
 from pycollective.objects.object_codec.arrays import Bytes
 from pycollective.objects.object_codec.paddle_tensors import is_paddle, paddle_bytes, paddle_name
-from pycollective.objects.object_codec.words import MOST_NESTED, PLAIN, leaf_word, mark
+from pycollective.objects.object_codec.tags import MOST_NESTED, PLAIN, leaf_extension, tag
 
-__all__ = ["ALIGNMENT", "Lowering", "NotSendable"]
+__all__ = ["ALIGNMENT", "Encoder", "NotSendable"]
 
 ALIGNMENT = 16  # of blocks: every dtype's elements lie at a multiple of their size
 LONGEST_STEP = 40
@@ -35,7 +35,7 @@ class NotSendable(Exception):
         return f"obj{way} {self.reason}"
 
 
-class Lowering:
+class Encoder:
     """One object on its way out. `blocks` are the bytes of its arrays, in order."""
 
     def __init__(self, most_nbytes: int) -> None:
@@ -48,7 +48,7 @@ class Lowering:
         """The next multiple of ALIGNMENT."""
         return -(-offset // ALIGNMENT) * ALIGNMENT
 
-    def lower(self, value: Any, depth: int) -> object:  # noqa: ANN401
+    def encode(self, value: Any, depth: int) -> object:  # noqa: ANN401
         """What msgpack writes for `value`, which stands inside `depth` containers. Raises NotSendable."""
         kind = type(value)
         if kind in PLAIN:
@@ -64,11 +64,11 @@ class Lowering:
         return self._members(value, depth, "[{}]".format)
 
     def _tuple(self, value: tuple[Any, ...], depth: int) -> object:
-        return [mark(words.TUPLE), *self._members(value, depth, "[{}]".format)]
+        return [tag(tags.TUPLE), *self._members(value, depth, "[{}]".format)]
 
     def _set(self, value: set[Any] | frozenset[Any], depth: int) -> object:
-        kind = words.SET if type(value) is set else words.FROZENSET
-        return [mark(kind), *self._members(value, depth, lambda _: "{...}")]
+        kind = tags.SET if type(value) is set else tags.FROZENSET
+        return [tag(kind), *self._members(value, depth, lambda _: "{...}")]
 
     def _dict(self, value: dict[Any, Any], depth: int) -> object:
         names = list(value)
@@ -77,23 +77,23 @@ class Lowering:
         if keys is names:
             return dict(zip(names, members, strict=True))
         flat = [each for pair in zip(keys, members, strict=True) for each in pair]
-        return [mark(words.DICT), *flat]
+        return [tag(tags.DICT), *flat]
 
     def _members(self, values: Collection[Any], depth: int, step: Callable[[int], str]) -> Collection[object]:
         if PLAIN.issuperset(map(type, values)):
             return values
-        lowered = []
+        encoded = []
         for index, each in enumerate(values):
             try:
-                lowered.append(self.lower(each, depth))
+                encoded.append(self.encode(each, depth))
             except NotSendable as refused:
                 refused.steps.append(step(index))
                 raise
-        return lowered
+        return encoded
 
     def _leaf(self, value: object) -> object:
         try:
-            found = leaf_word(value)
+            found = leaf_extension(value)
             if found is None:
                 found = self._buffer(value)
         except ValueError as why:
@@ -108,11 +108,11 @@ class Lowering:
     def _buffer(self, value: object) -> object | None:
         if isinstance(value, bytearray) and type(value) is bytearray:
             self._set_aside(len(value), lambda: np.frombuffer(value, np.uint8))
-            return [mark(words.BYTEARRAY), len(value)]
+            return [tag(tags.BYTEARRAY), len(value)]
         if isinstance(value, np.ndarray) and type(value) is np.ndarray:
             name = sendable(value.dtype)
             self._set_aside(value.nbytes, lambda: arrays.array_bytes(value))
-            return [mark(words.ARRAY), name, *value.shape]
+            return [tag(tags.ARRAY), name, *value.shape]
         if isinstance(value, np.generic):
             return scalar(value) if type(value) is value.dtype.type else None
         if arrays.is_tensor(value):
@@ -123,14 +123,14 @@ class Lowering:
 
     def _tensor(self, value: Any) -> object:  # noqa: ANN401  a torch.Tensor
         name = arrays.tensor_name(value)
-        kind = words.GPU_TENSOR if arrays.is_on_gpu(value) else words.TENSOR
+        kind = tags.GPU_TENSOR if arrays.is_on_gpu(value) else tags.TENSOR
         self._set_aside(value.numel() * value.element_size(), lambda: arrays.tensor_bytes(value))
-        return [mark(kind), name, *value.shape]
+        return [tag(kind), name, *value.shape]
 
     def _paddle(self, value: Any) -> object:  # noqa: ANN401  a paddle.Tensor
         name = paddle_name(value)
         self._set_aside(value.size * value.element_size(), lambda: paddle_bytes(value))
-        return [mark(words.PADDLE), name, *value.shape]
+        return [tag(tags.PADDLE), name, *value.shape]
 
     def _set_aside(self, nbytes: int, block: Callable[[], Bytes]) -> None:
         """Counts before it copies: what is expanded may be larger than it looks."""
@@ -140,12 +140,12 @@ class Lowering:
         self.blocks.append(block())
 
 
-CONTAINERS: dict[type, Callable[[Lowering, Any, int], object]] = {
-    list: Lowering._list,
-    tuple: Lowering._tuple,
-    set: Lowering._set,
-    frozenset: Lowering._set,
-    dict: Lowering._dict,
+CONTAINERS: dict[type, Callable[[Encoder, Any, int], object]] = {
+    list: Encoder._list,
+    tuple: Encoder._tuple,
+    set: Encoder._set,
+    frozenset: Encoder._set,
+    dict: Encoder._dict,
 }
 
 
@@ -165,4 +165,4 @@ def scalar(value: np.generic) -> Iterable[object]:
     x = np.asarray(value)
     if isinstance(value, (str, bytes)) and len(x[()]) != len(value):
         raise ValueError("a NumPy text that ends in zeros, which NumPy cuts off: send it as str or bytes")
-    return [mark(words.SCALAR), sendable(x.dtype), x.tobytes()]
+    return [tag(tags.SCALAR), sendable(x.dtype), x.tobytes()]
