@@ -18,8 +18,8 @@ class SupportsDLPack(Protocol):
 Array: TypeAlias = Buffer | SupportsDLPack
 Number: TypeAlias = complex  # and so float, int and bool
 # A number, a vector, arrays that travel together.
-Bundle: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
-A = TypeVar("A", bound=Array | Bundle)
+ListOfArrays: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
+A = TypeVar("A", bound=Array | ListOfArrays)
 R = TypeVar("R", covariant=True)
 Counts: TypeAlias = Sequence[int] | Literal["auto"]
 OpName: TypeAlias = Literal[

@@ -1,4 +1,4 @@
-// Calls on lists of arrays, of which pycollective/calls/fusion.py has made blocks.
+// Calls on lists of arrays, of which pycollective/calls/coalesced_lists.py has made blocks.
 #pragma once
 
 #include "bindings/state/group_object.h"

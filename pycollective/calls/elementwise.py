@@ -18,7 +18,7 @@ from pycollective.calls.blocks import (
     unfilled,
     writable_for,
 )
-from pycollective.calls.fusion import begin_bundle, is_bundle, move_bundle
+from pycollective.calls.coalesced_lists import begin_coalesced, is_list_of_arrays, run_coalesced
 from pycollective.calls.int_results import int_target, mismatches_explained, write_ints
 from pycollective.calls.staging import Room
 from pycollective.errors import InvalidArgument
@@ -45,13 +45,13 @@ class Elementwise:
         self._clock = Clock(self.timeout)
 
     def make(self, x: Any, out: Any = None) -> Any:
-        """The call on `x`: an array, a number or a bundle of arrays."""
-        if is_bundle(x):
+        """The call on `x`: an array, a number or a list of arrays."""
+        if is_list_of_arrays(x):
             if out is not None:
                 raise InvalidArgument(
                     f"{self.name}: out= is for one array, not for a list: copy the arrays first"
                 )
-            return move_bundle(self.name, x, self._run_bundle, writes=self.writes, op=self.op)
+            return run_coalesced(self.name, x, self._run_coalesced, writes=self.writes, op=self.op)
         if is_exact(x, self.op):
             return self._of_ints(x, out)
         library = library_for(self.name, "x", x, out)
@@ -67,19 +67,19 @@ class Elementwise:
             return self._in_place(library, x, room) if library.mutable else self._new(library, x)
 
     def begin(self, x: Any, out: Any = None) -> Work[Any]:
-        """The call on a bundle of arrays, or on an array that cannot be written, in the background."""
+        """The call on a list of arrays, or on an array that cannot be written, in the background."""
         function = f"{self.name}_async"
-        if not is_bundle(x) and not is_exact(x, self.op):
+        if not is_list_of_arrays(x) and not is_exact(x, self.op):
             library = library_for(function, "x", x, out)
             if not library.mutable:
                 return self._begin_new(function, library, x, out)
         if out is not None:
             raise InvalidArgument(f"{function}: out= is for one array, not for a list: copy the arrays first")
-        if not is_bundle(x):
+        if not is_list_of_arrays(x):
             raise InvalidArgument(
                 f"{function}: x is a list of numbers: call {self.name}(), or pass numpy.array(x)"
             )
-        return begin_bundle(
+        return begin_coalesced(
             function,
             x,
             lambda blocks, digest: self.group._begin_list(
@@ -113,7 +113,7 @@ class Elementwise:
         left_s = self._clock.left_s()
         self.group._run(self.name, source, target, self.op, self.root, None, None, left_s, self.fixed_order)
 
-    def _run_bundle(self, blocks: list[Any], digest: int) -> None:
+    def _run_coalesced(self, blocks: list[Any], digest: int) -> None:
         left_s = self._clock.left_s()
         self.group._run_list(
             self.name, blocks, self.writes, self.op, self.root, digest, left_s, self.fixed_order

@@ -26,13 +26,13 @@ class Incoming:
         self._tag = tag
         self._clock = Clock(timeout)
 
-    def into(self, block: Any, bundle: int = 0) -> None:
-        """Receives into an array that lies as the core wants it, or into a list of such; `bundle` tells which list."""
+    def into(self, block: Any, digest: int = 0) -> None:
+        """Receives into an array that lies as the core wants it, or into a list of such; `digest` tells which list."""
         if self.source != ANY_SOURCE:
-            self._group._recv(block, self.source, self._tag, self._clock.left_s(), bundle)
+            self._group._recv(block, self.source, self._tag, self._clock.left_s(), digest)
             return
         source, _, _, token = self._find()
-        self._group._receive(block, token, bundle)
+        self._group._receive(block, token, digest)
         self.source = source
 
     def as_it_comes(self) -> Any:

@@ -28,8 +28,8 @@ from pycollective.calls.blocks import (
     unfilled,
     writable_for,
 )
+from pycollective.calls.coalesced_lists import is_list_of_arrays, plan_coalesced, run_coalesced
 from pycollective.calls.elementwise import Elementwise
-from pycollective.calls.fusion import is_bundle, move_bundle, plan_bundle
 from pycollective.calls.int_results import int_target, mismatches_explained, write_ints
 from pycollective.calls.messages import Incoming
 from pycollective.calls.parts import Counts, Parts, cut, row_of, whole_of
@@ -83,12 +83,12 @@ def plan_allreduce(
     """allreduce() for later: of a list whose arrays can be used as they lie, without coming here again."""
     if reproducible == "world":
         _check_leaves("plan_allreduce", x, op, out)
-    elif is_bundle(x):
+    elif is_list_of_arrays(x):
         if out is not None:
             raise InvalidArgument(
                 "plan_allreduce: out= is for one array, not for a list: copy the arrays first"
             )
-        if (planned := plan_bundle("plan_allreduce", x, op)) is not None:
+        if (planned := plan_coalesced("plan_allreduce", x, op)) is not None:
             fixed_order = reproducible is not None
             calls = [
                 ("allreduce", blocks, True, op, 0, planned.digest, timeout, fixed_order)
@@ -110,7 +110,7 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
         raise InvalidArgument(f"{why} gives a new array: copy it into yours")
     if op not in OPS:
         raise Unsupported(f"{why} takes op {', '.join(OPS)}, not {op!r}")
-    if is_bundle(x):
+    if is_list_of_arrays(x):
         raise InvalidArgument(f"{why} takes an array of leaves, x[0], x[1], ..., not a {type(x).__name__}")
     if is_exact(x, op) and isinstance(x, (list, tuple)):
         return
@@ -187,12 +187,12 @@ def broadcast_async(group: Group, *, x: Any, root: int, timeout: float | None) -
 
 def send(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None) -> Any:
     """One rank to another."""
-    if is_bundle(x):
+    if is_list_of_arrays(x):
         clock = Clock(timeout)
-        move_bundle(
+        run_coalesced(
             "send",
             x,
-            lambda blocks, bundle: group._send(blocks, peer, tag, clock.left_s(), bundle),
+            lambda blocks, digest: group._send(blocks, peer, tag, clock.left_s(), digest),
             writes=False,
         )
         return x
@@ -212,8 +212,8 @@ def recv(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None, wi
 def _received(x: Any, message: Incoming) -> Any:
     if x is None:
         return message.as_it_comes()
-    if is_bundle(x):
-        return move_bundle("recv", x, message.into, writes=True)
+    if is_list_of_arrays(x):
+        return run_coalesced("recv", x, message.into, writes=True)
     library = library_for("recv", "x", x)
     if not library.mutable:
         block = library.empty(x, library.shape(x))
@@ -234,7 +234,7 @@ def sendrecv(
     group: Group, *, x: Any, dest: int, source: int | None, out: Any, tag: int, timeout: float | None
 ) -> Any:
     """One array to a rank, another from a rank."""
-    if is_bundle(x):
+    if is_list_of_arrays(x):
         raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
     library = library_for("sendrecv", "x", x, out)
     target = library if out is None else writable_for("sendrecv", "out", out)

@@ -16,11 +16,11 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 from pycollective.runtime.lifetime import check_timeout
 
 if TYPE_CHECKING:
-    from pycollective._core import Array, Bundle
+    from pycollective._core import Array, ListOfArrays
 
 __all__ = ["cat"]
 
-A = TypeVar("A", bound="Array | Bundle")
+A = TypeVar("A", bound="Array | ListOfArrays")
 
 
 @advised

@@ -74,7 +74,7 @@ def test_ranks_of_different_libraries_take_part_in_every_call(n: int) -> None:
     testing.run(everything_mixed, n)
 
 
-def numbers_and_bundles() -> None:
+def numbers_and_lists() -> None:
     rank, size = pc.rank(), pc.size()
     assert pc.allreduce(1.5) == 1.5 * size
     assert type(pc.allreduce(2)) is int
@@ -87,20 +87,20 @@ def numbers_and_bundles() -> None:
     assert pc.allreduce([float(rank), rank], "maxloc") == [size - 1, size - 1]
     assert pc.allgather(rank).tolist() == list(range(size))
     assert pc.allgather([rank, 7]).tolist() == [each for r in range(size) for each in (r, 7)]
-    # Bundles: arrays of several types and libraries, nested, some of them not in one block, one of them empty.
-    bundle = {
+    # Lists: arrays of several types and libraries, nested, some of them not in one block, one of them empty.
+    arrays = {
         "b": [np.ones(3), torch.ones(2, 2).T, np.ones((4, 2), np.float32)[:, 1]],
         "a": (jnp.ones(2), np.ones(0)),
         "c": np.full(1, rank, np.int64),
     }
-    got = pc.allreduce(bundle)
-    assert got is not bundle  # it holds an array that cannot be written
-    assert got["b"][0] is bundle["b"][0]
-    assert (bundle["b"][0] == size).all()
-    assert (bundle["b"][1] == size).all()
-    assert (bundle["b"][2] == size).all()
+    got = pc.allreduce(arrays)
+    assert got is not arrays  # it holds an array that cannot be written
+    assert got["b"][0] is arrays["b"][0]
+    assert (arrays["b"][0] == size).all()
+    assert (arrays["b"][1] == size).all()
+    assert (arrays["b"][2] == size).all()
     assert (np.asarray(got["a"][0]) == size).all()
-    assert (np.asarray(bundle["a"][0]) == 1).all()
+    assert (np.asarray(arrays["a"][0]) == 1).all()
     assert got["c"][0] == size * (size - 1) // 2
     arrays = [np.full(2, rank), np.full((2, 2), rank + 0.5)]
     assert pc.broadcast(arrays, root=size - 1) is arrays
@@ -116,8 +116,8 @@ def numbers_and_bundles() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_numbers_and_bundles_of_arrays_take_part(n: int) -> None:
-    testing.run(numbers_and_bundles, n)
+def test_numbers_and_lists_of_arrays_take_part(n: int) -> None:
+    testing.run(numbers_and_lists, n)
 
 
 def lists_with_large_arrays() -> None:
@@ -243,24 +243,24 @@ def test_weights_that_are_tied_on_some_ranks_alone_are_a_mismatch() -> None:
     assert re.search(words, failed.value.errors[1].details)
 
 
-def differing_bundles() -> list[str]:
+def differing_lists() -> list[str]:
     rank = pc.rank()
     said = []
-    for bundle in (
+    for arrays in (
         [np.ones(3 + rank), np.ones(5 - rank)],  # as many elements in all
         [np.ones(4)] if rank else [np.ones(2), np.ones(2)],
         [np.ones(4)] if rank else [],
     ):
         try:
-            pc.allreduce(bundle)
+            pc.allreduce(arrays)
         except pc.CollectiveMismatch as error:
             said.append(str(error))
     assert pc.allreduce([np.ones(2)])[0].tolist() == [2.0, 2.0]
     return said
 
 
-def test_bundles_that_differ_are_a_mismatch_even_with_as_many_elements() -> None:
-    for said in testing.run(differing_bundles, 2):
+def test_lists_that_differ_are_a_mismatch_even_with_as_many_elements() -> None:
+    for said in testing.run(differing_lists, 2):
         assert len(said) == 3
         assert "list" in said[0]
 

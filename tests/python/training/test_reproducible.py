@@ -59,7 +59,7 @@ def calls_that_sum(reproducible: Any) -> dict[str, Callable[[Any], Any]]:
         "reduce_scatter equal": lambda x: scattered(x, "sum", reproducible, even=True),
         "scan": lambda x: pc.scan(x, reproducible=reproducible),
         "exscan": lambda x: pc.exscan(x, reproducible=reproducible),
-        "bundle": lambda x: pc.allreduce([np.ones(3, x.dtype), x], reproducible=reproducible)[1],
+        "list": lambda x: pc.allreduce([np.ones(3, x.dtype), x], reproducible=reproducible)[1],
     }
 
 
@@ -91,7 +91,7 @@ def test_the_check_of_bits_notices_rings_and_pairs() -> None:
         tune = f"allreduce:0-inf:ring;reduce_scatter:0-inf:{reduce_scatter}"
         (wrong, *_) = testing.run(one_number_anywhere, 4, None, env={"PYCOLLECTIVE_TUNE": tune})
         noticed = {name for name, _ in wrong}
-        assert noticed >= {"allreduce", "avg", "bundle", "reduce_scatter", "reduce_scatter equal"}
+        assert noticed >= {"allreduce", "avg", "list", "reduce_scatter", "reduce_scatter equal"}
         assert noticed.isdisjoint({"reduce", "scan", "exscan"}), "nothing asked for another order of these"
 
 

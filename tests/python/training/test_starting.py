@@ -375,12 +375,12 @@ WHAT: dict[str, Callable[[Any], Any]] = {
 def broadcast_of(what: Callable[[Any], Any]) -> Callable[[], None]:
     def check() -> None:
         model = layers()
-        bundle = what(model)
+        arrays = what(model)
         assert not equal_everywhere(list(model.parameters()))
-        assert pc.broadcast(bundle, pc.size() - 1) is bundle
+        assert pc.broadcast(arrays, pc.size() - 1) is arrays
         assert equal_everywhere(list(model.parameters()))
         counted = int(model[1].num_batches_tracked)
-        buffers = bundle if isinstance(bundle, dict) else {} if len(bundle) != 2 else bundle[1]
+        buffers = arrays if isinstance(arrays, dict) else {} if len(arrays) != 2 else arrays[1]
         assert counted == (pc.size() if "1.num_batches_tracked" in buffers else pc.rank() + 1)
         assert all(parameter.requires_grad for parameter in model.parameters())
 

@@ -208,18 +208,18 @@ def test_what_lies_between_the_elements_of_a_view_is_untouched() -> None:
     testing.run(what_lies_between, 2)
 
 
-def bundles() -> None:
+def lists() -> None:
     rank, size = pc.rank(), pc.size()
-    bundle = {
+    arrays = {
         "b": [np.ones(3, np.float32), paddle.ones((2, 2)).T, paddle.ones((4, 2))[:, 1]],
         "a": (paddle.ones((2,), dtype="bfloat16"), paddle.zeros((0,)), paddle.to_tensor(1.0)),
         "c": paddle.full((1,), rank, dtype="int64"),
     }
-    assert pc.allreduce(bundle) is bundle
-    assert all((np.asarray(x) == size).all() for x in bundle["b"])
-    assert (numbers(bundle["a"][0]) == size).all()
-    assert float(bundle["a"][2]) == size
-    assert bundle["c"].tolist() == [size * (size - 1) // 2]
+    assert pc.allreduce(arrays) is arrays
+    assert all((np.asarray(x) == size).all() for x in arrays["b"])
+    assert (numbers(arrays["a"][0]) == size).all()
+    assert float(arrays["a"][2]) == size
+    assert arrays["c"].tolist() == [size * (size - 1) // 2]
     if rank == 0:
         pc.send([paddle.ones((2,)), paddle.arange(3)], 1)
     elif rank == 1:
@@ -227,8 +227,8 @@ def bundles() -> None:
         assert (ones.tolist(), first.tolist()) == ([1, 1], [0, 1, 2])
 
 
-def test_bundles_of_tensors_and_arrays_are_one_call() -> None:
-    testing.run(bundles, 2)
+def test_lists_of_tensors_and_arrays_are_one_call() -> None:
+    testing.run(lists, 2)
 
 
 # ---- autograd

@@ -24,14 +24,14 @@ from pycollective.calls.blocks import check_block, check_pairs
 from pycollective.calls.staging import Room
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 
-__all__ = ["Planned", "begin_bundle", "is_bundle", "move_bundle", "plan_bundle"]
+__all__ = ["Planned", "begin_coalesced", "is_list_of_arrays", "plan_coalesced", "run_coalesced"]
 
 ALIGNED_NBYTES = 64
 MOST_SHOWN = 8  # arrays of a list, in an error
 X = TypeVar("X")
 
 
-def is_bundle(x: Any) -> bool:
+def is_list_of_arrays(x: Any) -> bool:
     """Whether `x` is a list, tuple or dict of arrays. A list of numbers is a vector."""
     if isinstance(x, dict):
         return True
@@ -189,7 +189,7 @@ def _words(function: str, members: list[_Member]) -> str:
     return f"{what}; this rank's is {shown or 'empty'}{more}"
 
 
-def move_bundle(
+def run_coalesced(
     function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
     """Hands `call` the arrays of each element type, as blocks, and what tells this list of them from another."""
@@ -219,7 +219,7 @@ def move_bundle(
     return _rebuilt(x, iter(results))
 
 
-def begin_bundle(
+def begin_coalesced(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
     """The same for a call in the background, which can copy nothing when it ends."""
@@ -256,7 +256,7 @@ class Planned:
     words: str  # for a mismatch
 
 
-def plan_bundle(function: str, x: Any, op: Any) -> Planned | None:
+def plan_coalesced(function: str, x: Any, op: Any) -> Planned | None:
     """What the calls on `x` need that write it; None if they would copy, or lie on a GPU."""
     members = _members(function, x, op)
     _check(function, members, op, writes=True)
