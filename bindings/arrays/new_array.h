@@ -11,7 +11,7 @@ namespace pc {
 PyObject* shape_tuple(const std::vector<int64_t>& shape);
 
 // A new reference to an array like `like` but of that shape, contents unspecified. Null without a Python error: only
-// pycollective.calls.staged knows how to make one.
+// pycollective.calls.packing knows how to make one.
 PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape);
 
 }  // namespace pc

@@ -52,7 +52,7 @@ class View {
   // False: a Python error is set.
   bool take(State& state, PyObject* array, const Use& use);
   const Buffer& buffer() const { return buffer_; }
-  // After take() has failed: pycollective.calls.staged can make the call all the same, with a copy that lies in one block.
+  // After take() has failed: pycollective.calls.packing can make the call all the same, with a copy that lies in one block.
   bool stageable() const { return stageable_; }
   bool is_immutable() const { return immutable_; }  // an array whose results are always new arrays: JAX's
   bool is_on_gpu() const { return buffer_.device.type == DeviceType::kCuda; }

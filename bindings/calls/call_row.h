@@ -12,12 +12,12 @@ namespace pc {
 enum class Background : uint8_t {
   kNever,  // there is no such form
   kPlain,  // refuses them
-  kLists,  // hands lists and immutable arrays to pycollective.calls.staged
+  kLists,  // hands lists and immutable arrays to pycollective.calls.packing
   kParts,  // refuses them, and says that parts must be equal
 };
 
 // Makes the request of a call from what it was given, without sending anything. `call.function` and the call's site are set.
-// False: a Python error is set, or the arguments are for pycollective.calls.staged (PreparedCall::is_staged, View::stageable()).
+// False: a Python error is set, or the arguments are for pycollective.calls.packing (PreparedCall::is_staged, View::stageable()).
 using Prepare = bool (*)(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
 struct CallRow {

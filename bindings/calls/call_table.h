@@ -1,5 +1,5 @@
 // The calls on arrays and the messages of a group, one row each. From a row come the methods of Group, the functions of the module,
-// their signatures and docstrings, and the arguments that pycollective.calls.staged gets.
+// their signatures and docstrings, and the arguments that pycollective.calls.packing gets.
 #pragma once
 
 #include <array>

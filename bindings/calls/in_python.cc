@@ -21,7 +21,7 @@ PyObject* in_python(const char* module, const char* function, GroupObject& group
 PyObject* staged(GroupObject& group, const Signature& signature, const Given& given) {
   if (!clear_python_error()) return nullptr;
   const State& state = *group.state;
-  const Ref module(PyImport_ImportModule("pycollective.calls.staged"));
+  const Ref module(PyImport_ImportModule("pycollective.calls.packing"));
   const Ref function(module ? PyObject_GetAttrString(module.get(), signature.function) : nullptr);
   const Ref keywords(function ? PyDict_New() : nullptr);
   const Ref position(keywords ? PyTuple_Pack(1, reinterpret_cast<PyObject*>(&group)) : nullptr);

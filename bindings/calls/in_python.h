@@ -10,7 +10,7 @@ namespace pc {
 PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
                     Py_ssize_t nargs, PyObject* kwnames);
 
-// The same call in pycollective/calls/staged.py, after a view has failed and is stageable. It is given every parameter by name, those that
+// The same call in pycollective/calls/packing.py, after a view has failed and is stageable. It is given every parameter by name, those that
 // were left out as their defaults.
 PyObject* staged(GroupObject& group, const Signature& signature, const Given& given);
 

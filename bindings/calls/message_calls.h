@@ -1,4 +1,4 @@
-// Messages between two ranks. Made here where both know what is sent; pycollective/calls/staged.py makes the others out of
+// Messages between two ranks. Made here where both know what is sent; pycollective/calls/packing.py makes the others out of
 // find_message() and receive_found().
 #pragma once
 

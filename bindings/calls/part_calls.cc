@@ -61,7 +61,7 @@ enum class Prepared : uint8_t {
   kYes,
   kNo,
   kStaged
-};  // no: a Python error is set; staged: pycollective.calls.staged can
+};  // no: a Python error is set; staged: pycollective.calls.packing can
 
 class PartCall {
  public:

@@ -1,5 +1,5 @@
 // The calls on arrays of which every rank has a part. Made here where they are plain - equal parts along axis 0, arrays that
-// lie as the core wants them - and in pycollective/calls/staged.py where they are not.
+// lie as the core wants them - and in pycollective/calls/packing.py where they are not.
 #pragma once
 
 #include "bindings/calls/arguments.h"

@@ -20,7 +20,7 @@ struct PreparedCall : UserCall {
   PreparedCall& operator=(const PreparedCall&) = delete;
 
   const char* function = "";  // "allreduce", for people; lives as long as the process
-  bool is_staged = false;     // what prepares it has seen that pycollective.calls.staged must make it
+  bool is_staged = false;     // what prepares it has seen that pycollective.calls.packing must make it
   double timeout_s = -1;
   View in_view, out_view;
   const View* written = nullptr;  // one of these, or null: nothing is written

@@ -66,7 +66,7 @@ Example:
 inline constexpr const char* kPlannedMake = "__call__()\n--\n\nMakes the call, and returns what it returns.";
 inline constexpr const char* kPlannedClassGetItem = "PlannedCall[A]: of a call that returns an A.";
 
-// Not public: what pycollective/calls/staged.py uses.
+// Not public: what pycollective/calls/packing.py uses.
 inline constexpr const char* kPlanLists =
     "_plan_lists(calls, x, words, /)\n--\n\n"
     "A PlannedCall of _run_list() for each tuple of arguments, which returns `x`.";

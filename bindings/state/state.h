@@ -59,7 +59,7 @@ enum class Access : uint8_t {
   kDlpack,
   kCuda,       // the CUDA array interface
   kMasked,     // a NumPy masked array: its mask would be lost
-  kImmutable,  // arrays of JAX: a result is a new one; see pycollective/calls/staged.py
+  kImmutable,  // arrays of JAX: a result is a new one; see pycollective/calls/packing.py
   kStaged,     // numbers and lists: see there
   kWrapper,    // a torch subclass that only wraps other tensors (DTensor, FakeTensor)
   kNone,

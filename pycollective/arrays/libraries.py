@@ -1,4 +1,4 @@
-"""Array libraries, as far as pycollective.calls.staged needs to know them: one file and one row each.
+"""Array libraries, as far as pycollective.calls.packing needs to know them: one file and one row each.
 
 The core takes the memory of most arrays without asking anybody. What is here is for the others: arrays that do not lie
 in one block, that cannot be written, or that are no arrays at all, and for making new ones.

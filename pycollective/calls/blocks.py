@@ -10,7 +10,7 @@ from pycollective import _core
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.libraries import library_of, on_the_host
 from pycollective.arrays.library import Library, Shape
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import CollectiveError, InvalidArgument
 
 __all__ = ["block_of", "check_block", "check_pairs", "copy_of", "library_for", "unfilled", "writable_for"]
@@ -56,19 +56,19 @@ def check_block(
     _core._check(function, argument, block, op)
 
 
-def block_of(library: Library, x: Any, room: Room) -> Any:
+def block_of(library: Library, x: Any, scratch: Scratch) -> Any:
     """`x` itself if the core can take it, else a copy."""
-    return x if library.is_block(x) else copy_of(library, x, room)
+    return x if library.is_block(x) else copy_of(library, x, scratch)
 
 
-def copy_of(library: Library, x: Any, room: Room) -> Any:
-    block = unfilled(library, x, library.shape(x), room)
+def copy_of(library: Library, x: Any, scratch: Scratch) -> Any:
+    block = unfilled(library, x, library.shape(x), scratch)
     library.assign(block, x)
     return block
 
 
-def unfilled(library: Library, like: Any, shape: Shape, room: Room) -> Any:
+def unfilled(library: Library, like: Any, shape: Shape, scratch: Scratch) -> Any:
     nbytes = library.nbytes(like)  # of as many elements as `like` has
     have = int(np.prod(library.shape(like), dtype=np.int64))
     itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))
-    return library.on(room.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)
+    return library.on(scratch.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

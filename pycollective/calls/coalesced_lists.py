@@ -21,7 +21,7 @@ from pycollective.arrays.libraries import Library, by_name, library_of, on_the_h
 from pycollective.arrays.numbers import is_number
 from pycollective.arrays.overlaps import Layout, overlap_in
 from pycollective.calls.blocks import check_block, check_pairs
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgument, Unsupported
 
 __all__ = ["Planned", "begin_coalesced", "is_list_of_arrays", "plan_coalesced", "run_coalesced"]
@@ -203,8 +203,8 @@ def run_coalesced(
     made: list[tuple[int, _Member, Any]] = []
     for places in _by_dtype(members):
         together = [members[place] for place in places]
-        with Room() as room:
-            blocks = _blocks(together, room, writes=writes)
+        with Scratch() as scratch:
+            blocks = _blocks(together, scratch, writes=writes)
             with _telling(function, members):
                 call(blocks, digest)
             for place, member, block in zip(places, together, blocks, strict=True) if writes else ():
@@ -273,13 +273,13 @@ def _nothing(op: Any) -> Any:
     return np.empty(0, np.uint8 if op in ("band", "bor", "bxor") else np.float32)
 
 
-def _blocks(members: list[_Member], room: Room, *, writes: bool) -> list[Any]:
-    """The arrays where they are blocks that may be used, else copies: of those that can be written, in one room."""
+def _blocks(members: list[_Member], scratch: Scratch, *, writes: bool) -> list[Any]:
+    """The arrays where they are blocks that may be used, else copies, of those that can be written side by side."""
     copied = [m for m in members if not m.is_block and (m.library.mutable or not writes)]
     if not copied and not (writes and any(not member.library.mutable for member in members)):
         return [member.array for member in members]
     ends = np.cumsum([-(-member.nbytes // ALIGNED_NBYTES) * ALIGNED_NBYTES for member in copied])
-    memory = room.take(int(ends[-1]) if copied else 0)
+    memory = scratch.take(int(ends[-1]) if copied else 0)
     begins = iter([0, *ends])
     blocks = []
     for member in members:

@@ -20,7 +20,7 @@ from pycollective.calls.blocks import (
 )
 from pycollective.calls.coalesced_lists import begin_coalesced, is_list_of_arrays, run_coalesced
 from pycollective.calls.int_results import int_target, mismatches_explained, write_ints
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ class Elementwise:
         check_pairs(self.name, "x", library.shape(x), self.op)
         if not library.mutable:
             check_block(self.name, "x", library, x, self.op)
-        with Room() as room:
+        with Scratch() as scratch:
             if not self.writes:
-                self._run(block_of(library, x, room), None)
+                self._run(block_of(library, x, scratch), None)
                 return x
             if out is not None:
-                return self._into(library, x, out, room)
-            return self._in_place(library, x, room) if library.mutable else self._new(library, x)
+                return self._into(library, x, out, scratch)
+            return self._in_place(library, x, scratch) if library.mutable else self._new(library, x)
 
     def begin(self, x: Any, out: Any = None) -> Work[Any]:
         """The call on a list of arrays, or on an array that cannot be written, in the background."""
@@ -139,26 +139,26 @@ class Elementwise:
         self._run(block, block)
         return library.finished(block, x)
 
-    def _in_place(self, library: Library, x: Any, room: Room) -> Any:
+    def _in_place(self, library: Library, x: Any, scratch: Scratch) -> Any:
         writable_for(self.name, "x", x)
-        block = x if library.is_block(x) else copy_of(library, x, room)
+        block = x if library.is_block(x) else copy_of(library, x, scratch)
         self._run(block, block)
         if block is not x:
             library.assign(x, block)
         return x
 
-    def _into(self, library: Library, x: Any, out: Any, room: Room) -> Any:
+    def _into(self, library: Library, x: Any, out: Any, scratch: Scratch) -> Any:
         target = writable_for(self.name, "out", out)
         if library.shape(x) != target.shape(out) or library.dtype(x) != target.dtype(out):
             raise InvalidArgument(
                 f"{self.name}: out is {target.dtype(out)} of shape {target.shape(out)}, but x is {library.dtype(x)} "
                 f"of shape {library.shape(x)}"
             )
-        source = block_of(library, x, room)
+        source = block_of(library, x, scratch)
         if target.is_block(out):
             self._run(source, out)
             return out
-        block = unfilled(target, out, target.shape(out), room)
+        block = unfilled(target, out, target.shape(out), scratch)
         self._run(source, block)
         if self.name != "exscan" or self.group.rank > 0:
             target.assign(out, block)

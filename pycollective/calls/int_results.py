@@ -11,7 +11,7 @@ from pycollective.arrays.exact_ints import WORDS, array_of
 from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.library import Library, Shape
 from pycollective.calls.blocks import writable_for
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 
 __all__ = ["int_target", "mismatches_explained", "write_ints"]
@@ -33,8 +33,8 @@ def int_target(function: str, out: Any, shape: Shape) -> Library:
 def write_ints(function: str, values: int | Sequence[int], op: str, target: Library, out: Any) -> None:
     """InvalidArgument: they do not fit there; `out` is as it was."""
     numbers = array_of(function, values, op, target.dtype(out))
-    with Room() as room:
-        memory = room.take(numbers.nbytes)
+    with Scratch() as scratch:
+        memory = scratch.take(numbers.nbytes)
         memory.view(numbers.dtype).reshape(numbers.shape)[...] = numbers
         target.assign(out, target.on(memory, out, numbers.shape))
 

@@ -11,7 +11,7 @@ import numpy as np
 from pycollective.arrays.library import Library, Shape
 from pycollective.base.clock import Clock
 from pycollective.calls.blocks import block_of, unfilled, writable_for
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ class Parts:
         fixed_order: bool = False,
     ) -> Any:
         """Makes the call: rows to elements, blocks in and out."""
-        with Room() as room:
-            block_in = None if source is None else block_of(*source, room)
+        with Scratch() as scratch:
+            block_in = None if source is None else block_of(*source, scratch)
             block_out, finish = (
-                (None, lambda: None) if result is None else self._target(result, out, block_in, room)
+                (None, lambda: None) if result is None else self._target(result, out, block_in, scratch)
             )
             self.group._run(
                 self.name,
@@ -105,7 +105,7 @@ class Parts:
             return finish()
 
     def _target(
-        self, result: tuple[Library, Any, Shape], out: Any, block_in: Any, room: Room
+        self, result: tuple[Library, Any, Shape], out: Any, block_in: Any, scratch: Scratch
     ) -> tuple[Any, Any]:
         library, like, shape = result
         if out is None:
@@ -120,7 +120,7 @@ class Parts:
             )
         if target.is_block(view) and not (self.name == "alltoall" and out is block_in):
             return view, lambda: out
-        block = unfilled(target, out, shape, room)
+        block = unfilled(target, out, shape, scratch)
 
         def finish() -> Any:
             target.assign(view, block)

@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["call", "answer", "error", "done", "end", "failed"]
 
 LOOK_S = 20.0  # in the core, where a longer wait would warn that nobody sends
 GIVE_UP_S = 1.0
-ROOM_NBYTES = 1 << 16  # for what stands around the value
+ENVELOPE_NBYTES = 1 << 16  # for what stands around the value
 
 
 class RpcMessage(NamedTuple):
@@ -38,7 +38,7 @@ class RpcMessage(NamedTuple):
 def serialize(value: object, what: str) -> Bytes:
     """The bytes of `value`, which the words call `what`. Raises InvalidArgument if it cannot be sent."""
     try:
-        return object_codec.encode(value, most_nbytes=objects.MAX_NBYTES - ROOM_NBYTES)
+        return object_codec.encode(value, most_nbytes=objects.MAX_NBYTES - ENVELOPE_NBYTES)
     except InvalidArgument as error:
         raise InvalidArgument(str(error).replace("obj", what, 1)) from None
 

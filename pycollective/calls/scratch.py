@@ -13,7 +13,7 @@ from pycollective.arrays.library import Memory
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MOST_KEPT_NBYTES", "Room"]
+__all__ = ["MOST_KEPT_NBYTES", "Scratch"]
 
 MOST_KEPT_NBYTES = 256 << 20  # of all that is kept for later
 MOST_KEPT = 8
@@ -21,11 +21,11 @@ _lock = allocate_lock()
 _kept: list[Memory] = []  # smallest first
 
 
-class Room:
-    """The staging memory of one call; given back when it is left.
+class Scratch:
+    """The scratch memory of one call; given back when it is left.
 
-    with Room() as room:
-        memory = room.take(nbytes)
+    with Scratch() as scratch:
+        memory = scratch.take(nbytes)
     """
 
     def __init__(self) -> None:

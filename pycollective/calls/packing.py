@@ -34,7 +34,7 @@ from pycollective.calls.int_results import int_target, mismatches_explained, wri
 from pycollective.calls.messages import Incoming
 from pycollective.calls.parts import Counts, Parts, cut, row_of, whole_of
 from pycollective.calls.reproducible import OPS, sum_of_leaves
-from pycollective.calls.staging import Room
+from pycollective.calls.scratch import Scratch
 from pycollective.errors import InvalidArgument, Unsupported
 
 if TYPE_CHECKING:
@@ -197,8 +197,8 @@ def send(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None) ->
         )
         return x
     library = library_for("send", "x", x)
-    with Room() as room:
-        group.send(copy_of(library, x, room), peer, tag=tag, timeout=timeout)
+    with Scratch() as scratch:
+        group.send(copy_of(library, x, scratch), peer, tag=tag, timeout=timeout)
     return x
 
 
@@ -223,8 +223,8 @@ def _received(x: Any, message: Incoming) -> Any:
     if library.is_block(x):
         message.into(x)
         return x
-    with Room() as room:
-        block = unfilled(library, x, library.shape(x), room)
+    with Scratch() as scratch:
+        block = unfilled(library, x, library.shape(x), scratch)
         message.into(block)
         library.assign(x, block)
     return x
@@ -238,12 +238,12 @@ def sendrecv(
         raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
     library = library_for("sendrecv", "x", x, out)
     target = library if out is None else writable_for("sendrecv", "out", out)
-    with Room() as room:
-        block = block_of(library, x, room)
+    with Scratch() as scratch:
+        block = block_of(library, x, scratch)
         if out is None:
             coming = library.empty(x, library.shape(x))
         else:
-            coming = out if target.is_block(out) else unfilled(target, out, target.shape(out), room)
+            coming = out if target.is_block(out) else unfilled(target, out, target.shape(out), scratch)
         group.sendrecv(block, dest, source, out=coming, tag=tag, timeout=timeout)
         if out is None:
             return library.finished(coming, x)
