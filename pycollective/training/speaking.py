@@ -83,7 +83,7 @@ def progress(iterable: Iterable[T], *, total: int | None = None, description: st
 
 
 def _shown(items: Iterator[T], total: int | None, description: str) -> Iterator[T]:
-    line = Line(total, description)
+    line = ProgressLine(total, description)
     try:
         for item in items:
             yield item
@@ -92,7 +92,7 @@ def _shown(items: Iterator[T], total: int | None, description: str) -> Iterator[
         line.end()
 
 
-class Line:
+class ProgressLine:
     """One line on standard error, or one every now and then."""
 
     def __init__(self, total: int | None, description: str) -> None:

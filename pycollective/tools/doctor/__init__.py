@@ -18,15 +18,15 @@ from pycollective.tools.doctor import (
     packages,
     variables,
 )
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok
 from pycollective.tools.doctor.facts import Facts, collect
-from pycollective.tools.doctor.line import Line, fail, ok
 
-__all__ = ["CHECKS", "Facts", "Line", "check", "collect", "doctor"]
+__all__ = ["CHECKS", "Facts", "CheckResult", "check", "collect", "doctor"]
 
 OLDEST_KERNEL = (5, 3)  # pidfd_open
 
 
-def _software(facts: Facts) -> list[Line]:
+def _software(facts: Facts) -> list[CheckResult]:
     wheel = facts.wheel or "not installed as a package"
     python = ".".join(map(str, facts.python))
     return [
@@ -36,7 +36,7 @@ def _software(facts: Facts) -> list[Line]:
     ]
 
 
-def _launching(facts: Facts) -> list[Line]:
+def _launching(facts: Facts) -> list[CheckResult]:
     return [
         launching.launcher(facts.placement, facts.problem, facts.env),
         *launching.launchers(facts.commands, facts.packages),
@@ -45,7 +45,7 @@ def _launching(facts: Facts) -> list[Line]:
     ]
 
 
-def _network(facts: Facts) -> list[Line]:
+def _network(facts: Facts) -> list[CheckResult]:
     return [
         names.host_name(facts.host, facts.host_addresses, one_host=facts.one_host),
         *interfaces.listing(facts.interfaces),
@@ -54,7 +54,7 @@ def _network(facts: Facts) -> list[Line]:
     ]
 
 
-def _machine(facts: Facts) -> list[Line]:
+def _machine(facts: Facts) -> list[CheckResult]:
     return [
         machine.cores(facts.cores, facts.local_size, facts.root),
         machine.threads(facts.env, facts.cores, facts.local_size),
@@ -68,7 +68,7 @@ def _machine(facts: Facts) -> list[Line]:
     ]
 
 
-def _kernel(facts: Facts) -> Line:
+def _kernel(facts: Facts) -> CheckResult:
     numbers = [word for word in facts.kernel.replace("-", ".").split(".") if word.isdecimal()]
     if tuple(map(int, numbers[:2])) < OLDEST_KERNEL:
         wanted = ".".join(map(str, OLDEST_KERNEL))
@@ -78,15 +78,15 @@ def _kernel(facts: Facts) -> Line:
     return ok("kernel", facts.kernel)
 
 
-CHECKS: tuple[Callable[[Facts], list[Line]], ...] = (_software, _launching, _network, _machine)
+CHECKS: tuple[Callable[[Facts], list[CheckResult]], ...] = (_software, _launching, _network, _machine)
 
 
-def check(facts: Facts) -> list[Line]:
+def check(facts: Facts) -> list[CheckResult]:
     """What all checks find."""
     return [line for each in CHECKS for line in each(facts)]
 
 
-def _gpus() -> list[Line]:
+def _gpus() -> list[CheckResult]:
     from pycollective import _core
     from pycollective.runtime import availability
     from pycollective.tools.doctor import gpu

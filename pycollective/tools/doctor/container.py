@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pycollective.tools.doctor.line import Line, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
 UNLIMITED = 1 << 60  # version 1 writes a number as large as the machine can
 TRACES = ("docker", "kubepods", "containerd", "lxc", "libpod")
@@ -76,7 +76,7 @@ def inside(root: Path, env: Mapping[str, str]) -> bool:
     return marks or "KUBERNETES_SERVICE_HOST" in env or any(trace in groups for trace in TRACES)
 
 
-def limits(root: Path, env: Mapping[str, str], cores: int) -> Line:
+def limits(root: Path, env: Mapping[str, str], cores: int) -> CheckResult:
     """A quota below the cores that we see stops all threads for the rest of each period."""
     found = quota(root)
     words = ["in a container" if inside(root, env) else "no container"]

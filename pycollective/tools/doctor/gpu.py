@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pycollective.tools.doctor.line import Line, fail, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok, warn
 
 GIB = 1 << 30
 DRIVER = "install NVIDIA's driver, give the container its GPUs (docker --gpus all), or name it in PYCOLLECTIVE_CUDA_LIB"
@@ -21,7 +21,7 @@ BLOCKING = {
 }
 
 
-def driver(facts: Mapping[str, Any]) -> list[Line]:
+def driver(facts: Mapping[str, Any]) -> list[CheckResult]:
     """The driver, and one line for each GPU."""
     if "why_not" in facts:
         return [fail("CUDA driver", facts["why_not"], DRIVER)]
@@ -39,13 +39,13 @@ def driver(facts: Mapping[str, Any]) -> list[Line]:
     return lines
 
 
-def kernels(targets: Sequence[str]) -> Line:
+def kernels(targets: Sequence[str]) -> CheckResult:
     """For which GPUs this build reduces by itself."""
     without = "none: built without nvcc; ranks that share a GPU reduce through the host"
     return ok("GPU kernels", f"for {', '.join(targets)}" if targets else without)
 
 
-def nccl(facts: Mapping[str, Any]) -> list[Line]:
+def nccl(facts: Mapping[str, Any]) -> list[CheckResult]:
     """Which NCCL it would be, and those that were passed over."""
     if "why_not" in facts:
         return [fail("NCCL", facts["why_not"], LIBRARY)]

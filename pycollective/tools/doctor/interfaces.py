@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pycollective.bootstrap.addresses import VARIABLE, Interfaces, candidates
 from pycollective.bootstrap.interfaces import RUNNING, UP
 from pycollective.errors import InvalidArgument
-from pycollective.tools.doctor.line import Line, fail, ok
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok
 
 
-def listing(found: Interfaces) -> list[Line]:
+def listing(found: Interfaces) -> list[CheckResult]:
     """Every interface with an address."""
     lines = []
     for name in dict.fromkeys(name for name, _, _ in found):
@@ -21,7 +21,9 @@ def listing(found: Interfaces) -> list[Line]:
     return lines
 
 
-def choice(found: Interfaces, routes: Sequence[str], env: Mapping[str, str], *, one_host: bool) -> Line:
+def choice(
+    found: Interfaces, routes: Sequence[str], env: Mapping[str, str], *, one_host: bool
+) -> CheckResult:
     """Where others would look for rank 0 if it were here, and why."""
     try:
         chosen = candidates(one_host=one_host, env=env, found=found, routes=routes)

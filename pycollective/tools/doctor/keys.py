@@ -8,10 +8,10 @@ from pathlib import Path
 from pycollective.bootstrap import key_sources
 from pycollective.bootstrap.key import key_id
 from pycollective.errors import InvalidArgument
-from pycollective.tools.doctor.line import Line, fail, ok
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok
 
 
-def keys(env: Mapping[str, str]) -> list[Line]:
+def keys(env: Mapping[str, str]) -> list[CheckResult]:
     """What PYCOLLECTIVE_SECURITY asks for, the file that PYCOLLECTIVE_KEY_FILE names, and the user's own."""
     lines = [_security(env)]
     if named := env.get(key_sources.FILE):
@@ -22,7 +22,7 @@ def keys(env: Mapping[str, str]) -> list[Line]:
     return [*lines, ok("user's key file", f"there is no {users} yet: it is made when it is needed")]
 
 
-def _security(env: Mapping[str, str]) -> Line:
+def _security(env: Mapping[str, str]) -> CheckResult:
     try:
         words = key_sources.security(env)
     except InvalidArgument as error:
@@ -30,7 +30,7 @@ def _security(env: Mapping[str, str]) -> Line:
     return ok("security", ", ".join(sorted(words)))
 
 
-def _file(check: str, path: Path, instead: str) -> Line:
+def _file(check: str, path: Path, instead: str) -> CheckResult:
     try:
         key = key_sources.read(path, str(path))
     except InvalidArgument as error:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from pycollective.bootstrap.detect import Placement
 from pycollective.tools.doctor import variables
-from pycollective.tools.doctor.line import Line, fail, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok, warn
 
 NO_SLURM = "Could not establish a configuration source"
 
 
-def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> Line:
+def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> CheckResult:
     """Which launcher was recognised, and what decided."""
     if placement is None:
         remedy = "what the message says; `pycollective run -n 2 script.py` needs nothing to be set"
@@ -24,7 +24,7 @@ def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) 
     return ok("launcher", f"{place} ({names})" if names else place)
 
 
-def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[Line]:
+def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[CheckResult]:
     """What could start ranks."""
     lines = []
     for name in ("mpirun", "mpiexec", "srun", "torchrun", "ray"):

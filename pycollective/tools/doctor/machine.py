@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pycollective.tools.doctor.line import Line, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
 MIB = 1 << 20
 LEAST_SHARED = 64 * MIB
@@ -18,7 +18,7 @@ SOCKETS = {
 QUICK_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 
-def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> Line:
+def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> CheckResult:
     """Every rank has some for data and one for control to each other one, and a program has files of its own."""
     soft, hard = limits
     tcp_sockets = env.get("PYCOLLECTIVE_TCP_SOCKETS", "")
@@ -31,12 +31,12 @@ def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> Li
     return warn("open files", f"ulimit -n is {soft}; {size} ranks may need {needed}", mend)
 
 
-def locked_memory(limit: int) -> Line:
+def locked_memory(limit: int) -> CheckResult:
     """Pinned memory counts against it."""
     return ok("locked memory", f"ulimit -l is {_amount(limit if limit < 0 else limit // 1024)}")
 
 
-def shared_memory(found: tuple[int, int] | None) -> Line:
+def shared_memory(found: tuple[int, int] | None) -> CheckResult:
     """Of /dev/shm."""
     mend = (
         "mount -o remount,size=1G /dev/shm; docker --shm-size=1g; Kubernetes: an emptyDir with medium: Memory"
@@ -48,7 +48,7 @@ def shared_memory(found: tuple[int, int] | None) -> Line:
     return warn("shared memory", text, mend) if free < LEAST_SHARED else ok("shared memory", text)
 
 
-def cores(mine: frozenset[int], local_size: int, root: Path) -> Line:
+def cores(mine: frozenset[int], local_size: int, root: Path) -> CheckResult:
     """A rank that waits polls, and one that shares its core keeps the other from running."""
     online = _number_of_cores(root) or len(mine)
     text = f"{len(mine)} of {online} usable ({ranges(mine)})"
@@ -61,7 +61,7 @@ def cores(mine: frozenset[int], local_size: int, root: Path) -> Line:
     return ok("cores", text)
 
 
-def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> Line:
+def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> CheckResult:
     """What NumPy and torch start beside us."""
     text = env.get("OMP_NUM_THREADS", "")
     if not text.isdecimal():
@@ -72,7 +72,7 @@ def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> Li
     return ok("threads", f"OMP_NUM_THREADS={text}")
 
 
-def socket_limits(root: Path) -> Line:
+def socket_limits(root: Path) -> CheckResult:
     """Hints only: the kernel's own values are right for most."""
     found, small = [], []
     for name, wanted in SOCKETS.items():
@@ -84,7 +84,7 @@ def socket_limits(root: Path) -> Line:
     return ok("sockets", ", ".join(found), hint)
 
 
-def clock(root: Path) -> Line:
+def clock(root: Path) -> CheckResult:
     """Every call reads it several times."""
     name = _text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if name in ("hpet", "acpi_pm", "jiffies", "refined-jiffies"):
@@ -95,7 +95,7 @@ def clock(root: Path) -> Line:
     return ok("clock", name)
 
 
-def gpus(commands: Mapping[str, str]) -> Line:
+def gpus(commands: Mapping[str, str]) -> CheckResult:
     """What nvidia-smi says."""
     answer = commands.get("nvidia-smi")
     if answer is None:

@@ -6,7 +6,7 @@ import ipaddress
 import socket
 import threading
 
-from pycollective.tools.doctor.line import Line, fail, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok, warn
 
 RESOLVE_S = 1.0
 HOSTS = (
@@ -31,7 +31,7 @@ def addresses_of(host: str) -> tuple[str, ...] | str:
     return outcome[0] if outcome else f"no answer within {RESOLVE_S:g} s"
 
 
-def host_name(host: str, addresses: tuple[str, ...] | str, *, one_host: bool) -> Line:
+def host_name(host: str, addresses: tuple[str, ...] | str, *, one_host: bool) -> CheckResult:
     """Others look for rank 0 by its host's name; on one host nobody does."""
     if isinstance(addresses, str):
         found = f"{host} does not resolve: {addresses}"

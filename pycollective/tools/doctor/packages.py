@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from pycollective.tools.doctor.line import Line, fail, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok, warn
 
 LIBRARIES = ("numpy", "torch", "jax", "paddle", "cupy", "ml_dtypes")
 DISTRIBUTIONS = {
@@ -35,7 +35,7 @@ def wheel_tag() -> str:
     return next((line.partition(": ")[2] for line in lines if line.startswith("Tag: ")), "")
 
 
-def libraries(packages: dict[str, str]) -> list[Line]:
+def libraries(packages: dict[str, str]) -> list[CheckResult]:
     """NumPy is needed; the others are welcome."""
     lines = []
     if "numpy" not in packages:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pycollective.runtime.environment_names import PREFIX, nearest, unknown
-from pycollective.tools.doctor.line import Line, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
 # Of other variables only the name is shown: a job's name or address may be what its key is made of.
 SHOWN = re.compile(
@@ -31,7 +31,7 @@ def of_launchers(env: Mapping[str, str]) -> list[str]:
     return sorted(name for name in env if env[name] and LAUNCHERS.fullmatch(name))
 
 
-def ours(env: Mapping[str, str], names: frozenset[str]) -> list[Line]:
+def ours(env: Mapping[str, str], names: frozenset[str]) -> list[CheckResult]:
     """A misspelt variable would be ignored in silence."""
     mine = sorted(name for name in env if name.startswith(PREFIX))
     lines = []

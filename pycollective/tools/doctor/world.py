@@ -12,7 +12,7 @@ import numpy as np
 
 from pycollective.errors import CollectiveError
 from pycollective.tools.doctor import round_trips
-from pycollective.tools.doctor.line import Line, fail, ok, warn
+from pycollective.tools.doctor.check_result import CheckResult, fail, ok, warn
 from pycollective.tools.doctor.machine import ranges
 from pycollective.tools.doctor.sockets import own_addresses
 
@@ -32,7 +32,7 @@ class About(TypedDict):
     lines: list[dict[str, str]]
 
 
-def visit(mine: list[Line], rank: int) -> list[Line]:
+def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
     """What this rank shall print: rank 0 for all, the others nothing, unless no world came about."""
     import pycollective as pc
 
@@ -46,12 +46,12 @@ def visit(mine: list[Line], rank: int) -> list[Line]:
     return lines
 
 
-def not_ok(lines: list[Line]) -> list[Line]:
+def not_ok(lines: list[CheckResult]) -> list[CheckResult]:
     """Those with a remedy that somebody should read."""
     return [line for line in lines if line.status != "OK"]
 
 
-def _together(mine: list[Line]) -> list[Line]:
+def _together(mine: list[CheckResult]) -> list[CheckResult]:
     import pycollective as pc
 
     about: About = {
@@ -88,7 +88,7 @@ def _gather(text: str) -> list[str]:
     return texts
 
 
-def table(ranks: list[About]) -> list[Line]:
+def table(ranks: list[About]) -> list[CheckResult]:
     """One line per rank."""
     return [
         ok(
@@ -100,19 +100,19 @@ def table(ranks: list[About]) -> list[Line]:
     ]
 
 
-def of_others(mine: list[Line], ranks: list[About]) -> list[Line]:
+def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
     """What is not OK elsewhere, unless it has been said already: ranks of one host find the same."""
     said = {(line.check, line.found) for line in mine}
     lines = []
     for rank, each in enumerate(ranks[1:], 1):
-        for line in (Line(**row) for row in each["lines"]):  # type: ignore[arg-type]
+        for line in (CheckResult(**row) for row in each["lines"]):  # type: ignore[arg-type]
             if (line.check, line.found) not in said:
                 said.add((line.check, line.found))
-                lines.append(Line(f"rank {rank}: {line.check}", line.status, line.found, line.remedy))
+                lines.append(CheckResult(f"rank {rank}: {line.check}", line.status, line.found, line.remedy))
     return lines
 
 
-def shared_cores(ranks: list[About]) -> list[Line]:
+def shared_cores(ranks: list[About]) -> list[CheckResult]:
     """Hosts with more ranks than cores that any of them may run on."""
     lines = []
     for host in dict.fromkeys(each["host"] for each in ranks):

@@ -23,7 +23,7 @@ from pycollective.bootstrap.detect import Placement, detect
 from pycollective.bootstrap.interfaces import LOOPBACK, RUNNING, UP
 from pycollective.bootstrap.key import key_id
 from pycollective.runtime.environment_names import known
-from pycollective.tools.doctor import Facts, Line, check, commands, keys, names, round_trips, world
+from pycollective.tools.doctor import CheckResult, Facts, check, commands, keys, names, round_trips, world
 from pycollective.tools.doctor.sockets import own_addresses
 
 pytestmark = pytest.mark.timeout(60)
@@ -211,7 +211,7 @@ def key(tmp_path: Path, content: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-def of_key(tmp_path: Path) -> Line:
+def of_key(tmp_path: Path) -> CheckResult:
     return keys.keys({"XDG_CONFIG_HOME": str(tmp_path)})[-1]
 
 
@@ -425,13 +425,16 @@ def test_a_world_that_does_not_come_about_fails_on_every_rank_and_names_who_is_m
     assert "OK " not in second[2]
 
 
-def about(host: str, cores: list[int], *lines: Line) -> world.About:
+def about(host: str, cores: list[int], *lines: CheckResult) -> world.About:
     rows = [dataclasses.asdict(line) for line in lines]
     return {"host": host, "pid": 1, "cores": cores, "addresses": [], "lines": rows}
 
 
 def test_what_is_wrong_elsewhere_is_said_once_and_with_the_rank() -> None:
-    shared, files = Line("shared memory", "WARN", "small", "more"), Line("open files", "WARN", "few", "more")
+    shared, files = (
+        CheckResult("shared memory", "WARN", "small", "more"),
+        CheckResult("open files", "WARN", "few", "more"),
+    )
     lines = world.of_others(
         [shared], [about("a", [0], shared), about("a", [1], shared, files), about("b", [0], files)]
     )

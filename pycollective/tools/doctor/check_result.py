@@ -11,7 +11,7 @@ INDENT = 29
 
 
 @dataclass(frozen=True)
-class Line:
+class CheckResult:
     """What was looked at and found. A remedy stands beside every WARN and FAIL; beside an OK it is a hint."""
 
     check: str
@@ -28,16 +28,16 @@ class Line:
         return "\n".join([first, *(textwrap.indent(line, " " * INDENT) for line in rest)])
 
 
-def ok(check: str, found: str, hint: str = "") -> Line:
+def ok(check: str, found: str, hint: str = "") -> CheckResult:
     """All is well."""
-    return Line(check, "OK", found, hint)
+    return CheckResult(check, "OK", found, hint)
 
 
-def warn(check: str, found: str, remedy: str) -> Line:
+def warn(check: str, found: str, remedy: str) -> CheckResult:
     """It works, or may work, but not as well as it could."""
-    return Line(check, "WARN", found, remedy)
+    return CheckResult(check, "WARN", found, remedy)
 
 
-def fail(check: str, found: str, remedy: str) -> Line:
+def fail(check: str, found: str, remedy: str) -> CheckResult:
     """It does not work like this."""
-    return Line(check, "FAIL", found, remedy)
+    return CheckResult(check, "FAIL", found, remedy)
