@@ -105,18 +105,18 @@ if typing.TYPE_CHECKING:
     from pycollective import paddle as paddle
     from pycollective import torch as torch
     from pycollective.calls.plan import explain
-    from pycollective.launching.from_python import launch, run
+    from pycollective.launching.spawn import launch, run
     from pycollective.runtime.availability import Availability, available
     from pycollective.runtime.devices import device
     from pycollective.runtime.facts import Info, info
     from pycollective.runtime.heap import empty, empty_like, heap_arrays, zeros
     from pycollective.runtime.store import Store, store
+    from pycollective.training.console import print as print
+    from pycollective.training.console import progress
     from pycollective.training.gradients.reducer import GradientReducer
-    from pycollective.training.one_rank import main_first, single_process
+    from pycollective.training.rank0 import main_first, single_process
     from pycollective.training.remote_calls import call, call_async, serving
     from pycollective.training.seeding import seed
-    from pycollective.training.speaking import print as print
-    from pycollective.training.speaking import progress
 
 __all__ = [
     "ANY_SOURCE",
@@ -228,14 +228,14 @@ _LATER = {
     "explain": "calls.plan",
     "heap_arrays": "runtime.heap",
     "info": "runtime.facts",
-    "launch": "launching.from_python",
-    "main_first": "training.one_rank",
-    "print": "training.speaking",
-    "progress": "training.speaking",
-    "run": "launching.from_python",
+    "launch": "launching.spawn",
+    "main_first": "training.rank0",
+    "print": "training.console",
+    "progress": "training.console",
+    "run": "launching.spawn",
     "seed": "training.seeding",
     "serving": "training.remote_calls",
-    "single_process": "training.one_rank",
+    "single_process": "training.rank0",
     "store": "runtime.store",
     "zeros": "runtime.heap",
 }

@@ -17,7 +17,7 @@ from pycollective.objects.object_call import Call
 from pycollective.objects.object_codec import Bytes
 from pycollective.objects.object_message import Kind
 from pycollective.runtime.lifetime import check_timeout
-from pycollective.training import one_rank
+from pycollective.training import rank0
 
 __all__ = ["load", "save"]
 
@@ -70,7 +70,7 @@ def save(
         with replacing(os.fsdecode(path)) as file:
             (write or typed_file.write)(state, file)
 
-    one_rank.single_process(rank=rank, share=False, group=group, timeout=timeout)(checkpoint_save)()
+    rank0.single_process(rank=rank, share=False, group=group, timeout=timeout)(checkpoint_save)()
 
 
 @advised
@@ -113,7 +113,7 @@ def load(
     """
     check_timeout(timeout)
     clock = Clock(timeout)
-    members = one_rank.members_of(group)
+    members = rank0.members_of(group)
     is_alone = members is None or members.size == 1
     bodies: list[Bytes] = []
 
@@ -128,7 +128,7 @@ def load(
                 bodies.append(typed_file.encoded(read(file), refusal))
         return typed_file.decoded(bodies[0])  # here, so that what is wrong with it is raised on all
 
-    state = one_rank.single_process(rank=root, share=False, group=group, timeout=timeout)(checkpoint_load)()
+    state = rank0.single_process(rank=root, share=False, group=group, timeout=timeout)(checkpoint_load)()
     if members is None or is_alone:
         return state
     if members.rank != root:

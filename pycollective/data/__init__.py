@@ -15,8 +15,8 @@ from pycollective.base.foreign_words import missing
 from pycollective.data.collected import gather
 from pycollective.data.from_root import scatter
 from pycollective.data.loader import DataLoader
-from pycollective.data.one_copy import shared
 from pycollective.data.samplers import BatchSampler, Sampler
+from pycollective.data.shared_data import shared
 from pycollective.data.stream import shard
 
 __all__ = ["BatchSampler", "DataLoader", "Sampler", "gather", "scatter", "shard", "shared"]

@@ -13,7 +13,7 @@ from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.objects import objects
 from pycollective.objects.object_codec.tags import PLAIN
 from pycollective.objects.remote_error import raised_again, told
-from pycollective.training.one_rank import alone, members_of
+from pycollective.training.rank0 import alone, members_of
 
 __all__ = ["scatter"]
 

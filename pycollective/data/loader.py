@@ -16,7 +16,7 @@ from pycollective.data.agreement import on_all
 from pycollective.data.cut import Uneven
 from pycollective.data.samplers import BatchSampler
 from pycollective.errors import InvalidArgument, NotInitialized
-from pycollective.training.one_rank import members_of
+from pycollective.training.rank0 import members_of
 
 __all__ = ["DataLoader"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, NotInitialized
-from pycollective.training.one_rank import members_of
+from pycollective.training.rank0 import members_of
 
 __all__ = ["Place"]
 

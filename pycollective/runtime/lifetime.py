@@ -328,7 +328,7 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
         raise InvalidArgument(f"rank={rank}, size={size}: ranks count from 0 to size - 1")
     if size > MOST_RANKS:
         raise InvalidArgument(f"size={size}: a world has at most {MOST_RANKS} ranks")
-    from pycollective.bootstrap.by_hand import place
+    from pycollective.bootstrap.explicit import place
 
     return place(address, rank, size)
 

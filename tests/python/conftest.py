@@ -62,7 +62,7 @@ LONGEST = (
     "bench_on_gpus",
     "readme",
     "launch",
-    "run_from_python",
+    "spawn",
     "failures",
     "hostile_network",
     "objects",

@@ -17,7 +17,7 @@ NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6
          "cloudpickle>=3", "scikit-learn>=1.3", "expecttest>=0.3", "jax>=0.5",
          os.environ.get("PYCOLLECTIVE_TORCH", "torch==2.13.0+cpu"))  # fmt: skip
 MODULES = ("arrays", "bad_input", "collectives", "dtypes", "errors", "failures", "groups", "heap",
-           "hostile_arguments", "messages", "objects", "one_rank", "planned", "reproducible", "semantics", "size_one",
+           "hostile_arguments", "messages", "objects", "rank0", "planned", "reproducible", "semantics", "size_one",
            "bench_binary")  # fmt: skip
 
 

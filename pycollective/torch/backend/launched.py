@@ -21,7 +21,7 @@ from pycollective.runtime.world_variables import set_until_end
 
 __all__ = ["WorldStore", "rendezvous"]
 
-NO_LAUNCHER, BY_HAND = "single", "by hand"
+NO_LAUNCHER, EXPLICIT = "single", "by hand"
 
 
 def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | None:
@@ -43,7 +43,7 @@ def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
     world = _core.world()
     if lifetime.launcher() not in (
         NO_LAUNCHER,
-        BY_HAND,
+        EXPLICIT,
     ):  # where init() would take them for a part of a place
         local = {"LOCAL_RANK": str(world.local_rank), "LOCAL_WORLD_SIZE": str(world.local_size)}
         missing = {name: value for name, value in local.items() if name not in os.environ}

@@ -254,7 +254,7 @@ def test_progress_moves_on_the_terminal_of_the_launcher(program: Callable[..., s
     """The rank goes on when its line has been seen."""
     script = program(
         BLOCK_USR1,
-        "import pycollective as pc; from pycollective.training import speaking; speaking.REDRAW_S = 0",
+        "import pycollective as pc; from pycollective.training import console; console.REDRAW_S = 0",
         "for item in pc.progress('ab', description='epoch'):",
         f"    if item == 'b': {AWAIT_USR1}",
     )

@@ -15,7 +15,7 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.data import cut, one_copy
+from pycollective.data import cut, shared_data
 
 CHECKS = named_checks.Checks()
 
@@ -430,13 +430,13 @@ def every_host_loads_once() -> None:
 
 @CHECKS.on(2, 3)
 def who_cannot_see_the_others_process_gets_a_copy() -> None:
-    map_of_another = one_copy._mapped
+    map_of_another = shared_data._mapped
     try:
         if pc.rank() == 1:
-            one_copy._mapped = lambda *_: None  # type: ignore[assignment]
+            shared_data._mapped = lambda *_: None  # type: ignore[assignment]
         data = pc.data.shared(lambda: DATA)
     finally:
-        one_copy._mapped = map_of_another
+        shared_data._mapped = map_of_another
     the_same(data)
     assert len(mapped_inodes()) == (pc.rank() != 1)
     in_step()
@@ -447,15 +447,15 @@ def memory_with_another_mark_is_not_taken() -> None:
     fd = os.memfd_create("pycollective-data")
     try:
         os.write(fd, bytes(100))
-        assert one_copy._mapped(os.getpid(), fd, 100, bytes(16)) is not None
-        assert one_copy._mapped(os.getpid(), fd, 100, bytes([1] * 16)) is None
-        assert one_copy._mapped(os.getpid(), fd, 101, bytes(16)) is None
+        assert shared_data._mapped(os.getpid(), fd, 100, bytes(16)) is not None
+        assert shared_data._mapped(os.getpid(), fd, 100, bytes([1] * 16)) is None
+        assert shared_data._mapped(os.getpid(), fd, 101, bytes(16)) is None
     finally:
         os.close(fd)
-    assert one_copy._mapped(os.getpid(), fd, 100, bytes(16)) is None
+    assert shared_data._mapped(os.getpid(), fd, 100, bytes(16)) is None
     read, write = os.pipe()
     try:
-        assert one_copy._mapped(os.getpid(), read, 100, bytes(16)) is None
+        assert shared_data._mapped(os.getpid(), read, 100, bytes(16)) is None
     finally:
         os.close(read), os.close(write)
 
@@ -463,24 +463,24 @@ def memory_with_another_mark_is_not_taken() -> None:
 @CHECKS.on(2)
 def each_of_many_arrays_is_touched_a_few_times() -> None:
     made = 0
-    views = one_copy.Layout.views_of
+    views = shared_data.Layout.views_of
 
     def counted(*args: Any) -> Any:
         nonlocal made
         made += len(found := views(*args))
         return found
 
-    one_copy.Layout.views_of = counted  # type: ignore[method-assign]
+    shared_data.Layout.views_of = counted  # type: ignore[method-assign]
     try:
         pc.data.shared(lambda: {str(each): np.zeros(1) for each in range(100)})
     finally:
-        one_copy.Layout.views_of = views  # type: ignore[method-assign]
+        shared_data.Layout.views_of = views  # type: ignore[method-assign]
     assert made <= 200
 
 
 @CHECKS.on(2)
 def nobody_can_change_the_memory() -> None:
-    fd = one_copy._filled(*one_copy._laid_out(DATA["x"]), bytes(one_copy.MARK_NBYTES))
+    fd = shared_data._filled(*shared_data._laid_out(DATA["x"]), bytes(shared_data.MARK_NBYTES))
     try:
         with pytest.raises(PermissionError):
             os.pwrite(fd, b"x", 0)

@@ -29,7 +29,7 @@ from pycollective.data.agreement import check_alike, on_all
 from pycollective.errors import InvalidArgument
 from pycollective.objects import objects
 from pycollective.runtime.lifetime import check_timeout
-from pycollective.training.one_rank import alone, members_of
+from pycollective.training.rank0 import alone, members_of
 
 __all__ = ["shared"]
 

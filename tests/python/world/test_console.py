@@ -11,7 +11,7 @@ import named_checks
 import pytest
 
 import pycollective as pc
-from pycollective.training import speaking
+from pycollective.training import console
 
 CHECKS = named_checks.Checks()
 
@@ -80,7 +80,7 @@ class Clock:
 def test_on_a_terminal_one_line_is_written_anew_over_the_longer_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(speaking, "time", types.SimpleNamespace(monotonic=Clock(0, 0.3, 0.1, 0.6, 1)))
+    monkeypatch.setattr(console, "time", types.SimpleNamespace(monotonic=Clock(0, 0.3, 0.1, 0.6, 1)))
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     for _ in pc.progress(range(100, 103)):
         pass
@@ -98,7 +98,7 @@ def test_elsewhere_lines_come_now_and_then(
 ) -> None:
     list(pc.progress(range(1000)))
     assert len(capsys.readouterr().err.splitlines()) == 1
-    monkeypatch.setattr(speaking, "LINE_S", 0)
+    monkeypatch.setattr(console, "LINE_S", 0)
     list(pc.progress(range(3)))
     assert len(capsys.readouterr().err.splitlines()) == 4
 

@@ -22,7 +22,7 @@ import pytest
 from terminals import on_a_terminal, read_to_end, read_until, rows_of
 
 import pycollective as pc
-from pycollective.launching import child, from_python
+from pycollective.launching import child, spawn
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -63,7 +63,7 @@ def test_results_come_in_rank_order_and_arguments_reach_every_rank() -> None:
 
 
 def test_there_are_as_many_ranks_as_cores_if_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(from_python, "ranks_by_default", lambda: 2)
+    monkeypatch.setattr(spawn, "ranks_by_default", lambda: 2)
     assert on_all_cores() == [True, True]
 
 
@@ -174,7 +174,7 @@ def accuses_one_that_is_slow(fifo: Path) -> None:
 def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(from_python, "SETTLE_S", 0.1)
+    monkeypatch.setattr(spawn, "SETTLE_S", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(Boom, match="the reason"):
         pc.run(accuses_one_that_is_slow, tmp_path / "fifo", n=2, init=False)
@@ -189,7 +189,7 @@ def reports(fifo: Path) -> None:
 
 
 def test_a_report_that_nobody_explains_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(from_python, "SETTLE_S", 0.1)
+    monkeypatch.setattr(spawn, "SETTLE_S", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(pc.PeerFailure, match="of another host"):
         pc.run(reports, tmp_path / "fifo", n=2)

@@ -13,10 +13,10 @@ import pytest
 
 import pycollective as pc
 from pycollective import testing
-from pycollective.bootstrap import by_hand, rendezvous
+from pycollective.bootstrap import explicit, rendezvous
 from pycollective.bootstrap.addresses import LOOPBACKS, is_usable, join, split
-from pycollective.bootstrap.by_hand import place
 from pycollective.bootstrap.detect.torch_variables import detect
+from pycollective.bootstrap.explicit import place
 from pycollective.bootstrap.interfaces import interfaces
 from pycollective.launching.environment import free_port
 
@@ -177,7 +177,7 @@ def test_a_long_wait_for_a_name_is_told_while_it_lasts(
     ticks = itertools.count()
     monkeypatch.setattr(time, "sleep", lambda _: None)
     place = rendezvous.placed(
-        lambda: by_hand.place("job-master-0:4711", 1, 2), deadline=100.0, clock=lambda: float(next(ticks))
+        lambda: explicit.place("job-master-0:4711", 1, 2), deadline=100.0, clock=lambda: float(next(ticks))
     )
     assert place.store_addresses
     said = capsys.readouterr().err

@@ -97,7 +97,7 @@ def saves_alone() -> str:
 
 def test_what_one_rank_calls_alone_is_told_with_its_line() -> None:
     said = testing.run(saves_alone_in_a_world, 2, init=False)[1]
-    assert "test_one_rank.py:" in said.partition("stands under `if pc.rank() == 0`")[0]
+    assert "test_rank0.py:" in said.partition("stands under `if pc.rank() == 0`")[0]
     assert "contextlib" not in said
 
 
@@ -280,15 +280,14 @@ def alone_under_a_condition(collective: bool) -> str:
 def test_a_timeout_names_the_condition_on_the_rank() -> None:
     waited = testing.run(alone_under_a_condition, 2, False)[0]
     line = source_line("            evaluate()")
-    assert f"world/test_one_rank.py:{line} stands under `if rank == 0` (line {line - 1})" in waited
+    assert f"world/test_rank0.py:{line} stands under `if rank == 0` (line {line - 1})" in waited
 
 
 def test_a_mismatch_names_the_conditions_of_all_ranks_on_all_ranks() -> None:
     for told in testing.run(alone_under_a_condition, 2, True):
         line = source_line("            pc.barrier()")
         assert (
-            f"world/test_one_rank.py:{line} stands under `if rank != 0 and collective` (line {line - 1})"
-            in told
+            f"world/test_rank0.py:{line} stands under `if rank != 0 and collective` (line {line - 1})" in told
         )
 
 
