@@ -28,7 +28,7 @@ from pycollective.bootstrap.key import new_key
 from pycollective.bootstrap.local_store import open_store_of_run
 from pycollective.errors import InvalidArgument
 from pycollective.launching.environment import World, free_port
-from pycollective.launching.failures.culprit import signal_name
+from pycollective.launching.failures.root_cause import signal_name
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, started
 from pycollective.launching.screen.tracebacks import identity, named

@@ -14,7 +14,7 @@ from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
 from pycollective.launching.child import Child, key_files, tell_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.culprit import SETTLE_S, Failure, ended_by_itself, judged
+from pycollective.launching.failures.root_cause import SETTLE_S, Failure, ended_by_itself, judged
 from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
@@ -54,7 +54,7 @@ class LocalRanks:
         self.ends: list[
             tuple[int, int]
         ] = []  # ranks that failed before the others were stopped, and their statuses
-        self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no culprit was known
+        self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no root cause was known
         self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
         self.asked: list[signal.Signals] = []  # signals that ended us, in order
         self.stopping = False

@@ -17,8 +17,8 @@ from pycollective.launching import gpus
 from pycollective.launching.child import descriptors_hint
 from pycollective.launching.environment import World, threads_per_rank
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.culprit import Failure, culprit
 from pycollective.launching.failures.last_error import begins, error_lines, plain
+from pycollective.launching.failures.root_cause import Failure, root_cause
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 from pycollective.launching.screen.tracebacks import Ending, named
@@ -96,7 +96,7 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
     """Says what went wrong, and shows what was held back for that; returns the exit code."""
     if ranks.asked:  # what was held back has been shown
         return 128 + ranks.asked[0]
-    failure = culprit(ranks.failures) if ranks.lost is None else None
+    failure = root_cause(ranks.failures) if ranks.lost is None else None
     ending = ranks.screen.end(None if failure is None else failure.rank)
     if ending.lines:
         show([visible(line) for line in ending.lines])
@@ -105,12 +105,14 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
         return 1
     if failure is None:
         return 0
-    what, lines = verdict(failure, ending, ranks, options)
+    what, lines = summary_of(failure, ending, ranks, options)
     say(what, after=lines)
     return failure.exit_code
 
 
-def verdict(failure: Failure, ending: Ending, ranks: LocalRanks, options: Options) -> tuple[str, list[bytes]]:
+def summary_of(
+    failure: Failure, ending: Ending, ranks: LocalRanks, options: Options
+) -> tuple[str, list[bytes]]:
     """The sentence about the rank that failed first, and the lines below it: its error comes last."""
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""

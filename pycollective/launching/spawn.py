@@ -23,15 +23,15 @@ from pycollective.errors import CollectiveTimeout, InvalidArgument, PeerFailure,
 from pycollective.launching import worker
 from pycollective.launching.environment import World, free_port, with_terminal
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.culprit import (
+from pycollective.launching.failures.memory_cgroup import Counts
+from pycollective.launching.failures.root_cause import (
     SETTLE_S,
     Failure,
-    culprit,
     ended_by_itself,
     judged,
+    root_cause,
     signal_name,
 )
-from pycollective.launching.failures.memory_cgroup import Counts
 from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.job import describe
 from pycollective.launching.job_ranks import DUMP_S, JobRank, JobRanks, started
@@ -125,7 +125,7 @@ def run(
             raise
     # Only now, when no process is left: reading a rank's objects runs code that is not ours.
     by_rank = {each.rank: each for each in ranks.ranks}
-    if (failure := culprit(watch.failures)) is not None:
+    if (failure := root_cause(watch.failures)) is not None:
         raise _error(by_rank[failure.rank], list(watch.tails[failure.rank]), watch.memory)
     if late := [each.rank for each in ranks.ranks if each.status is None]:
         raise CollectiveTimeout(

@@ -25,7 +25,7 @@ from pycollective.bootstrap.placement import Placement
 from pycollective.bootstrap.rendezvous import Rendezvous, find_rendezvous
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
-from pycollective.launching.failures.culprit import signal_name
+from pycollective.launching.failures.root_cause import signal_name
 from pycollective.runtime.availability import wheel_folders
 
 if TYPE_CHECKING:

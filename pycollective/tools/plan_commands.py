@@ -167,11 +167,11 @@ def _check(options: argparse.Namespace) -> int:
         found.update(worlds=worlds, methods=sorted(methods), errors=errors)
         results.append(found)
         if not options.json:
-            verdict = (
+            outcome = (
                 "right" if worlds and not errors else f"{len(errors)} WRONG" if errors else "none to check"
             )
             print(
-                f"{collective} {algorithm}: {worlds} worlds, {verdict} ({', '.join(sorted(methods)) or '-'})"
+                f"{collective} {algorithm}: {worlds} worlds, {outcome} ({', '.join(sorted(methods)) or '-'})"
             )
             for error in errors[:3]:
                 print(f"  {error}")

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection
 from typing import TextIO
 
-from pycollective.launching.failures.culprit import is_consequence
+from pycollective.launching.failures.root_cause import is_consequence
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 from pycollective.launching.screen.paddle_signal import without_block
@@ -168,9 +168,9 @@ class Screen:
         if lines:
             self.write("err", b"".join(line + b"\n" for line in lines))
 
-    def end(self, culprit: int | None) -> Ending:
-        """What is still to be shown when no rank is left. `culprit`: the rank that failed first."""
-        return self.tracebacks.end(culprit)
+    def end(self, failed_first: int | None) -> Ending:
+        """What is still to be shown when no rank is left. `failed_first`: the rank that is the root cause."""
+        return self.tracebacks.end(failed_first)
 
     def settle(self, *, whole: bool) -> None:
         """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""

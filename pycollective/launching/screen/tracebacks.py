@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from pycollective.launching.failures.culprit import consequence
 from pycollective.launching.failures.last_error import (
     HEADER,
     begins,
@@ -17,6 +16,7 @@ from pycollective.launching.failures.last_error import (
     last_header,
     plain,
 )
+from pycollective.launching.failures.root_cause import consequence
 
 HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
 VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
@@ -87,8 +87,8 @@ class Ending:
     """What the end of a world adds to the screen."""
 
     lines: list[bytes]  # with their ranks in front
-    alike: list[int]  # the other ranks that wrote the culprit's error
-    shown: bool  # whether the culprit's error is on the screen already
+    alike: list[int]  # the other ranks that wrote the error of the rank that failed first
+    shown: bool  # whether the error of the rank that failed first is on the screen already
     whole: list[bytes]  # that error, or its last lines, if they are not
     said_too: list[int] = field(default_factory=list)  # the other ranks that wrote its last lines, no error
 
@@ -194,25 +194,25 @@ class Tracebacks:
         self.unreported.clear()
         return lines
 
-    def end(self, culprit: int | None) -> Ending:
-        """When no rank is left: of those that only report the culprit's end, one line for all that say the same."""
-        if culprit is None:
+    def end(self, failed_first: int | None) -> Ending:
+        """When no rank is left: one line for all ranks that report the end of the first one in the same words."""
+        if failed_first is None:
             lines = [line for rank in sorted(self.recent) for line in label(rank, self.recent.pop(rank))]
             lines += [line for rank in sorted(self.held) for line in self.labelled(rank, self.let_go(rank))]
             return Ending(lines + self.reported(), [], shown=False, whole=[])
-        its = self.let_go(culprit)
-        words = self.recent.pop(culprit, [])
-        key = checksum(identity(culprit, its)) if its else self.last.get(culprit, b"")
+        its = self.let_go(failed_first)
+        words = self.recent.pop(failed_first, [])
+        key = checksum(identity(failed_first, its)) if its else self.last.get(failed_first, b"")
         shown = key in self.shown
         lines, said_too = self.end_of_words(
-            checksum(identity(culprit, words)) if words else self.said.get(culprit)
+            checksum(identity(failed_first, words)) if words else self.said.get(failed_first)
         )
         alike = {rank for rank, last in self.last.items() if last == key}
         self.unreported = {about: ranks for about, ranks in self.unreported.items() if about[0] != key}
         victims: dict[bytes, Victims] = {}  # by the kind of their errors
         for rank in sorted(self.held):
             its_own = self.let_go(rank)
-            if same := bool(its) and is_beginning(its_own, its, rank, culprit):
+            if same := bool(its) and is_beginning(its_own, its, rank, failed_first):
                 its_own = []
             elif same := checksum(identity(rank, its_own[: len(its) or None])) == key:
                 its_own = its_own[len(its) :] if its else []
@@ -222,10 +222,10 @@ class Tracebacks:
         lines += self.reported()
         for each in victims.values():
             lines += [b"[%s] %s" % (spans(each.ranks).encode(), line) for line in each.words]
-        return Ending(lines, sorted(alike - {culprit}), shown, [] if shown else its or words, said_too)
+        return Ending(lines, sorted(alike - {failed_first}), shown, [] if shown else its or words, said_too)
 
     def end_of_words(self, key: bytes | None) -> tuple[list[bytes], list[int]]:
-        """The last lines of ranks in which there is no error, but for those that are the culprit's; who has those."""
+        """The last lines of ranks without an error, and which ranks have the same as the one that failed first."""
         lines: list[bytes] = []
         alike = []
         for rank in sorted(self.recent):

@@ -99,7 +99,7 @@ def test_many_breakpoints_take_no_more_descriptors_than_one(program: Callable[..
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_quit_ends_the_world_with_that_rank_as_the_culprit(program: Callable[..., str]) -> None:
+def test_quit_ends_the_world_with_that_rank_as_the_root_cause(program: Callable[..., str]) -> None:
     with on_a_terminal(*command("-n", "2", "--no-banner", program(INIT, "pc.debug.breakpoint(0)"))) as (
         process,
         terminal,

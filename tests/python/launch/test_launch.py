@@ -24,8 +24,8 @@ from pycollective.bootstrap.detect import detect
 from pycollective.bootstrap.key import key_file
 from pycollective.launching import child
 from pycollective.launching.environment import World, rank_environment
-from pycollective.launching.failures.culprit import Failure, culprit, is_consequence
 from pycollective.launching.failures.last_error import HEADER
+from pycollective.launching.failures.root_cause import Failure, is_consequence, root_cause
 from pycollective.launching.local_ranks import LocalRanks
 from pycollective.launching.options import Options
 
@@ -140,7 +140,7 @@ def test_a_crash_shows_the_python_stack(program: Callable[..., str]) -> None:
     assert "in crashes" in done.stderr.split("Its last lines:")[1]
 
 
-def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit(
+def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause(
     program: Callable[..., str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -166,7 +166,7 @@ SLOW = (
 )
 
 
-def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
+def test_a_root_cause_that_ends_after_the_others_were_stopped_is_the_root_cause(
     program: Callable[..., str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -180,24 +180,24 @@ def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
 def test_what_a_rank_wrote_counts_though_it_arrives_after_its_end() -> None:
     """Its reader, and so the launcher, may pause."""
 
-    async def culprits() -> list[int]:
+    async def root_causes() -> list[int]:
         ranks = LocalRanks(
             Options(ranks=2, command=["true"]), World(size=2, store=None, master_port=1), -1, {}
         )
         ranks.ends = [(0, 1), (1, 1)]
-        found = [culprit(ranks.failures)]
+        found = [root_cause(ranks.failures)]
         ranks.screen.tails[0].add([HEADER, b"pycollective.errors.PeerFailure: rank 1 failed"])
-        found.append(culprit(ranks.failures))
+        found.append(root_cause(ranks.failures))
         return [each.rank for each in found if each]
 
-    assert asyncio.run(culprits()) == [0, 1]
+    assert asyncio.run(root_causes()) == [0, 1]
 
 
-def test_verdict_prefers_a_reason_of_ones_own() -> None:
+def test_the_root_cause_is_a_failure_for_a_reason_of_its_own() -> None:
     victim, guilty = Failure(0, 1, consequence=True), Failure(3, -9, consequence=False)
-    assert culprit([victim, guilty]) is guilty
-    assert culprit([victim]) is victim
-    assert culprit([]) is None
+    assert root_cause([victim, guilty]) is guilty
+    assert root_cause([victim]) is victim
+    assert root_cause([]) is None
     assert (guilty.exit_code, guilty.cause) == (137, "signal SIGKILL")
     assert is_consequence(
         [b"Traceback (most recent call last):", b'  File "x"', b"pycollective.PeerExited: rank 2"]

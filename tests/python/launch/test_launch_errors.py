@@ -1,4 +1,4 @@
-"""A world that fails prints one culprit: equal errors once, those of other ranks in short, the first cause last."""
+"""A world that fails prints one root cause: equal errors once, those of other ranks in short, the first cause last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pycollective as pc
 from pycollective.launching import child
 from pycollective.launching.absent_ranks import groups_with_others
 from pycollective.launching.failures import memory_cgroup
-from pycollective.launching.failures.culprit import is_consequence
+from pycollective.launching.failures.root_cause import is_consequence
 from pycollective.launching.job_ranks import JobRank, JobRanks
 from pycollective.launching.screen import Screen, tracebacks
 from pycollective.launching.screen.paddle_signal import without_block

@@ -131,7 +131,7 @@ class Boom(Exception):
 def one_raises(error: Exception) -> None:
     if pc.rank() == 1:
         raise error
-    pc.barrier()  # raises PeerFailure, maybe before its culprit has ended
+    pc.barrier()  # raises PeerFailure, maybe before its root cause has ended
 
 
 def test_the_exception_of_the_rank_that_failed_first_is_raised_here() -> None:
@@ -154,7 +154,7 @@ def accuses() -> None:
     raise Boom("the reason")
 
 
-def test_a_rank_that_only_reports_anothers_end_is_not_the_culprit() -> None:
+def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause() -> None:
     with pytest.raises(Boom, match="the reason"):
         pc.run(accuses, n=2)
 
@@ -171,7 +171,7 @@ def accuses_one_that_is_slow(fifo: Path) -> None:
     raise Boom("the reason")
 
 
-def test_a_culprit_that_ends_after_the_others_were_stopped_is_the_culprit(
+def test_a_root_cause_that_ends_after_the_others_were_stopped_is_the_root_cause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(spawn, "SETTLE_S", 0.1)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from pycollective.launching.failures.culprit import culprit, ended_by_itself, is_consequence, judged
 from pycollective.launching.failures.last_error import begins, error_lines
+from pycollective.launching.failures.root_cause import ended_by_itself, is_consequence, judged, root_cause
 from pycollective.launching.screen import tracebacks
 from pycollective.launching.screen.tail import TAIL_LINES, TAIL_NBYTES, Tail
 from pycollective.launching.screen.tracebacks import Tracebacks, spans
@@ -23,12 +23,12 @@ TRACKER = [
 ]
 
 
-def end_of(culprit_: int, **texts: list[bytes]) -> tracebacks.Ending:
+def end_of(failed_first: int, **texts: list[bytes]) -> tracebacks.Ending:
     """Of ranks that have written this, each named as `r0`."""
     screen = Tracebacks()
     for name, lines in texts.items():
         screen.take(int(name[1:]), lines)
-    return screen.end(culprit_)
+    return screen.end(failed_first)
 
 
 def test_what_a_rank_repeats_is_shown_again() -> None:
@@ -88,7 +88,7 @@ def test_the_number_of_another_rank_is_a_difference() -> None:
 NO_DATA = [b"loads the data", b"no data in /data"]
 
 
-def test_last_lines_that_several_ranks_write_are_the_culprits() -> None:
+def test_last_lines_that_several_ranks_write_are_the_root_causes() -> None:
     ending = end_of(2, r0=NO_DATA, r1=[b"saves"], r2=NO_DATA, r3=[b"rank 3", *NO_DATA])
     assert (ending.whole, ending.said_too, ending.alike) == (NO_DATA, [0], [])
     assert ending.lines == [b"[1] saves", b"[3] rank 3", *(b"[3] " + line for line in NO_DATA)]
@@ -96,7 +96,7 @@ def test_last_lines_that_several_ranks_write_are_the_culprits() -> None:
     assert end_of(1, **own).said_too == [0, 2]
 
 
-def test_last_lines_of_the_culprit_that_are_shown_are_not_shown_again_for_others() -> None:
+def test_last_lines_of_the_root_cause_that_are_shown_are_not_shown_again_for_others() -> None:
     screen = Tracebacks()
     for rank in range(2):
         screen.take(rank, NO_DATA)
@@ -205,7 +205,7 @@ def coloured(lines: Sequence[bytes]) -> list[bytes]:
 def test_colours_hide_no_error() -> None:
     victim, error = coloured(VICTIM), coloured(ERROR)
     assert is_consequence(victim)
-    assert culprit([judged(0, 1, victim), judged(1, 1, error)]) == judged(1, 1, error)
+    assert root_cause([judged(0, 1, victim), judged(1, 1, error)]) == judged(1, 1, error)
     ending = end_of(1, r0=victim, r1=error, r2=error, r3=ERROR)
     assert ending.alike == [2, 3]
     assert ending.lines == [b"[0] " + victim[-1]]
@@ -253,7 +253,7 @@ def test_the_last_traceback_is_what_a_rank_ended_of(lines: Sequence[bytes], expe
 def test_who_is_killed_by_a_signal_is_no_victim_of_an_error_that_it_survived() -> None:
     victim, killed = judged(0, 1, VICTIM), judged(1, -9, VICTIM)
     assert victim.consequence
-    assert culprit([victim, killed]) is killed
+    assert root_cause([victim, killed]) is killed
 
 
 def test_an_error_longer_than_what_is_kept_is_known() -> None:

@@ -1,4 +1,4 @@
-"""`pycollective doctor`: every verdict of every check, seen; no secret in what it prints; quick; the ranks it names."""
+"""`pycollective doctor`: every result of every check, seen; no secret in what it prints; quick; the ranks it names."""
 
 from __future__ import annotations
 

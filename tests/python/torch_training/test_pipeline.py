@@ -164,19 +164,19 @@ def what_fails_on_one_rank_is_raised_on_all_and_the_next_step_is_right() -> None
     inputs, targets = integers(8, 4, seed=1), integers(8, 4, seed=2)
     stage, parts = Fragile(stages(pc.size())[pc.rank()]), stages(pc.size())
     pipeline = Pipeline(stage, micro_batches=4, loss=mse)
-    for culprit in range(pc.size()):
+    for failing in range(pc.size()):
         for where in ("forward", "backward"):
-            stage.fails, stage.calls = where if pc.rank() == culprit else None, 0
+            stage.fails, stage.calls = where if pc.rank() == failing else None, 0
             with pytest.raises(KeyError, match="a bad sample") as caught:
                 pipeline.step(inputs, targets)
             cause = caught.value.__cause__
-            assert isinstance(cause, pc.RemoteError) != (pc.rank() == culprit)
+            assert isinstance(cause, pc.RemoteError) != (pc.rank() == failing)
             stage.fails = None
             stage.zero_grad()
             pipeline.step(inputs, targets)
-        stage.fails = "tuple" if pc.rank() == culprit else None
-        if culprit < pc.size() - 1:
-            with pytest.raises(pc.InvalidArgument, match=f"rank {culprit} returned a tuple"):
+        stage.fails = "tuple" if pc.rank() == failing else None
+        if failing < pc.size() - 1:
+            with pytest.raises(pc.InvalidArgument, match=f"rank {failing} returned a tuple"):
                 pipeline.step(inputs, targets)
         stage.fails = None
         stage.zero_grad()

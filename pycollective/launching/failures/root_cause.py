@@ -67,5 +67,5 @@ def ended_by_itself(status: int, lines: Sequence[bytes]) -> bool:
     return error is not None and not is_consequence(lines) and not _STOPPED.match(plain(lines[error]))
 
 
-def culprit(failures: Sequence[Failure]) -> Failure | None:
+def root_cause(failures: Sequence[Failure]) -> Failure | None:
     return next((f for f in failures if not f.consequence), failures[0] if failures else None)
