@@ -1,6 +1,6 @@
 """More ranks than cores, and a rank that is stopped for a moment: does a small allreduce still do its job?
 
-Usage: python benchmarks/crowded.py
+Usage: python benchmarks/oversubscribed.py
 
 Times are of an allreduce of 8 bytes, as rank 0 sees it.
 """
