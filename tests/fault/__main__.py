@@ -1,4 +1,4 @@
-"""The driver: runs the trials of every family and prints each bar with its figure."""
+"""The driver: runs the trials of every family and prints each limit with its figure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from types import ModuleType
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy would start threads, and we fork
 
-from . import absence, death, interruption, leaving, mismatch, simulation, stopping, strangers, threads
-from .bars import Ledger, judge, print_slow, print_table
+from . import absence, connection_flood, death, interruption, leaving, mismatch, simulation, stopping, threads
+from .limits import Ledger, judge, print_slow, print_table
 from .world import Broken, Hang, adopt_orphans
 
-FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving, strangers)
+FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving, connection_flood)
 MOST_HANGS = 5  # of one family; then the rest of it is not tried
 
 
@@ -65,20 +65,22 @@ def main() -> int:
         tried += ledger.trials
         if not ledger.trials:
             continue
-        for bar in family.BARS:
-            print_slow(bar, ledger)
-            limit, measured, holds = judge(bar, ledger)
+        for limit in family.LIMITS:
+            print_slow(limit, ledger)
+            bound, measured, holds = judge(limit, ledger)
             if options.trial and measured == "not measured":
                 continue
             failed += not holds
-            rows.append((family.NAME, bar.name, limit, measured, "yes" if holds else "NO"))
+            rows.append((family.NAME, limit.name, bound, measured, "yes" if holds else "NO"))
     if options.trial and not tried:
         print(f"fault: there is no trial {options.trial!r} in this sample", file=sys.stderr)
         return 2
     print()
     print_table(rows)
     print(
-        f"fault: {failed} of {len(rows)} bars do not hold" if failed else f"fault: all {len(rows)} bars hold"
+        f"fault: {failed} of {len(rows)} limits do not hold"
+        if failed
+        else f"fault: all {len(rows)} limits hold"
     )
     return 1 if failed else 0
 

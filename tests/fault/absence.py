@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from .bars import Bar, Ledger, Trial
-from .orders import (
+from .commands import (
     COLLECTIVES,
     LARGE,
     ROOTED,
@@ -17,21 +16,22 @@ from .orders import (
     Call,
     complaint,
     enter,
+    joined_world,
     must_work,
-    obedient_world,
-    obey,
+    run_commands,
 )
+from .limits import Ledger, Limit, Trial
 from .world import Event, World
 
 NAME = "absence"
-BARS = (
-    Bar("deadline to CollectiveTimeout, init", "init", 1.0, "max"),
-    Bar("deadline to CollectiveTimeout, calls", "overrun", 1.0, "max"),
-    Bar("the absent rank's entry to its raise", "late", 1.0, "max"),
-    Bar("absent rank or its place not named", "words"),
-    Bar("calls that ended otherwise", "otherwise"),
-    Bar("groups that were not usable afterwards", "unusable"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("deadline to CollectiveTimeout, init", "init", 1.0, "max"),
+    Limit("deadline to CollectiveTimeout, calls", "overrun", 1.0, "max"),
+    Limit("the absent rank's entry to its raise", "late", 1.0, "max"),
+    Limit("absent rank or its place not named", "words"),
+    Limit("calls that ended otherwise", "otherwise"),
+    Limit("groups that were not usable afterwards", "unusable"),
+    Limit("hangs and crashes", "hang"),
 )
 FULL_S, QUICK_S = 1.0, 0.5  # deadlines
 BEYOND_S = 1.2  # how much longer than the deadline the absent rank cannot be asked
@@ -65,7 +65,7 @@ def plans(quick: bool, rng: random.Random) -> Iterator[Plan]:
 
 
 def run_init(plan: Plan, ledger: Ledger) -> None:
-    with World(plan.size, obey, missing=[plan.absent]) as world:
+    with World(plan.size, run_commands, missing=[plan.absent]) as world:
         present = list(world.ranks)
         enter(world, plan.call, present)
         for rank, event in world.expect("outcome", present).items():
@@ -81,7 +81,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
         run_init(plan, ledger)
         return
     collective = plan.call.what in COLLECTIVES
-    with obedient_world(plan.size) as world:
+    with joined_world(plan.size) as world:
         must_work(world, ledger, resync=False, what=plan)  # so that there is a last completed call
         world.tell(["stand", plan.stands, plan.call.timeout + BEYOND_S], [plan.absent])
         world.expect("stands", [plan.absent])
@@ -108,7 +108,7 @@ def check(plan: Plan, rank: int, event: Event, ledger: Ledger) -> None:
     what = complaint(event, "CollectiveTimeout", plan.absent)
     # Whoever keeps the GIL cannot be looked at; then it is the call before that tells.
     place = "GIL" if plan.stands == "stand_with_the_gil" else plan.stands
-    for word in ("orders.py:", place):
+    for word in ("commands.py:", place):
         if word not in event["message"]:
             what = what or f"no word of {word}"
     ledger.require("words", not what, f"{plan}\nrank {rank}: {what}\n{event['message']}")

@@ -18,19 +18,19 @@ import numpy as np
 
 import pycollective as pc
 
-from .bars import Bar, Ledger, Trial
+from .limits import Ledger, Limit, Trial
 from .rank import Rank, attempt, facts_of
 from .world import World
 
 NAME = "death"
-BARS = (
-    Bar("kill to last survivor's raise", "detect", 0.25, "p99"),
-    Bar("survivors without PeerFailure of the right peer and pid", "blame"),
-    Bar("later calls that did not raise the same", "later"),
-    Bar("wrong results", "wrong"),
-    Bar("descriptors, threads, children, memory files left", "left"),
-    Bar("survivors with another exit status", "status"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("kill to last survivor's raise", "detect", 0.25, "p99"),
+    Limit("survivors without PeerFailure of the right peer and pid", "blame"),
+    Limit("later calls that did not raise the same", "later"),
+    Limit("wrong results", "wrong"),
+    Limit("descriptors, threads, children, memory files left", "left"),
+    Limit("survivors with another exit status", "status"),
+    Limit("hangs and crashes", "hang"),
 )
 FULL, QUICK = 500, 40
 MOST_DELAY_S = 0.25  # about one 64 MiB allreduce

@@ -9,18 +9,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from .bars import Bar, Ledger, Trial
-from .orders import COLLECTIVES, LARGE, ROOTED, Call, complaint, enter, must_work, obedient_world, obey
+from .commands import (
+    COLLECTIVES,
+    LARGE,
+    ROOTED,
+    Call,
+    complaint,
+    enter,
+    joined_world,
+    must_work,
+    run_commands,
+)
+from .limits import Ledger, Limit, Trial
 from .world import World
 
 NAME = "interruption"
-BARS = (
-    Bar("signal to KeyboardInterrupt", "interrupt", 0.2, "max"),
-    Bar("signal to PeerInterrupted on the others", "others", 1.0, "max"),
-    Bar("late rank's entry to its PeerInterrupted", "late", 1.0, "max"),
-    Bar("calls that ended otherwise", "otherwise"),
-    Bar("groups that were not usable afterwards", "unusable"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("signal to KeyboardInterrupt", "interrupt", 0.2, "max"),
+    Limit("signal to PeerInterrupted on the others", "others", 1.0, "max"),
+    Limit("late rank's entry to its PeerInterrupted", "late", 1.0, "max"),
+    Limit("calls that ended otherwise", "otherwise"),
+    Limit("groups that were not usable afterwards", "unusable"),
+    Limit("hangs and crashes", "hang"),
 )
 FULL, QUICK = 6, 1  # how often each
 SIZES = (3, 2, 4)
@@ -74,7 +84,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
     if plan.call.what == "init":
         run_init(plan, ledger)
         return
-    with obedient_world(plan.size) as world:
+    with joined_world(plan.size) as world:
         if plan.call.what in COLLECTIVES:
             run_collective(world, plan, ledger)
         elif plan.call.what == "resync":
@@ -90,7 +100,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
 
 
 def run_init(plan: Plan, ledger: Ledger) -> None:
-    with World(plan.size, obey, missing=[plan.absent]) as world:
+    with World(plan.size, run_commands, missing=[plan.absent]) as world:
         enter(world, plan.call, list(world.ranks))
         world.until_blocked(list(world.ranks))
         interrupt(world, plan, ledger)

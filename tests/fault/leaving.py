@@ -18,18 +18,18 @@ import numpy as np
 
 import pycollective as pc
 
-from .bars import Bar, Ledger, Trial
+from .limits import Ledger, Limit, Trial
 from .rank import Rank, attempt
 from .world import World, rank_from_arguments
 
 NAME = "leaving"
 END_S = 7.0  # it waits 5 s for the others, as any call it may take 1 s more, and the interpreter ends
-BARS = (
-    Bar("leaving to the process's end", "end", END_S, "max"),
-    Bar("leaving to the others' raise", "told", 1.0, "max"),
-    Bar("exit statuses that changed", "status"),
-    Bar("calls that ended otherwise", "otherwise"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("leaving to the process's end", "end", END_S, "max"),
+    Limit("leaving to the others' raise", "told", 1.0, "max"),
+    Limit("exit statuses that changed", "status"),
+    Limit("calls that ended otherwise", "otherwise"),
+    Limit("hangs and crashes", "hang"),
 )
 SIZE, LEAVER = 3, 1
 STATUS = {  # the ways to leave, and how the process then ends

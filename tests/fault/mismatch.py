@@ -17,18 +17,18 @@ import numpy as np
 
 import pycollective as pc
 
-from .bars import Bar, Ledger, Trial
+from .limits import Ledger, Limit, Trial
 from .rank import Rank, attempt
 from .world import Broken, Event, Hang, World
 
 NAME = "mismatch"
-BARS = (
-    Bar("last rank's call to last promised raise", "raise", 1.0, "max"),
-    Bar("promised raises that did not come", "silent"),
-    Bar("raises of another type, or odd rank or difference not named", "words"),
-    Bar("wrong results returned as right", "wrong"),
-    Bar("groups that were not usable afterwards", "unusable"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("last rank's call to last promised raise", "raise", 1.0, "max"),
+    Limit("promised raises that did not come", "silent"),
+    Limit("raises of another type, or odd rank or difference not named", "words"),
+    Limit("wrong results returned as right", "wrong"),
+    Limit("groups that were not usable afterwards", "unusable"),
+    Limit("hangs and crashes", "hang"),
 )
 FROM_ROOT = ("broadcast", "scatter")
 TO_ROOT = ("reduce", "gather")

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from .bars import Bar, Ledger, Trial
+from .limits import Ledger, Limit, Trial
 
 NAME = "simulation"
-BARS = (
-    Bar("time for all seeds", "time", 300.0, "max"),
-    Bar("seeds that end badly, planted mistakes not found", "seeds"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("time for all seeds", "time", 300.0, "max"),
+    Limit("seeds that end badly, planted mistakes not found", "seeds"),
+    Limit("hangs and crashes", "hang"),
 )
 FULL, QUICK = 5000, 300
 PLANTS = ("lost-notice", "stale-epoch")

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
-from .bars import Bar, Ledger, Trial
-from .orders import Call, complaint, enter, must_work, obedient_world
+from .commands import Call, complaint, enter, joined_world, must_work
+from .limits import Ledger, Limit, Trial
 from .world import World
 
 NAME = "stopping"
-BARS = (
-    Bar("deadline to CollectiveTimeout on the others", "overrun", 1.0, "max"),
-    Bar("SIGCONT to the stopped rank's raise", "woken", 1.0, "max"),
-    Bar("calls that ended otherwise", "otherwise"),
-    Bar("groups that were not usable afterwards", "unusable"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("deadline to CollectiveTimeout on the others", "overrun", 1.0, "max"),
+    Limit("SIGCONT to the stopped rank's raise", "woken", 1.0, "max"),
+    Limit("calls that ended otherwise", "otherwise"),
+    Limit("groups that were not usable afterwards", "unusable"),
+    Limit("hangs and crashes", "hang"),
 )
 LONG_S, SHORT_S = 30.0, 2.0
 STOPPED_S, QUICK_STOPPED_S = 5.0, 2.0
@@ -42,7 +42,7 @@ class Plan:
 
 def outlast(plan: Plan, ledger: Ledger) -> None:
     """The others wait, and everything is right."""
-    with obedient_world(plan.size) as world:
+    with joined_world(plan.size) as world:
         world.tell(["loop", plan.call.count, LONG_S])
         world.expect("loops")
         world.pause(plan.delay_s)
@@ -58,7 +58,7 @@ def outlast(plan: Plan, ledger: Ledger) -> None:
 
 def give_up(plan: Plan, ledger: Ledger) -> None:
     others = [rank for rank in range(plan.size) if rank != plan.stopped]
-    with obedient_world(plan.size) as world:
+    with joined_world(plan.size) as world:
         its_call = replace(plan.call, timeout=LONG_S)
         if plan.call.count == MEDIUM:  # in the call, in which it can do nothing without the others
             enter(world, its_call, [plan.stopped])

@@ -1,4 +1,4 @@
-"""The quick form of the fault-injection suite under pytest: one test for each family of bars."""
+"""The quick form of the fault-injection suite under pytest: one test for each family of limits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FAMILIES = (
     "simulation",
     "threads",
     "leaving",
-    "strangers",
+    "connection_flood",
 )
 DEADLINE_S = 100
 TESTS = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_bar_holds(family: str) -> None:
+def test_every_limit_holds(family: str) -> None:
     command = [sys.executable, "-m", "fault", "--quick", "--only", family]
     env = {**os.environ, "PYTHONPATH": str(TESTS)}
     ended = subprocess.run(

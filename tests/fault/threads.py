@@ -11,14 +11,14 @@ import numpy as np
 
 import pycollective as pc
 
-from .bars import Bar, Ledger, Trial
+from .limits import Ledger, Limit, Trial
 from .rank import Rank
 from .world import World
 
 NAME = "threads"
-BARS = (
-    Bar("wrong results and errors", "wrong"),
-    Bar("hangs and crashes", "hang"),
+LIMITS = (
+    Limit("wrong results and errors", "wrong"),
+    Limit("hangs and crashes", "hang"),
 )
 CALL_S = 30.0
 SIZES = (2, 3, 4)

@@ -1,6 +1,6 @@
 """Plans for thousands of ranks: checked for 8,192, simulated on data for 10,240. Takes minutes: `scripts/test full`.
 
-Prints each bar with its figure. Processor seconds, not those of a clock: what else the machine does is no matter.
+Prints each limit with its figure. Processor seconds, not those of a clock: what else the machine does is no matter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Bar:
+class Limit:
     """A command of `pycollective plan` and what it may take."""
 
     words: str
@@ -20,12 +20,12 @@ class Bar:
     nbytes: int
 
 
-BARS = [
-    Bar("check --collective allreduce --algorithm double_binary_tree -n 8192", 60, 1 << 30),
-    Bar("check --collective allreduce --algorithm recursive_doubling -n 8192", 60, 1 << 30),
-    Bar("check --collective allreduce --algorithm ring -n 8192 --split 1", 300, 1 << 30),
-    Bar("simulate allreduce --algorithm double_binary_tree -n 10240", 10, 2 << 30),
-    Bar("simulate allreduce --algorithm ring -n 10240", 30, 2 << 30),
+LIMITS = [
+    Limit("check --collective allreduce --algorithm double_binary_tree -n 8192", 60, 1 << 30),
+    Limit("check --collective allreduce --algorithm recursive_doubling -n 8192", 60, 1 << 30),
+    Limit("check --collective allreduce --algorithm ring -n 8192 --split 1", 300, 1 << 30),
+    Limit("simulate allreduce --algorithm double_binary_tree -n 10240", 10, 2 << 30),
+    Limit("simulate allreduce --algorithm ring -n 10240", 30, 2 << 30),
 ]
 
 
@@ -38,15 +38,15 @@ def measure(words: str) -> tuple[int, float, int]:
 
 
 def main() -> int:
-    """1 if a bar is missed."""
+    """1 if a limit is missed."""
     missed = 0
-    for bar in BARS:
-        code, seconds, nbytes = measure(bar.words)
-        held = code == 0 and seconds <= bar.seconds and nbytes <= bar.nbytes
+    for limit in LIMITS:
+        code, seconds, nbytes = measure(limit.words)
+        held = code == 0 and seconds <= limit.seconds and nbytes <= limit.nbytes
         missed += not held
         print(
-            f"{'ok' if held else 'MISSED'}  plan {bar.words}: exit code {code}, {seconds:.1f} s of processor"
-            f" (bar {bar.seconds}), {nbytes >> 20} MiB (bar {bar.nbytes >> 20})",
+            f"{'ok' if held else 'MISSED'}  plan {limit.words}: exit code {code}, {seconds:.1f} s of processor"
+            f" (limit {limit.seconds}), {nbytes >> 20} MiB (limit {limit.nbytes >> 20})",
             flush=True,
         )
     return 1 if missed else 0

@@ -1,4 +1,4 @@
-"""Ranks that do what they are told: calls with exact data, standing somewhere else, coming back in step."""
+"""Ranks that run their supervisor's commands: calls with exact data, standing somewhere else, coming back in step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 import pycollective as pc
 
-from .bars import Ledger
+from .limits import Ledger
 from .rank import Rank, attempt
 from .world import Event, World
 
@@ -122,23 +122,23 @@ STANDS: dict[str, Callable[[Rank, float], None]] = {
 }
 
 
-def obey(me: Rank) -> None:
+def run_commands(me: Rank) -> None:
     while True:
         what, *arguments = me.hear()
         {"call": make, "settle": settle, "loop": loop, "stand": stand}[what](me, *arguments)
 
 
-def join_and_obey(me: Rank) -> None:
+def join_and_run_commands(me: Rank) -> None:
     me.join()
     me.say("joined")
-    obey(me)
+    run_commands(me)
 
 
 # ---- what the supervisor does
 
 
-def obedient_world(size: int) -> World:
-    world = World(size, join_and_obey)
+def joined_world(size: int) -> World:
+    world = World(size, join_and_run_commands)
     world.expect("joined")
     return world
 

@@ -1,4 +1,4 @@
-"""Bars: what is counted or measured over many trials, and the limit that it must not pass."""
+"""Limits of what is counted or measured over many trials."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PER_UNIT = {"ms": 1000.0, "KiB": 1.0}  # shown for what is measured in seconds, 
 
 
 @dataclass(frozen=True)
-class Bar:
-    """`statistic` is "count" for faults, which fail their bar when there are more than `limit`, else "max" or "p99"."""
+class Limit:
+    """`statistic` is "count" for faults, of which there may be no more than `bound`, else "max" or "p99"."""
 
     name: str
     key: str
-    limit: float = 0
+    bound: float = 0
     statistic: str = "count"
     unit: str = "ms"
 
@@ -49,7 +49,7 @@ class Ledger:
         self.trials += 1
 
     def measure(self, key: str, value: float) -> None:
-        """Seconds, or what the bar's unit says."""
+        """Seconds, or what the limit's unit says."""
         self.measured[key].append((value, self.trial))
 
     def fault(self, key: str, what: str) -> None:
@@ -68,35 +68,37 @@ def percentile(values: Iterable[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def judge(bar: Bar, ledger: Ledger) -> tuple[str, str, bool]:
-    """The limit and what was measured, in words, and whether the bar holds. What was never measured does not hold."""
-    if bar.statistic == "count":
-        count = ledger.faults[bar.key]
-        return f"{bar.limit:g}", f"{count} of {ledger.trials}", count <= bar.limit
-    values = [value for value, _ in ledger.measured[bar.key]]
-    limit = f"< {bar.shown(bar.limit)} {bar.unit}"
+def judge(limit: Limit, ledger: Ledger) -> tuple[str, str, bool]:
+    """The bound and what was measured, in words, and whether the limit holds. What was never measured does not hold."""
+    if limit.statistic == "count":
+        count = ledger.faults[limit.key]
+        return f"{limit.bound:g}", f"{count} of {ledger.trials}", count <= limit.bound
+    values = [value for value, _ in ledger.measured[limit.key]]
+    bound = f"< {limit.shown(limit.bound)} {limit.unit}"
     if not values:
-        return limit, "not measured", False
-    value = max(values) if bar.statistic == "max" else percentile(values, 0.99)
+        return bound, "not measured", False
+    value = max(values) if limit.statistic == "max" else percentile(values, 0.99)
     median = percentile(values, 0.5)
-    text = f"{bar.shown(value)} {bar.unit} ({bar.statistic} of {len(values)}; median {bar.shown(median)}"
-    if bar.statistic != "max":
-        text += f", max {bar.shown(max(values))}"
-    return limit, text + ")", value < bar.limit
+    text = (
+        f"{limit.shown(value)} {limit.unit} ({limit.statistic} of {len(values)}; median {limit.shown(median)}"
+    )
+    if limit.statistic != "max":
+        text += f", max {limit.shown(max(values))}"
+    return bound, text + ")", value < limit.bound
 
 
-def print_slow(bar: Bar, ledger: Ledger) -> None:
-    """The slowest trials of those beyond the bar's limit."""
-    if bar.statistic == "count":
+def print_slow(limit: Limit, ledger: Ledger) -> None:
+    """The slowest trials of those beyond the bound."""
+    if limit.statistic == "count":
         return
-    for value, trial in sorted(ledger.measured[bar.key], reverse=True)[:SHOWN_SLOW]:
-        if value >= bar.limit:
-            shown = f"{bar.shown(value)} {bar.unit}"
-            print(f"SLOW [{bar.key}] {shown}: {ledger.rerun.format(trial)}", flush=True)
+    for value, trial in sorted(ledger.measured[limit.key], reverse=True)[:SHOWN_SLOW]:
+        if value >= limit.bound:
+            shown = f"{limit.shown(value)} {limit.unit}"
+            print(f"SLOW [{limit.key}] {shown}: {ledger.rerun.format(trial)}", flush=True)
 
 
 def print_table(rows: list[tuple[str, str, str, str, str]]) -> None:
-    lines = [("family", "bar", "limit", "measured", "ok"), *rows]
+    lines = [("family", "limit", "bound", "measured", "ok"), *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

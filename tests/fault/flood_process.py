@@ -1,4 +1,4 @@
-"""A process full of strangers: it holds many sockets at each of several listeners, and says what became of them.
+"""A process that floods several listeners with connections, and reports what became of them.
 
 Run it as the only rank of a world of its own, so that its supervisor ends it whatever happens.
 """
@@ -24,8 +24,8 @@ HEARD_BYTES = 96  # of whoever takes us for the store
 @dataclass
 class Listener:
     address: tuple[str, int]
-    words: bytes  # what each stranger says at once
-    asked: int  # strangers that shall be here
+    words: bytes  # what each connection sends at once
+    asked: int  # connections that shall be open
     tried: int = 0  # connections begun
     came: int = 0  # and established
     shut_out: int = 0
@@ -33,25 +33,25 @@ class Listener:
     closed: bool = False  # nobody listens any more
 
 
-class Siege:
+class Flood:
     def __init__(self, me: Rank) -> None:
         self.me = me
         self.poller = select.epoll()
         self.poller.register(me.commands, select.EPOLLIN)
-        self.strangers: dict[int, tuple[socket.socket, Listener]] = {}
+        self.connections: dict[int, tuple[socket.socket, Listener]] = {}
         self.listeners: list[Listener] = []
         self.come_back = False  # who is shut out, at once
         self.announced = True  # that all who were asked for have come
 
     def serve(self) -> None:
-        orders: dict[str, Callable[..., None]] = {
+        commands: dict[str, Callable[..., None]] = {
             each.__name__: each for each in (self.overhear, self.come, self.count, self.leave)
         }
         while True:
             for fd, _ in self.poller.poll(maxevents=EVENTS):
                 if fd == self.me.commands:
                     what, *arguments = self.me.hear()
-                    orders[what](*arguments)
+                    commands[what](*arguments)
                 else:
                     self.move(fd)
             if not self.announced and all(each.came >= each.asked for each in self.listeners):
@@ -73,7 +73,7 @@ class Siege:
         self.me.say("overheard", hello=said.hex())
 
     def come(self, each: int, come_back: bool, *listeners: tuple[str, int, str]) -> None:
-        """`each` strangers go to every listener: host, port, what they say there."""
+        """`each` connections go to every listener: host, port, what they say there."""
         self.announced = False
         self.come_back = come_back
         for host, port, words in listeners:
@@ -83,35 +83,35 @@ class Siege:
                 self.approach(listener, number)
 
     def approach(self, listener: Listener, number: int) -> None:
-        stranger = socket.socket()
-        stranger.setblocking(False)
-        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
-        stranger.setsockopt(socket.IPPROTO_IP, LATE_PORT, 1)
-        stranger.bind((SOURCES[number % len(SOURCES)], 0))
+        connection = socket.socket()
+        connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
+        connection.setsockopt(socket.IPPROTO_IP, LATE_PORT, 1)
+        connection.bind((SOURCES[number % len(SOURCES)], 0))
         listener.tried += 1
-        error = stranger.connect_ex(listener.address)
+        error = connection.connect_ex(listener.address)
         if error not in (0, errno.EINPROGRESS):
-            stranger.close()
+            connection.close()
             listener.closed = True
             return
-        self.strangers[stranger.fileno()] = stranger, listener
-        self.poller.register(stranger.fileno(), select.EPOLLIN | select.EPOLLOUT)
+        self.connections[connection.fileno()] = connection, listener
+        self.poller.register(connection.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
     def move(self, fd: int) -> None:
-        if fd not in self.strangers:
+        if fd not in self.connections:
             return
-        stranger, listener = self.strangers[fd]
+        connection, listener = self.connections[fd]
         try:
             if fd not in listener.inside:
-                if error := stranger.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                if error := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     listener.closed = error == errno.ECONNREFUSED
                     raise ConnectionError
                 listener.inside.add(fd)
                 listener.came += 1
                 self.poller.modify(fd, select.EPOLLIN)
                 if listener.words:
-                    stranger.send(listener.words)
-            elif not stranger.recv(1 << 16):
+                    connection.send(listener.words)
+            elif not connection.recv(1 << 16):
                 raise ConnectionError
         except BlockingIOError:
             return
@@ -122,10 +122,10 @@ class Siege:
                 self.approach(listener, listener.tried)
 
     def forget(self, fd: int) -> None:
-        stranger, listener = self.strangers.pop(fd)
+        connection, listener = self.connections.pop(fd)
         listener.inside.discard(fd)
         self.poller.unregister(fd)
-        stranger.close()
+        connection.close()
 
     def count(self) -> None:
         self.me.say(
@@ -136,11 +136,11 @@ class Siege:
         )
 
     def leave(self) -> None:
-        for fd in list(self.strangers):
+        for fd in list(self.connections):
             self.forget(fd)
         self.listeners.clear()
         self.me.say("left")
 
 
-def besiege(me: Rank) -> None:
-    Siege(me).serve()
+def flood(me: Rank) -> None:
+    Flood(me).serve()

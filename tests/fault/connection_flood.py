@@ -1,12 +1,12 @@
-"""A thousand strangers at every listener: honest ranks join all the same, and nothing stays when they have gone.
+"""A thousand foreign connections at every listener: ranks join all the same, and nothing stays of the flood.
 
 A join is measured from the last rank's call of init() until init() has returned on every rank. The other ranks wait in
-theirs meanwhile, and strangers hold the store's port and that of every rank whom others call; data and control
-connections both come in there. Joins without strangers go before, in the same world, and say what a join costs here.
+theirs meanwhile, and the flood holds the store's port and that of every rank whom others call; data and control
+connections both come in there. Joins without a flood go before, in the same world, and say what a join costs here.
 
 Who talks nonsense is shut out by the store at once, before the join: what a thousand of them do to it is seen where
-they come back. At the ranks they wait until all have met. Bars for those who come back, and for those who overheard a
-hello, are wider: they keep the processors busy that the ranks need. A few joins have no 99th percentile that a busy
+they come back. At the ranks they wait until all have joined. Limits for those that come back, and for those that sent
+a hello, are wider: they keep the processors busy that the ranks need. A few joins have no 99th percentile that a busy
 machine leaves alone: with --quick the median of each kind counts.
 """
 
@@ -22,31 +22,31 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from .bars import Bar, Ledger, Trial, percentile
-from .orders import Call, complaint, enter, must_work, obey
-from .siege import besiege
+from .commands import Call, complaint, enter, must_work, run_commands
+from .flood_process import flood
+from .limits import Ledger, Limit, Trial, percentile
 from .world import PATIENCE_S, Event, Hang, World
 
-NAME = "strangers"
-BARS = (
-    Bar("the last rank's init, no strangers", "alone", 0.1, "p99"),
-    Bar("the last rank's init, 1000 idle, garbage or half-open", "join", 0.1, "p99"),
-    Bar("the last rank's init, 1000 who come back at once", "flood", 0.25, "p99"),
-    Bar("the last rank's init, 1000 who overheard a hello", "overheard", 0.25, "p99"),
-    Bar("memory that strangers took at their most", "memory", 4096, "max", "KiB"),
-    Bar("descriptors kept when they have left", "kept"),
-    Bar("joins that ended otherwise", "otherwise"),
-    Bar("groups that were not usable", "unusable"),
-    Bar("sieges without a thousand at each listener", "siege"),
-    Bar("hangs and crashes", "hang"),
+NAME = "connection_flood"
+LIMITS = (
+    Limit("the last rank's init, no flood", "alone", 0.1, "p99"),
+    Limit("the last rank's init, 1000 idle, garbage or half-open", "join", 0.1, "p99"),
+    Limit("the last rank's init, 1000 who come back at once", "flood", 0.25, "p99"),
+    Limit("the last rank's init, 1000 who overheard a hello", "overheard", 0.25, "p99"),
+    Limit("memory that the flood took at its most", "memory", 4096, "max", "KiB"),
+    Limit("descriptors kept when they have left", "kept"),
+    Limit("joins that ended otherwise", "otherwise"),
+    Limit("groups that were not usable", "unusable"),
+    Limit("floods of less than a thousand at each listener", "short"),
+    Limit("hangs and crashes", "hang"),
 )
 SIZE = 3
 LAST = SIZE - 1
-STRANGERS = 1000  # at each listener
-DESCRIPTORS = 8192  # that each process may have: the strangers' process needs them
+CONNECTIONS = 1000  # at each listener
+DESCRIPTORS = 8192  # that each process may have: the flooding process needs them
 WARM_UPS = 3
 FULL, QUICK = 40, 4  # joins of each kind
-GONE_S = 2.0  # for a rank to see that its strangers have left
+GONE_S = 2.0  # for a rank to see that the flood has ended
 INIT_S = 20.0
 ROLE, RANK, EPOCH = 5, slice(8, 20), slice(20, 24)  # of a hello, docs/protocol.md section 1
 CONTROL = 2
@@ -56,7 +56,7 @@ CONTROL = 2
 class Kind:
     name: str
     words: str  # what each of them says as soon as it is connected
-    bar: str
+    limit: str
     comes_back: bool = False  # as soon as it is shut out, as often as it is
 
     @property
@@ -78,7 +78,7 @@ KINDS = (
 
 
 def words_of(kind: Kind, hello: bytes, listener: str, epoch: int, rng: random.Random) -> bytes:
-    """What a stranger of this kind says to the store or to a rank. `hello`: what a rank has said to the store."""
+    """What a connection of this kind sends to the store or to a rank. `hello`: what a rank has said to the store."""
     said = bytearray(hello)
     said[EPOCH] = epoch.to_bytes(4, "little")
     if listener != "store":  # to ranks it says that it is the last one, and wants the costlier connection
@@ -122,22 +122,22 @@ def listening(pid: int) -> list[tuple[str, int]]:
     return found
 
 
-# ---- one world and its besiegers
+# ---- one world and its flood
 
 
 @dataclass
 class Scene:
     kind: Kind
     world: World
-    strangers: World
+    flood_world: World
     ledger: Ledger
     rng: random.Random
     hello: bytes = b""
     joins: int = 0  # which is the epoch
-    descriptors: dict[int, int] = field(default_factory=dict)  # of each rank in a world without strangers
-    inside: list[int] = field(default_factory=list)  # at the least besieged listener, before each join
+    descriptors: dict[int, int] = field(default_factory=dict)  # of each rank in a world without a flood
+    inside: list[int] = field(default_factory=list)  # at the least flooded listener, before each join
     tried: int = 0  # connections
-    took: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # joins, by bar
+    took: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # joins, by limit
 
     @property
     def store(self) -> tuple[str, int]:
@@ -145,11 +145,11 @@ class Scene:
         return host, int(port)
 
     def overhear(self) -> None:
-        """A stranger hears what a rank says to the store: he stands where it will be."""
-        self.strangers.tell(["overhear", *self.store])
-        self.strangers.expect("listens")
+        """The flood records what a rank sends to the store: it listens where the store will be."""
+        self.flood_world.tell(["overhear", *self.store])
+        self.flood_world.expect("listens")
         enter(self.world, Call("init", timeout=0.3), [LAST])
-        self.hello = bytes.fromhex(self.strangers.expect("overheard")[0]["hello"])
+        self.hello = bytes.fromhex(self.flood_world.expect("overheard")[0]["hello"])
         self.world.expect("outcome", [LAST])
 
     def gather(self) -> dict[str, tuple[str, int]]:
@@ -174,27 +174,27 @@ class Scene:
             what = complaint_of(event)
             self.ledger.require("otherwise", not what, f"{self.kind.name}: rank {rank} {what}: {event.facts}")
 
-    def besiege(self, listeners: dict[str, tuple[str, int]]) -> None:
+    def begin_flood(self, listeners: dict[str, tuple[str, int]]) -> None:
         targets = [
             (*address, words_of(self.kind, self.hello, name, self.joins, self.rng).hex())
             for name, address in listeners.items()
         ]
-        self.strangers.tell(["come", STRANGERS, self.kind.comes_back, *targets])
-        self.strangers.expect("there")
+        self.flood_world.tell(["come", CONNECTIONS, self.kind.comes_back, *targets])
+        self.flood_world.expect("there")
         counted = self.count()
         # The store shuts out who talks nonsense. Nobody looks at those at the ranks before all have met.
         lasting = counted["inside"][0 if self.kind.stays else 1 :]
         self.inside.append(min(lasting))
-        self.ledger.require("siege", min(lasting) >= STRANGERS, f"{self.kind.name}: {counted}")
+        self.ledger.require("short", min(lasting) >= CONNECTIONS, f"{self.kind.name}: {counted}")
 
     def count(self) -> Event:
-        self.strangers.tell(["count"])
-        return self.strangers.expect("counted")[0]
+        self.flood_world.tell(["count"])
+        return self.flood_world.expect("counted")[0]
 
-    def end_siege(self) -> None:
+    def end_flood(self) -> None:
         self.tried += sum(self.count()["tried"])
-        self.strangers.tell(["leave"])
-        self.strangers.expect("left")
+        self.flood_world.tell(["leave"])
+        self.flood_world.expect("left")
         until = time.monotonic() + GONE_S
         while (kept := self.kept()) and time.monotonic() < until:
             self.world.pause(0.001)
@@ -202,7 +202,7 @@ class Scene:
             self.ledger.fault("kept", f"{self.kind.name}: rank {rank} keeps {number} descriptors")
 
     def kept(self) -> dict[int, int]:
-        """By rank: more descriptors than in a world without strangers."""
+        """By rank: more descriptors than in a world without a flood."""
         now = {rank: descriptors(each.pid) for rank, each in self.world.ranks.items()}
         return {rank: now[rank] - before for rank, before in self.descriptors.items() if now[rank] > before}
 
@@ -224,24 +224,24 @@ def join_alone(scene: Scene, key: str) -> None:
     scene.part()
 
 
-def join_among_strangers(scene: Scene) -> None:
-    scene.besiege(scene.gather())
-    scene.join(scene.kind.bar)
+def join_in_flood(scene: Scene) -> None:
+    scene.begin_flood(scene.gather())
+    scene.join(scene.kind.limit)
     must_work(scene.world, scene.ledger, resync=False, what=scene.kind)  # some are still at the store
-    scene.end_siege()
+    scene.end_flood()
     must_work(scene.world, scene.ledger, resync=False, what=scene.kind)
     scene.part()
 
 
 def run(kind: Kind, joins: int, seed: int, ledger: Ledger) -> None:
-    with World(1, besiege) as strangers, World(SIZE, obey) as world:
-        scene = Scene(kind, world, strangers, ledger, random.Random(f"{seed}/{NAME}/{kind.name}"))
+    with World(1, flood) as flood_world, World(SIZE, run_commands) as world:
+        scene = Scene(kind, world, flood_world, ledger, random.Random(f"{seed}/{NAME}/{kind.name}"))
         scene.overhear()
         for number in range(WARM_UPS + joins):
             join_alone(scene, "alone" if number >= WARM_UPS else "warm-up")
         before = {rank: memory_kib(each.pid, "VmHWM") for rank, each in world.ranks.items()}
         for _ in range(joins):
-            join_among_strangers(scene)
+            join_in_flood(scene)
         for key, took in scene.took.items():
             for seconds in took if joins == FULL else [percentile(took, 0.5)]:
                 ledger.measure(key, seconds)
