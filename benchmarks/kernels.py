@@ -4,8 +4,8 @@ Usage: python benchmarks/kernels.py [--all] [rounds]
 
 Without --all: each dtype with sum, and float32 with every operation. The rows of a size alternate in each round, and
 the best of all rounds counts, because other programs can only make it slower. Beside it stand two ratios: to the sum of
-float32, at 64 and 512 KiB, and to the ceiling, which is NumPy's `add` of float32 in the same run, at 16 MiB. `<` marks
-a row that is below 0.8 of that ceiling.
+float32, at 64 and 512 KiB, and to the baseline, which is NumPy's `add` of float32 in the same run, at 16 MiB. `<` marks
+a row that is below 0.8 of that baseline.
 Needs ml_dtypes.
 """
 
@@ -30,7 +30,7 @@ DTYPES = (
 )
 SUMS = ("sum", "prod", "min", "max", "avg", pc.scaled("sum", 0.5))
 OPS = (*SUMS, "band", "bor", "bxor", "land", "lor", "lxor", "minloc", "maxloc")
-LEAST_OF_CEILING = 0.8
+LEAST_OF_BASELINE = 0.8
 
 
 class Row(NamedTuple):
@@ -64,7 +64,7 @@ def kernel(dtype: str, op: object, nbytes: int) -> Row | None:
 
 
 def numpy_add(nbytes: int) -> Row:
-    """The ceiling."""
+    """The baseline."""
     out, a, b = (ones("float32", nbytes) for _ in range(3))
 
     def run(calls: int) -> None:
@@ -105,14 +105,14 @@ def main() -> None:
     parser.add_argument("rounds", nargs="?", type=int, default=11)
     options = parser.parse_args()
     near, middle, far = (measure(list(rows(n, options.all)), n, options.rounds) for n in SIZES)
-    reference, ceiling = ("float32", "sum"), far["float32", "numpy.add"]
-    print(f"{'':25}{'64 KiB':>8}{'512 KiB':>8}{'16 MiB':>8}   of float32, ceiling")
+    reference, baseline = ("float32", "sum"), far["float32", "numpy.add"]
+    print(f"{'':25}{'64 KiB':>8}{'512 KiB':>8}{'16 MiB':>8}   of float32, baseline")
     for name in near:
-        of_ceiling = far[name] / ceiling
+        of_baseline = far[name] / baseline
         print(
             f"{name[0]:14} {name[1]:10}{near[name]:8.1f}{middle[name]:8.1f}{far[name]:8.1f}"
-            f"   {near[name] / near[reference]:.2f} {middle[name] / middle[reference]:.2f} {of_ceiling:8.2f}"
-            f"{' <' if of_ceiling < LEAST_OF_CEILING else ''}"
+            f"   {near[name] / near[reference]:.2f} {middle[name] / middle[reference]:.2f} {of_baseline:8.2f}"
+            f"{' <' if of_baseline < LEAST_OF_BASELINE else ''}"
         )
 
 

@@ -47,7 +47,7 @@ def positive(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Any of them makes `pycollective bench` a comparison, if only with the machine's ceilings."""
+    """Any of them makes `pycollective bench` a comparison, if only with the machine's roofline."""
     group = parser.add_argument_group("comparison, of float32 sums; any of these asks for it")
     group.add_argument(
         "--compare", type=names, metavar="PEERS", help=f"libraries to measure in turn: {','.join(KINDS)}"

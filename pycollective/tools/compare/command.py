@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pycollective.tools.compare import ceilings, machine, table
+from pycollective.tools.compare import machine, roofline, table
 from pycollective.tools.compare.collectives import COLLECTIVES
 from pycollective.tools.compare.figures import Figures, Row, ratio, row
 from pycollective.tools.compare.launching import Launch, Task, launch
@@ -32,8 +32,8 @@ class Comparison:
     failures: list[tuple[str, str]] = field(default_factory=list)  # library, why
     versions: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)  # by library and task
-    ceilings: list[ceilings.Ceiling] = field(default_factory=list)
-    no_ceilings: str = ""
+    roofline: list[roofline.RooflinePoint] = field(default_factory=list)
+    no_roofline: str = ""
 
     def add(self, name: str, done: Launch) -> None:
         """What one launch has given."""
@@ -71,8 +71,8 @@ class Comparison:
                 {"collective": name, "nbytes": nbytes, "ratio": ratio(_cell(rows, name, nbytes), OURS.name)}
                 for name, nbytes in cells
             ],
-            "ceilings": [asdict(each) for each in self.ceilings],
-            "no_ceilings": self.no_ceilings,
+            "ceilings": [asdict(each) for each in self.roofline],
+            "no_ceilings": self.no_roofline,
         }
 
 
@@ -120,12 +120,12 @@ def run(options: argparse.Namespace) -> int:
     comparison = Comparison(options.ranks, options.rounds, tasks_of(options), missing)
     for each in missing:
         tell(f"{each.name} is missing: {each.why}")
-    found = ceilings.measure(options.sizes)
+    found = roofline.measure(options.sizes)
     if isinstance(found, str):
-        comparison.no_ceilings = found
-        tell(f"the machine's ceilings are missing: {found}")
+        comparison.no_roofline = found
+        tell(f"the machine's roofline is missing: {found}")
     else:
-        comparison.ceilings = found
+        comparison.roofline = found
     for number in range(options.rounds):
         turn = number % len(contestants)  # nobody is always the first
         for contestant in [*contestants[turn:], *contestants[:turn]]:
@@ -166,7 +166,7 @@ def show(comparison: Comparison, options: argparse.Namespace) -> int:
     if options.plot:
         from pycollective.tools.compare.plot import draw
 
-        draw(rows, comparison.ceilings, options.plot, ranks=comparison.ranks, where=machine.describe())
+        draw(rows, comparison.roofline, options.plot, ranks=comparison.ranks, where=machine.describe())
     lost = any(name == OURS.name for name, _ in comparison.failures)
     return 1 if lost or not all(each.right for each in rows) else 0
 
@@ -179,7 +179,7 @@ def text_of(comparison: Comparison, rows: Sequence[Row]) -> str:
         "# " + ", ".join(f"{name} ({version})" for name, version in comparison.versions.items()),
         *(f"# missing: {each.name}: {each.why}" for each in comparison.missing),
         *(f"# failed: {name}: {why}" for name, why in comparison.failures),
-        *([f"# missing: ceilings: {comparison.no_ceilings}"] if comparison.no_ceilings else []),
+        *([f"# missing: roofline: {comparison.no_roofline}"] if comparison.no_roofline else []),
         f"# microseconds: the median over {comparison.rounds} rounds of each round's median, and of its p99",
         "# / best peer: our median over that of the fastest other library; below 1 we are faster",
     ]
@@ -187,6 +187,6 @@ def text_of(comparison: Comparison, rows: Sequence[Row]) -> str:
         table.block([each for each in rows if each.collective == name], names, OURS.name)
         for name in dict.fromkeys(each.collective for each in rows)
     ]
-    if comparison.ceilings:
-        blocks.append(table.ceilings(comparison.ceilings))
+    if comparison.roofline:
+        blocks.append(table.roofline(comparison.roofline))
     return "\n".join(["\n".join(lines), *blocks])

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pycollective.tools.compare.ceilings import Ceiling
 from pycollective.tools.compare.figures import Row
 from pycollective.tools.compare.peers import KINDS, OURS
+from pycollective.tools.compare.roofline import RooflinePoint
 from pycollective.tools.compare.table import size_text
 
-OURS_COLOUR, CEILING_COLOUR = "#b2182b", "#999999"
+OURS_COLOUR, ROOFLINE_COLOUR = "#b2182b", "#999999"
 COLOURS = dict(zip(KINDS, ("#2166ac", "#1b7837", "#b35806", "#762a83", "#01665e"), strict=True))
 LABEL_GAP = 0.065  # of a panel's height
 PANEL = (5.2, 3.2)  # inches
@@ -30,7 +30,7 @@ def missing_library() -> str:
 
 
 def draw(
-    rows: Sequence[Row], ceilings: Sequence[Ceiling], files: Sequence[Path], *, ranks: int, where: str
+    rows: Sequence[Row], roofline: Sequence[RooflinePoint], files: Sequence[Path], *, ranks: int, where: str
 ) -> None:
     """One picture of all collectives that move data, into each of the files."""
     from matplotlib.figure import Figure
@@ -41,9 +41,9 @@ def draw(
     panels = figure.subplots(max(1, len(names)), 2, squeeze=False)
     for (left, right), name in zip(panels, names, strict=False):
         curves = curves_of([each for each in rows if each.collective == name])
-        best = ceiling_curves(ceilings)
+        best = roofline_curves(roofline)
         panel(left, curves, best, f"{name}: time, us", _microseconds)
-        floor(left, ceilings)
+        floor(left, roofline)
         panel(right, curves, best, f"{name}: size / time, GB/s", _gigabytes_per_second)
     for file in files:
         figure.savefig(file, dpi=150)
@@ -55,13 +55,13 @@ def curves_of(rows: Sequence[Row]) -> list[Curve]:
     return [(name, [(each.nbytes, each.median_s) for each in rows if each.peer == name]) for name in names]
 
 
-def ceiling_curves(ceilings: Sequence[Ceiling]) -> list[Curve]:
+def roofline_curves(roofline: Sequence[RooflinePoint]) -> list[Curve]:
     """Of those that have a size."""
     labels = {"memcpy": "memcpy", "add": "a += b", "tcp": "TCP, one way"}
     return [
-        (label, [(each.nbytes, each.median_s) for each in ceilings if each.name == name])
+        (label, [(each.nbytes, each.median_s) for each in roofline if each.name == name])
         for name, label in labels.items()
-        if any(each.name == name for each in ceilings)
+        if any(each.name == name for each in roofline)
     ]
 
 
@@ -81,7 +81,7 @@ def panel(
     title: str,
     value: Callable[[int, float], float],
 ) -> None:
-    """Lines on logarithmic axes, each with its name where it ends; of ceilings what is near the libraries."""
+    """Lines on logarithmic axes, each with its name where it ends; of the roofline what is near the libraries."""
     sizes = sorted({x for _, points in curves for x, _ in points})
     ends: list[tuple[str, int, float]] = []
     for name, points in [*best, *curves]:
@@ -104,12 +104,12 @@ def panel(
 
 
 def style_of(name: str) -> dict[str, Any]:
-    """This library stands out, ceilings stand back."""
+    """This library stands out, the roofline stands back."""
     if name == OURS.name:
         return {"color": OURS_COLOUR, "linewidth": 2.0, "marker": "o", "markersize": 3, "zorder": 4}
     if name in COLOURS:
         return {"color": COLOURS[name], "linewidth": 1.2, "marker": "o", "markersize": 2.5, "zorder": 3}
-    return {"color": CEILING_COLOUR, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 2}
+    return {"color": ROOFLINE_COLOUR, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 2}
 
 
 def label(axes: Any, ends: Sequence[tuple[str, int, float]]) -> None:
@@ -157,16 +157,16 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
     return placed
 
 
-def floor(axes: Any, ceilings: Sequence[Ceiling]) -> None:
+def floor(axes: Any, roofline: Sequence[RooflinePoint]) -> None:
     """The time that waking a thread takes: less needs ranks that do not sleep."""
-    for each in ceilings:
+    for each in roofline:
         if each.name == "futex" and each.median_s * 1e6 > axes.get_ylim()[0]:
-            axes.axhline(each.median_s * 1e6, color=CEILING_COLOUR, linewidth=0.9, linestyle=(0, (1, 2)))
+            axes.axhline(each.median_s * 1e6, color=ROOFLINE_COLOUR, linewidth=0.9, linestyle=(0, (1, 2)))
             axes.annotate(
                 "waking another core",
                 (0.01, each.median_s * 1e6),
                 xycoords=("axes fraction", "data"),
                 fontsize=6.5,
-                color=CEILING_COLOUR,
+                color=ROOFLINE_COLOUR,
                 va="bottom",
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pycollective.tools.compare.ceilings import Ceiling
 from pycollective.tools.compare.figures import Row, ratio
+from pycollective.tools.compare.roofline import RooflinePoint
 
 WIDTH = 24
 
@@ -40,7 +40,7 @@ def cell(row: Row | None) -> str:
     return f"{_number(row.median_s)} {_number(row.p99_s):>9}{'' if row.right else ' WRONG'}"
 
 
-def ceilings(found: Sequence[Ceiling]) -> str:
+def roofline(found: Sequence[RooflinePoint]) -> str:
     """A line for each size."""
     names = ("memcpy", "add", "tcp")
     lines = ["# this machine at best: memcpy and a += b on one core, loopback TCP one way"]
@@ -53,8 +53,8 @@ def ceilings(found: Sequence[Ceiling]) -> str:
     return "\n".join(lines)
 
 
-def _pair(ceiling: Ceiling) -> str:
-    return f"{_number(ceiling.median_s)} {_number(ceiling.p99_s):>9}"
+def _pair(point: RooflinePoint) -> str:
+    return f"{_number(point.median_s)} {_number(point.p99_s):>9}"
 
 
 def _number(seconds: float) -> str:

@@ -137,7 +137,7 @@ def test_a_group_of_ranks_that_are_not_there_is_refused() -> None:
     assert "--group 1,2: '2' is not a number from 0 to 1, the ranks there are" in done.stderr
 
 
-def test_the_ceilings_are_measured_without_any_rank() -> None:
+def test_the_roofline_is_measured_without_any_rank() -> None:
     done = run(*BENCH, "--ceilings", "--sizes", "8,64K", "--iters", "3")
     assert done.returncode == 0, done.stderr
     table = [line.split()[:2] for line in done.stdout.splitlines() if not line.startswith("#")]
@@ -145,7 +145,7 @@ def test_the_ceilings_are_measured_without_any_rank() -> None:
     assert table == [["futex", "-"], *by_size]
 
 
-def test_under_a_launcher_the_ceilings_are_measured_once() -> None:
+def test_under_a_launcher_the_roofline_is_measured_once() -> None:
     done = run(*RUN, *BENCH, "--ceilings", "--sizes", "8", "--iters", "3", "--json")
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["ceiling"] for line in done.stdout.splitlines()] == [

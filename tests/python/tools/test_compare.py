@@ -114,7 +114,7 @@ def test_the_table_has_a_line_for_each_size_and_a_column_for_each_library(
     assert scan[-2:] == ["-", "-"]
 
 
-def test_the_ceilings_are_of_the_same_run(beside_gloo: tuple[str, str, dict[str, Any]]) -> None:
+def test_the_roofline_is_of_the_same_run(beside_gloo: tuple[str, str, dict[str, Any]]) -> None:
     found = beside_gloo[2]["ceilings"]
     assert {(each["name"], each["nbytes"]) for each in found} == {
         ("futex", 0),
@@ -208,7 +208,9 @@ def test_libraries_take_turns_and_nobody_is_always_the_first(
         *("gloo", "mpich", "pycollective"),
         *("mpich", "pycollective", "gloo"),
     ]
-    assert capsys.readouterr().out.splitlines()[-5].split()[-1] == "2.00"  # of allreduce; ceilings follow
+    assert (
+        capsys.readouterr().out.splitlines()[-5].split()[-1] == "2.00"
+    )  # of allreduce; the roofline follows
 
 
 def test_a_wrong_result_and_a_failure_of_ours_end_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:

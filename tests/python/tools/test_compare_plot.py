@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pycollective import cli
-from pycollective.tools.compare.ceilings import Ceiling
 from pycollective.tools.compare.figures import Figures, Row, row
 from pycollective.tools.compare.plot import curves_of, draw, spread
+from pycollective.tools.compare.roofline import RooflinePoint
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -25,10 +25,10 @@ def rows() -> list[Row]:
     ]
 
 
-CEILINGS = [
-    Ceiling("futex", 0, 5e-6, 9e-6),
+ROOFLINE = [
+    RooflinePoint("futex", 0, 5e-6, 9e-6),
     *(
-        Ceiling(name, nbytes, 1e-6 + nbytes / speed, 1e-5)
+        RooflinePoint(name, nbytes, 1e-6 + nbytes / speed, 1e-5)
         for name, speed in (("memcpy", 1e10), ("add", 8e9), ("tcp", 2e9))
         for nbytes in (8, 4096, 1 << 20)
     ),
@@ -50,10 +50,10 @@ def test_what_has_no_sizes_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -
     assert "--plot: barrier has no sizes to draw over" in capsys.readouterr().err
 
 
-def test_a_picture_has_every_library_and_every_ceiling_by_name(tmp_path: Path) -> None:
+def test_a_picture_has_every_library_and_every_point_of_the_roofline_by_name(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     png, svg = tmp_path / "curves.png", tmp_path / "curves.svg"
-    draw(rows(), CEILINGS, [png, svg], ranks=2, where="a machine")
+    draw(rows(), ROOFLINE, [png, svg], ranks=2, where="a machine")
     assert png.read_bytes().startswith(b"\x89PNG")
     drawn = svg.read_text()
     for words in (
@@ -69,7 +69,7 @@ def test_a_picture_has_every_library_and_every_ceiling_by_name(tmp_path: Path) -
     assert drawn.count("<!-- pycollective -->") == 4  # two collectives, time and bandwidth
 
 
-def test_a_picture_of_one_size_without_ceilings_can_be_drawn(tmp_path: Path) -> None:
+def test_a_picture_of_one_size_without_a_roofline_can_be_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "curves.png"
     draw([each for each in rows() if each.nbytes == 8], [], [file], ranks=2, where="a machine")
@@ -77,10 +77,10 @@ def test_a_picture_of_one_size_without_ceilings_can_be_drawn(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e4])
-def test_ceilings_far_from_the_libraries_leave_them_their_place(tmp_path: Path, factor: float) -> None:
+def test_a_roofline_far_from_the_libraries_leaves_them_their_place(tmp_path: Path, factor: float) -> None:
     pytest.importorskip("matplotlib")
     file = tmp_path / "curves.svg"
-    far = [Ceiling(each.name, each.nbytes, each.median_s * factor, each.p99_s) for each in CEILINGS]
+    far = [RooflinePoint(each.name, each.nbytes, each.median_s * factor, each.p99_s) for each in ROOFLINE]
     draw(rows(), far, [file], ranks=2, where="a machine")  # a panel squeezed to nothing warns
     assert file.read_text().count("<!-- pycollective -->") == 4
 

@@ -11,7 +11,7 @@ LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class RooflinePoint:
     """memcpy, add (a += b) and tcp (loopback, one way) by size; futex (waking a thread) without one."""
 
     name: str
@@ -20,7 +20,7 @@ class Ceiling:
     p99_s: float
 
 
-def measure(sizes: Sequence[int]) -> list[Ceiling] | str:
+def measure(sizes: Sequence[int]) -> list[RooflinePoint] | str:
     """All of them, or why there are none."""
     from pycollective.tools.bench_binary import BINARY
 
@@ -33,5 +33,6 @@ def measure(sizes: Sequence[int]) -> list[Ceiling] | str:
         return done.stderr.strip()
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return [
-        Ceiling(each["ceiling"], each["size"], each["p50_us"] / 1e6, each["p99_us"] / 1e6) for each in found
+        RooflinePoint(each["ceiling"], each["size"], each["p50_us"] / 1e6, each["p99_us"] / 1e6)
+        for each in found
     ]
