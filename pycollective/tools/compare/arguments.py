@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pycollective.tools.compare.peers import KINDS
+from pycollective.tools.compare.compared_libraries import KINDS
 
 PICTURES = (".png", ".svg", ".pdf")
 

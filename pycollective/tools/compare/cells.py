@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pycollective.tools.compare.peer import Peer
+from pycollective.tools.compare.adapter import Adapter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,18 +62,18 @@ def _same(found: Array, wanted: Array) -> bool:
 
 
 def _in_place(
-    peer: Peer, count: int, step: Callable[[Any], Step], wanted: Callable[[int], Array | None]
+    adapter: Adapter, count: int, step: Callable[[Any], Step], wanted: Callable[[int], Array | None]
 ) -> Cell:
     array = buffer(count)
 
     def fill() -> None:
-        array[:] = pattern(peer.rank, count)
+        array[:] = pattern(adapter.rank, count)
 
     def right(root: int) -> bool:
         expected = wanted(root)
         return expected is None or _same(array, expected)
 
-    return Cell(step(peer.wrap(array)), fill, right, [array])
+    return Cell(step(adapter.wrap(array)), fill, right, [array])
 
 
 def _plain(call: Callable[[Any], object]) -> Callable[[Any], Step]:
@@ -84,36 +84,40 @@ def _rooted(call: Callable[[Any, int], object], size: int) -> Callable[[Any], St
     return lambda x: lambda i: call(x, i % size)
 
 
-def allreduce(peer: Peer, count: int) -> Cell:
-    return _in_place(peer, count, _plain(peer.allreduce), lambda root: total(range(peer.size), count))
+def allreduce(adapter: Adapter, count: int) -> Cell:
+    return _in_place(
+        adapter, count, _plain(adapter.allreduce), lambda root: total(range(adapter.size), count)
+    )
 
 
-def broadcast(peer: Peer, count: int) -> Cell:
-    return _in_place(peer, count, _rooted(peer.broadcast, peer.size), lambda root: pattern(root, count))
+def broadcast(adapter: Adapter, count: int) -> Cell:
+    return _in_place(
+        adapter, count, _rooted(adapter.broadcast, adapter.size), lambda root: pattern(root, count)
+    )
 
 
-def reduce(peer: Peer, count: int) -> Cell:
+def reduce(adapter: Adapter, count: int) -> Cell:
     def wanted(root: int) -> Array | None:
-        return total(range(peer.size), count) if peer.rank == root else None
+        return total(range(adapter.size), count) if adapter.rank == root else None
 
-    return _in_place(peer, count, _rooted(peer.reduce, peer.size), wanted)
-
-
-def scan(peer: Peer, count: int) -> Cell:
-    return _in_place(peer, count, _plain(peer.scan), lambda root: total(range(peer.rank + 1), count))
+    return _in_place(adapter, count, _rooted(adapter.reduce, adapter.size), wanted)
 
 
-def exscan(peer: Peer, count: int) -> Cell:
+def scan(adapter: Adapter, count: int) -> Cell:
+    return _in_place(adapter, count, _plain(adapter.scan), lambda root: total(range(adapter.rank + 1), count))
+
+
+def exscan(adapter: Adapter, count: int) -> Cell:
     def wanted(root: int) -> Array | None:
         del root
-        return total(range(peer.rank), count) if peer.rank > 0 else None
+        return total(range(adapter.rank), count) if adapter.rank > 0 else None
 
-    return _in_place(peer, count, _plain(peer.exscan), wanted)
+    return _in_place(adapter, count, _plain(adapter.exscan), wanted)
 
 
-def sendrecv(peer: Peer, count: int) -> Cell:
+def sendrecv(adapter: Adapter, count: int) -> Cell:
     """Ranks 0 and 1, 2 and 3, ... there and back, all pairs at once; an odd last one has nobody."""
-    mate, send, recv = peer.rank ^ 1, peer.send, peer.recv
+    mate, send, recv = adapter.rank ^ 1, adapter.send, adapter.recv
 
     def ask(x: Any) -> object:
         send(x, mate)
@@ -126,8 +130,8 @@ def sendrecv(peer: Peer, count: int) -> Cell:
     def stand_by(x: Any) -> None:
         del x
 
-    mine = stand_by if mate >= peer.size else ask if peer.rank < mate else answer
-    cell = _in_place(peer, count, _plain(mine), lambda root: pattern(peer.rank & ~1, count))
+    mine = stand_by if mate >= adapter.size else ask if adapter.rank < mate else answer
+    cell = _in_place(adapter, count, _plain(mine), lambda root: pattern(adapter.rank & ~1, count))
     cell.trips = 2
     return cell
 
@@ -137,7 +141,7 @@ def _part(whole: Array, rank: int, size: int) -> Array:
 
 
 def _two(
-    peer: Peer,
+    adapter: Adapter,
     counts: tuple[int, int],
     step: Callable[[Array, Array], Step],
     wanted: Callable[[int], Array | None],
@@ -145,7 +149,7 @@ def _two(
     source, out = buffer(counts[0]), buffer(counts[1])
 
     def fill() -> None:
-        source[:] = pattern(peer.rank, counts[0])
+        source[:] = pattern(adapter.rank, counts[0])
         out.fill(-1)
 
     def right(root: int) -> bool:
@@ -155,88 +159,88 @@ def _two(
     return Cell(step(source, out), fill, right, [source, out])
 
 
-def _everyones(peer: Peer, part: int) -> Array:
-    values: Array = np.concatenate([pattern(rank, part) for rank in range(peer.size)])
+def _everyones(adapter: Adapter, part: int) -> Array:
+    values: Array = np.concatenate([pattern(rank, part) for rank in range(adapter.size)])
     return values
 
 
-def allgather(peer: Peer, count: int) -> Cell:
-    part = max(1, count // peer.size)
+def allgather(adapter: Adapter, count: int) -> Cell:
+    part = max(1, count // adapter.size)
 
     def step(source: Array, out: Array) -> Step:
-        x, whole, call = peer.wrap(source), peer.wrap(out), peer.allgather
+        x, whole, call = adapter.wrap(source), adapter.wrap(out), adapter.allgather
         return lambda i: call(x, whole)
 
-    return _two(peer, (part, part * peer.size), step, lambda root: _everyones(peer, part))
+    return _two(adapter, (part, part * adapter.size), step, lambda root: _everyones(adapter, part))
 
 
-def gather(peer: Peer, count: int) -> Cell:
-    part = max(1, count // peer.size)
+def gather(adapter: Adapter, count: int) -> Cell:
+    part = max(1, count // adapter.size)
 
     def step(source: Array, out: Array) -> Step:
-        x, cut = peer.wrap(source), peer.cut(peer.wrap(out))
-        return lambda i: peer.gather(x, cut, i % peer.size)
+        x, cut = adapter.wrap(source), adapter.cut(adapter.wrap(out))
+        return lambda i: adapter.gather(x, cut, i % adapter.size)
 
     return _two(
-        peer,
-        (part, part * peer.size),
+        adapter,
+        (part, part * adapter.size),
         step,
-        lambda root: _everyones(peer, part) if peer.rank == root else None,
+        lambda root: _everyones(adapter, part) if adapter.rank == root else None,
     )
 
 
-def reduce_scatter(peer: Peer, count: int) -> Cell:
-    part = max(1, count // peer.size)
+def reduce_scatter(adapter: Adapter, count: int) -> Cell:
+    part = max(1, count // adapter.size)
 
     def step(source: Array, out: Array) -> Step:
-        whole, y, call = peer.wrap(source), peer.wrap(out), peer.reduce_scatter
+        whole, y, call = adapter.wrap(source), adapter.wrap(out), adapter.reduce_scatter
         return lambda i: call(whole, y)
 
     return _two(
-        peer,
-        (part * peer.size, part),
+        adapter,
+        (part * adapter.size, part),
         step,
-        lambda root: _part(total(range(peer.size), part * peer.size), peer.rank, peer.size),
+        lambda root: _part(total(range(adapter.size), part * adapter.size), adapter.rank, adapter.size),
     )
 
 
-def scatter(peer: Peer, count: int) -> Cell:
-    part = max(1, count // peer.size)
+def scatter(adapter: Adapter, count: int) -> Cell:
+    part = max(1, count // adapter.size)
 
     def step(source: Array, out: Array) -> Step:
-        cut, y = peer.cut(peer.wrap(source)), peer.wrap(out)
-        return lambda i: peer.scatter(cut, y, i % peer.size)
+        cut, y = adapter.cut(adapter.wrap(source)), adapter.wrap(out)
+        return lambda i: adapter.scatter(cut, y, i % adapter.size)
 
     return _two(
-        peer,
-        (part * peer.size, part),
+        adapter,
+        (part * adapter.size, part),
         step,
-        lambda root: _part(pattern(root, part * peer.size), peer.rank, peer.size),
+        lambda root: _part(pattern(root, part * adapter.size), adapter.rank, adapter.size),
     )
 
 
-def alltoall(peer: Peer, count: int) -> Cell:
-    whole = max(1, count // peer.size) * peer.size
+def alltoall(adapter: Adapter, count: int) -> Cell:
+    whole = max(1, count // adapter.size) * adapter.size
 
     def step(source: Array, out: Array) -> Step:
-        x, y, call = peer.wrap(source), peer.wrap(out), peer.alltoall
+        x, y, call = adapter.wrap(source), adapter.wrap(out), adapter.alltoall
         return lambda i: call(x, y)
 
     def wanted(root: int) -> Array:
         del root
-        parts = [_part(pattern(rank, whole), peer.rank, peer.size) for rank in range(peer.size)]
+        parts = [_part(pattern(rank, whole), adapter.rank, adapter.size) for rank in range(adapter.size)]
         values: Array = np.concatenate(parts)
         return values
 
-    return _two(peer, (whole, whole), step, wanted)
+    return _two(adapter, (whole, whole), step, wanted)
 
 
-def barrier(peer: Peer, count: int) -> Cell:
+def barrier(adapter: Adapter, count: int) -> Cell:
     del count
-    return Cell(lambda i: peer.barrier(), lambda: None, lambda root: True)
+    return Cell(lambda i: adapter.barrier(), lambda: None, lambda root: True)
 
 
-CELLS: dict[str, Callable[[Peer, int], Cell]] = {
+CELLS: dict[str, Callable[[Adapter, int], Cell]] = {
     each.__name__: each
     for each in (
         allreduce,
@@ -255,6 +259,6 @@ CELLS: dict[str, Callable[[Peer, int], Cell]] = {
 }
 
 
-def make(peer: Peer, name: str, nbytes: int) -> Cell:
+def make(adapter: Adapter, name: str, nbytes: int) -> Cell:
     """Whole elements, at least one."""
-    return CELLS[name](peer, max(1, nbytes // WIDTH))
+    return CELLS[name](adapter, max(1, nbytes // WIDTH))

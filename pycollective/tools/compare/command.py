@@ -13,9 +13,9 @@ from typing import Any
 
 from pycollective.tools.compare import machine, roofline, table
 from pycollective.tools.compare.collectives import COLLECTIVES
+from pycollective.tools.compare.compared_libraries import OURS, ComparedLibrary, Missing, find
 from pycollective.tools.compare.figures import Figures, Row, ratio, row
 from pycollective.tools.compare.launching import Launch, Task, launch
-from pycollective.tools.compare.peers import OURS, Contestant, Missing, find
 
 PER_CELL_BYTES = 256 << 20  # so many bytes per cell and launch, within the limits below
 FEWEST, MOST = 10, 1000
@@ -90,7 +90,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
     return tasks
 
 
-def contestants_of(options: argparse.Namespace) -> tuple[list[Contestant], list[Missing]]:
+def libraries_of(options: argparse.Namespace) -> tuple[list[ComparedLibrary], list[Missing]]:
     """Who takes part, this library first, and who was asked for and cannot."""
     given = dict(options.peer)
     found = [OURS]
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     if why:
         print(f"pycollective bench: {why}", file=sys.stderr)
         return 2
-    contestants, missing = contestants_of(options)
+    libraries, missing = libraries_of(options)
     comparison = Comparison(options.ranks, options.rounds, tasks_of(options), missing)
     for each in missing:
         tell(f"{each.name} is missing: {each.why}")
@@ -127,15 +127,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         comparison.roofline = found
     for number in range(options.rounds):
-        turn = number % len(contestants)  # nobody is always the first
-        for contestant in [*contestants[turn:], *contestants[:turn]]:
-            tell(f"round {number + 1} of {options.rounds}: {contestant.name}")
-            done = launch(contestant, options.ranks, comparison.tasks, options.limit)
+        turn = number % len(libraries)  # nobody is always the first
+        for library in [*libraries[turn:], *libraries[:turn]]:
+            tell(f"round {number + 1} of {options.rounds}: {library.name}")
+            done = launch(library, options.ranks, comparison.tasks, options.limit)
             if done.failure:
-                tell(f"{contestant.name} has failed: {done.failure}")
-            comparison.add(contestant.name, done)
+                tell(f"{library.name} has failed: {done.failure}")
+            comparison.add(library.name, done)
     comparison.versions = {
-        each.name: comparison.versions[each.name] for each in contestants if each.name in comparison.versions
+        each.name: comparison.versions[each.name] for each in libraries if each.name in comparison.versions
     }
     return show(comparison, options)
 

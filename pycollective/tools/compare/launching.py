@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pycollective.tools.compare.compared_libraries import ComparedLibrary
 from pycollective.tools.compare.figures import Figures, merge
-from pycollective.tools.compare.peers import Contestant
 
 GRACE_S = 10.0
 LAST_WORDS = 3  # lines
@@ -39,20 +39,20 @@ class Launch:
     failure: str = ""
 
 
-def launch(contestant: Contestant, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
+def launch(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
     """Starts the ranks, waits for them for `limit_s`, and ends what is left of them."""
     with tempfile.TemporaryDirectory(prefix="pycollective-compare-") as folder:
         spec = Path(folder, "spec.json")
         cells = [(task.collective, task.nbytes, task.iterations) for task in tasks]
-        spec.write_text(json.dumps({"adapter": contestant.adapter, "folder": folder, "cells": cells}))
+        spec.write_text(json.dumps({"adapter": library.adapter, "folder": folder, "cells": cells}))
         log = Path(folder, "log")
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command(contestant, ranks, spec),
+                command(library, ranks, spec),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=environment(contestant),
+                env=environment(library),
                 start_new_session=True,
             )
             why = wait(process, limit_s)
@@ -63,25 +63,25 @@ def launch(contestant: Contestant, ranks: int, tasks: Sequence[Task], limit_s: f
         return Launch(results[0]["version"], merge([each["cells"] for each in results]))
 
 
-def command(contestant: Contestant, ranks: int, spec: Path) -> list[str]:
+def command(library: ComparedLibrary, ranks: int, spec: Path) -> list[str]:
     """What starts all ranks of a library."""
     here = Path(__file__).resolve().parent
-    rank = [contestant.python, str(here / "start.py"), str(spec)]
-    if contestant.launcher:
-        return [*contestant.launcher, "-n", str(ranks), *rank]
-    if contestant.adapter == "ours":
-        rank = [contestant.python, "-m", "pycollective.tools.compare.rank", str(spec)]
-    if contestant.environment:  # of its ranks, not of our launcher
-        rank = ["env", *(f"{name}={value}" for name, value in contestant.environment.items()), *rank]
+    rank = [library.python, str(here / "start.py"), str(spec)]
+    if library.launcher:
+        return [*library.launcher, "-n", str(ranks), *rank]
+    if library.adapter == "ours":
+        rank = [library.python, "-m", "pycollective.tools.compare.rank", str(spec)]
+    if library.environment:  # of its ranks, not of our launcher
+        rank = ["env", *(f"{name}={value}" for name, value in library.environment.items()), *rank]
     return [sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", str(ranks), "--", *rank]
 
 
-def environment(contestant: Contestant) -> dict[str, str]:
+def environment(library: ComparedLibrary) -> dict[str, str]:
     """Of a program that nobody has started as a rank; an MPI's launcher needs that of its ranks."""
     kept = dict(os.environ)
-    if contestant.adapter != "ours":
+    if library.adapter != "ours":
         kept = {name: value for name, value in kept.items() if not name.startswith(FOREIGN)}
-    return {**kept, "OMP_NUM_THREADS": "1", **(contestant.environment if contestant.launcher else {})}
+    return {**kept, "OMP_NUM_THREADS": "1", **(library.environment if library.launcher else {})}
 
 
 def last_words(log: Path) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pycollective.tools.compare.compared_libraries import KINDS, OURS
 from pycollective.tools.compare.figures import Row
-from pycollective.tools.compare.peers import KINDS, OURS
 from pycollective.tools.compare.roofline import RooflinePoint
 from pycollective.tools.compare.table import size_text
 

@@ -14,42 +14,42 @@ from pathlib import Path
 from typing import Any
 
 from pycollective.tools.compare import cells
-from pycollective.tools.compare.peer import Peer
+from pycollective.tools.compare.adapter import Adapter
 
 
-def measure(peer: Peer, name: str, nbytes: int, iterations: int) -> dict[str, Any]:
+def measure(adapter: Adapter, name: str, nbytes: int, iterations: int) -> dict[str, Any]:
     """One cell; all ranks of all libraries run this same loop."""
-    cell = cells.make(peer, name, nbytes)
-    root = peer.size - 1
+    cell = cells.make(adapter, name, nbytes)
+    root = adapter.size - 1
     cell.fill()
     cell.step(root)
     right = cell.right(root)
     for array in cell.arrays:
         array.fill(0)  # sums of zeros stay zeros, however often
     step, now = cell.step, time.perf_counter_ns
-    peer.barrier()
+    adapter.barrier()
     for i in range(max(2, iterations // 10)):
         step(i)
     ends = [0] * (iterations + 1)
-    peer.barrier()
+    adapter.barrier()
     for i in range(iterations + 1):
         step(i)
         ends[i] = now()
-    peer.barrier()
+    adapter.barrier()
     return {"right": right, "trips": cell.trips, "ends": ends}
 
 
 def run(spec: dict[str, Any]) -> None:
     """Writes `rank<R>.json` into the folder that the description names."""
-    adapter = import_module("pycollective.tools.compare.adapters." + spec["adapter"])
-    peer: Peer = adapter.Adapter(spec)
+    module = import_module("pycollective.tools.compare.adapters." + spec["adapter"])
+    adapter: Adapter = module.Adapter(spec)
     done = [
-        None if name in peer.lacks else measure(peer, name, nbytes, iterations)
+        None if name in adapter.lacks else measure(adapter, name, nbytes, iterations)
         for name, nbytes, iterations in spec["cells"]
     ]
-    result = {"version": peer.version, "cells": done}
-    Path(spec["folder"], f"rank{peer.rank}.json").write_text(json.dumps(result))
-    peer.close()
+    result = {"version": adapter.version, "cells": done}
+    Path(spec["folder"], f"rank{adapter.rank}.json").write_text(json.dumps(result))
+    adapter.close()
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from pycollective import cli
-from pycollective.tools.compare import cells, command, figures, launching, peers, table
+from pycollective.tools.compare import cells, command, compared_libraries, figures, launching, table
+from pycollective.tools.compare.adapter import Adapter
 from pycollective.tools.compare.arguments import add_arguments
 from pycollective.tools.compare.collectives import COLLECTIVES
+from pycollective.tools.compare.compared_libraries import OURS, ComparedLibrary, Missing, find
 from pycollective.tools.compare.figures import Figures, merge, percentile, ratio, row
 from pycollective.tools.compare.launching import Launch, Task, launch
-from pycollective.tools.compare.peer import Peer
-from pycollective.tools.compare.peers import OURS, Contestant, Missing, find
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -196,12 +196,12 @@ def test_libraries_take_turns_and_nobody_is_always_the_first(
 ) -> None:
     order = []
 
-    def note(contestant: Contestant, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
-        order.append(contestant.name)
-        return Launch("1", [Figures(2e-6 if contestant is OURS else 1e-6, 3e-6, 10, True)] * len(tasks))
+    def note(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
+        order.append(library.name)
+        return Launch("1", [Figures(2e-6 if library is OURS else 1e-6, 3e-6, 10, True)] * len(tasks))
 
     monkeypatch.setattr(command, "launch", note)
-    monkeypatch.setattr(command, "find", lambda name: Contestant(name, "gloo", "python"))
+    monkeypatch.setattr(command, "find", lambda name: ComparedLibrary(name, "gloo", "python"))
     assert command.run(options("--compare", "gloo,mpich", "--rounds", "3")) == 0
     assert order == [
         *("pycollective", "gloo", "mpich"),
@@ -214,9 +214,9 @@ def test_libraries_take_turns_and_nobody_is_always_the_first(
 
 
 def test_a_wrong_result_and_a_failure_of_ours_end_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find", lambda name: Contestant(name, "gloo", "python"))
+    monkeypatch.setattr(command, "find", lambda name: ComparedLibrary(name, "gloo", "python"))
     ends: dict[str, Launch] = {}
-    monkeypatch.setattr(command, "launch", lambda contestant, *rest: ends[contestant.name])
+    monkeypatch.setattr(command, "launch", lambda library, *rest: ends[library.name])
     fine, wrong = Launch("1", [Figures(1e-6, 1e-6, 10, True)]), Launch("1", [Figures(1e-6, 1e-6, 10, False)])
     for ours, gloo, code in (
         (fine, fine, 0),
@@ -230,10 +230,10 @@ def test_a_wrong_result_and_a_failure_of_ours_end_with_code_1(monkeypatch: pytes
 
 
 def test_who_has_failed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(command, "find", lambda name: Contestant(name, "gloo", "/bin/false"))
+    monkeypatch.setattr(command, "find", lambda name: ComparedLibrary(name, "gloo", "/bin/false"))
     fine = Launch("1", [Figures(1e-6, 1e-6, 10, True)])
     monkeypatch.setattr(
-        command, "launch", lambda contestant, *rest: fine if contestant is OURS else launch(contestant, *rest)
+        command, "launch", lambda library, *rest: fine if library is OURS else launch(library, *rest)
     )
     assert command.run(options("--compare", "gloo", "--rounds", "1")) == 0
     said = capsys.readouterr()
@@ -264,11 +264,11 @@ def test_an_mpi_without_mpiexec_is_missing_and_with_it_is_started_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = interpreter(tmp_path / "bin", "Open MPI v5.0.11")
-    monkeypatch.setattr(peers.shutil, "which", lambda name: name if name == python else None)
+    monkeypatch.setattr(compared_libraries.shutil, "which", lambda name: name if name == python else None)
     assert find("openmpi", python) == Missing("openmpi", f"there is no mpiexec beside {python} or in PATH")
     (tmp_path / "bin" / "mpiexec").touch()
     found = find("openmpi", python)
-    assert isinstance(found, Contestant)
+    assert isinstance(found, ComparedLibrary)
     assert found.launcher[0] == str(tmp_path / "bin" / "mpiexec")
     assert launching.command(found, 4, Path("spec.json"))[-5:-2] == ["-n", "4", python]
 
@@ -343,7 +343,7 @@ def test_a_wrong_cell_is_marked_in_the_table() -> None:
 # ---- the check
 
 
-class Idle(Peer):
+class Idle(Adapter):
     """Does nothing, rightly called or not."""
 
     def __init__(self, rank: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Which peers there are, and which of them this machine has."""
+"""Which libraries can be compared, and which of them this machine has."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Contestant:
+class ComparedLibrary:
     """A library that can be measured: in which interpreter, started by what, in which environment."""
 
     name: str
@@ -62,17 +62,17 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Missing:
-    """A peer that was asked for and cannot run here."""
+    """A library that was asked for and cannot run here."""
 
     name: str
     why: str
 
 
-OURS = Contestant("pycollective", "ours", sys.executable)
+OURS = ComparedLibrary("pycollective", "ours", sys.executable)
 
 
-def find(name: str, python: str = sys.executable) -> Contestant | Missing:
-    """The peer of that name in that interpreter."""
+def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
+    """The library of that name in that interpreter."""
     kind = KINDS[name]
     environment = {**_home(python), **kind.environment}
     launcher: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def find(name: str, python: str = sys.executable) -> Contestant | Missing:
         if mpiexec is None:
             return Missing(name, f"there is no mpiexec beside {python} or in PATH")
         launcher = (mpiexec, *_options("Open MPI" in said.stdout))
-    return Contestant(name, kind.adapter, python, launcher, environment)
+    return ComparedLibrary(name, kind.adapter, python, launcher, environment)
 
 
 def _home(python: str) -> dict[str, str]:

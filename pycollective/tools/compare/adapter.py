@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Peer(Protocol):
+class Adapter(Protocol):
     """One rank of one library. Arrays are handed over as what `wrap` made of them, once, outside of the timed loop.
 
     allreduce, broadcast, reduce, scan and exscan are in place. Of the others `whole` has a part for every rank; `cut`
