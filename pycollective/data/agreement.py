@@ -9,7 +9,7 @@ from typing import TypeVar
 from pycollective._core import Group
 from pycollective.errors import CollectiveError, CollectiveMismatch
 from pycollective.objects import objects
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 
 __all__ = ["check_alike", "on_all"]
 
@@ -25,12 +25,12 @@ def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float
         result = function()
     except BaseException as error:
         with contextlib.suppress(CollectiveError):  # of two errors this is the first
-            objects.allgather_object(group, (call, told(error), None), timeout=timeout)
+            objects.allgather_object(group, (call, record_of(error), None), timeout=timeout)
         raise
     answers = objects.allgather_object(group, (call, None, result), timeout=timeout)
     for rank, (theirs, words, _) in enumerate(answers):
         if words is not None:
-            raise raised_again(words, rank)
+            raise reraised(words, rank)
         if theirs != answers[0][0]:
             raise CollectiveMismatch(
                 f"{call}: rank 0 calls {answers[0][0]} and rank {rank} {theirs}: all ranks must make the same call",

@@ -12,7 +12,7 @@ from pycollective.data.cut import slice_of
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.objects import objects
 from pycollective.objects.object_codec.tags import PLAIN
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 from pycollective.training.rank0 import alone, members_of
 
 __all__ = ["scatter"]
@@ -79,7 +79,9 @@ def _to_others(
             parts = [] if batch is END else _slices(batch, group.size)
         except BaseException as error:
             with contextlib.suppress(CollectiveError):  # of two errors this is the first
-                objects.scatter_object(group, [("error", told(error))] * group.size, root, timeout=timeout)
+                objects.scatter_object(
+                    group, [("error", record_of(error))] * group.size, root, timeout=timeout
+                )
             raise
         messages = [("part", part) for part in parts] or [("end", None)] * group.size
         objects.scatter_object(group, messages, root, timeout=timeout)
@@ -94,7 +96,7 @@ def _from(group: Group, root: int, timeout: float | None) -> Iterator[Any]:
         if word == "end":
             return
         if word == "error":
-            raise raised_again(value, root)
+            raise reraised(value, root)
         yield value
 
 

@@ -1,4 +1,4 @@
-"""An exception of one rank, told to others and raised there: as what it is where that is safe, else as RemoteError."""
+"""An exception of one rank, sent to others and raised there: as what it is where that is safe, else as RemoteError."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pycollective import errors
 from pycollective.errors import CollectiveError, RemoteError
 from pycollective.objects import object_codec
 
-__all__ = ["Told", "raised_again", "told"]
+__all__ = ["ErrorRecord", "record_of", "reraised"]
 
 MOST_NBYTES = 1 << 20  # of the arguments of an exception
-Told: TypeAlias = tuple[
+ErrorRecord: TypeAlias = tuple[
     str, tuple[object, ...], str
 ]  # type, arguments, traceback: what the object codec takes
 
 
-def told(error: BaseException) -> Told:
-    """What other ranks shall hear of it."""
+def record_of(error: BaseException) -> ErrorRecord:
+    """What other ranks get of it."""
     args: tuple[object, ...] = error.args  # and not its text: that of KeyError("x") has quotes around it
     if isinstance(error, OSError) and error.filename is not None:
         args = (error.errno, error.strerror, str(error.filename))
@@ -36,7 +36,7 @@ def told(error: BaseException) -> Told:
     return name, args, "".join(traceback.format_exception(error))
 
 
-def raised_again(words: Told, rank: int) -> Exception:
+def reraised(words: ErrorRecord, rank: int) -> Exception:
     """The exception to raise here for what failed on `rank`."""
     name, args, there = words
     kind = getattr(builtins, name, None) or getattr(errors, name, None)

@@ -17,7 +17,7 @@ from pycollective.base.advice import advised
 from pycollective.base.whole_numbers import whole_number
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 from pycollective.objects import objects
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 from pycollective.torch.groups import group_of
 
 if TYPE_CHECKING:
@@ -148,14 +148,14 @@ class Pipeline:
             )
         told_by_all = []
         if failed:
-            words = None if run.error is None else told(run.error)
+            words = None if run.error is None else record_of(run.error)
             told_by_all = objects.allgather_object(self.group, words, timeout=self.timeout)
         self._between = False
         if run.error is not None:
             raise run.error
         for rank, words in enumerate(told_by_all):
             if words is not None:
-                raise raised_again(words, rank)
+                raise reraised(words, rank)
         if unmatched and run.trains:
             raise InvalidArgument(f"Pipeline: inputs and targets differ by {abs(unmatched):.0f} samples")
         return float(loss)

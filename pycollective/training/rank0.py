@@ -16,7 +16,7 @@ from pycollective._core import Group
 from pycollective.base.advice import advised
 from pycollective.errors import CollectiveError, InvalidArgument
 from pycollective.objects import objects
-from pycollective.objects.remote_error import Told, raised_again, told
+from pycollective.objects.remote_error import ErrorRecord, record_of, reraised
 from pycollective.runtime import lifetime
 
 __all__ = ["alone", "main_first", "members_of", "single_process"]
@@ -106,7 +106,7 @@ def single_process(
 def _tell(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
     """The others get the exception, and have it before this rank ends of it."""
     with contextlib.suppress(CollectiveError):  # of two errors this is the first
-        objects.broadcast_object(group, (told(error), None), rank, timeout=timeout)
+        objects.broadcast_object(group, (record_of(error), None), rank, timeout=timeout)
         group.barrier(timeout=HEARD_S)
 
 
@@ -116,7 +116,7 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
         return result
     with contextlib.suppress(CollectiveError):  # the error that was told is the one that counts
         group.barrier(timeout=HEARD_S)
-    raise raised_again(words, rank)
+    raise reraised(words, rank)
 
 
 @contextlib.contextmanager
@@ -153,12 +153,12 @@ def main_first(
     main = hosts.index(hosts[members.rank])
     if members.rank == main:
         others = [rank for rank, host in enumerate(hosts) if host == hosts[main] and rank != main]
-        words: Told | None = None
+        words: ErrorRecord | None = None
         try:
             with alone("main_first()"):
                 yield
         except BaseException as error:
-            words = told(error)
+            words = record_of(error)
             raise
         finally:
             with contextlib.suppress(
@@ -169,7 +169,7 @@ def main_first(
         return
     heard = objects.recv_object(members, main, tag=TAG, timeout=timeout)
     if heard is not None:
-        raise raised_again(heard, main)
+        raise reraised(heard, main)
     with alone("main_first()"):
         yield
 

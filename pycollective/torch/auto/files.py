@@ -12,7 +12,7 @@ import torch
 
 from pycollective._core import Group
 from pycollective.errors import CollectiveTimeout
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 from pycollective.runtime.store import store
 from pycollective.torch.auto.batches import WHO
 from pycollective.torch.auto.replaced import replace
@@ -42,7 +42,7 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
         try:
             plain(obj, f, *args, **named)
         except BaseException as error:
-            words = told(error)
+            words = record_of(error)
             raise
         finally:
             for key in keys[1:]:
@@ -55,6 +55,6 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
             error.args = (f"{WHO}: torch.save({path!r}) writes on rank 0, which did not come there: {error}",)
             raise
         if words is not None:
-            raise raised_again(words, 0)
+            raise reraised(words, 0)
 
     replace(undone, torch, "save", save)

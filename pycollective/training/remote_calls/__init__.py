@@ -17,7 +17,7 @@ from pycollective._core import Group
 from pycollective.base.advice import advised
 from pycollective.errors import CollectiveMismatch, InvalidArgument
 from pycollective.objects import objects
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 from pycollective.runtime import lifetime
 from pycollective.training.remote_calls.service import Service
 
@@ -104,13 +104,13 @@ def _entered(group: Group, functions: tuple[Callable[..., Any], ...], timeout: f
         named = _named(functions)
     except (InvalidArgument, TypeError) as caught:
         error = caught
-    mine = (None if error is None else told(error), sorted(named), _blocks)
+    mine = (None if error is None else record_of(error), sorted(named), _blocks)
     rows = objects.allgather_object(group, mine, timeout=timeout if error is None else None)
     if error is not None:
         raise error
     for rank, (words, names, _) in enumerate(rows):
         if words is not None:
-            raise raised_again(words, rank)
+            raise reraised(words, rank)
         if names != rows[0][1]:
             raise CollectiveMismatch(
                 f"serving: rank {rank} serves {', '.join(names)}, rank 0 {', '.join(rows[0][1])}: all ranks must name "

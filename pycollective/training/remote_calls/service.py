@@ -27,7 +27,7 @@ from pycollective import _core
 from pycollective.base.clock import Clock
 from pycollective.errors import CollectiveError, CollectiveTimeout, InvalidArgument
 from pycollective.objects.object_codec import Bytes
-from pycollective.objects.remote_error import raised_again, told
+from pycollective.objects.remote_error import record_of, reraised
 from pycollective.runtime.lifetime import LONGEST_S
 from pycollective.training.remote_calls.futures import Futures, Pending, outcome_of
 from pycollective.training.remote_calls.own import OwnCalls
@@ -167,7 +167,7 @@ class Service:
         assert message is not None
         result = deserialize(message.value)
         if message.kind == "error":
-            raise raised_again(result, rank)
+            raise reraised(result, rank)
         return result
 
     def leave(self) -> None:
@@ -190,8 +190,8 @@ class Service:
 
     def fail(self, error: BaseException) -> None:
         """Ends the block of all ranks, on which the error is raised. Does not wait for a function that runs."""
-        words = told(error)
-        self._fail_with(raised_again, words, self.group.rank)
+        words = record_of(error)
+        self._fail_with(reraised, words, self.group.rank)
         message = RpcMessage("failed", value=serialize(words, "error"))
         for peer in self._others:
             with contextlib.suppress(CollectiveError):  # of two errors the first counts
@@ -264,7 +264,7 @@ class Service:
                 else:
                     ended.add(source)
                     if message.kind == "failed":
-                        self._fail_with(raised_again, deserialize(message.value), source)
+                        self._fail_with(reraised, deserialize(message.value), source)
         except Exception as error:
             self._fail_with(copy.copy, error)
 
@@ -311,4 +311,4 @@ class Service:
                 value = serialize(self.functions[name](*args, **kwargs), f"the result of {name}()")
             return RpcMessage("answer", message.number, value=value)
         except BaseException as error:  # the caller's
-            return RpcMessage("error", message.number, value=serialize(told(error), "error"))
+            return RpcMessage("error", message.number, value=serialize(record_of(error), "error"))
