@@ -13,16 +13,16 @@ from pycollective._core import Work
 __all__ = ["wait_in_loop"]
 
 
-class _Bell:
+class _Notifier:
     """One per loop, open while a task of that loop awaits a Work: a descriptor that the core makes readable."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.waiting: dict[asyncio.Future[None], Work[Any]] = {}
-        loop.add_reader(self.fd, self.rang)
+        loop.add_reader(self.fd, self.on_readable)
 
-    def rang(self) -> None:
+    def on_readable(self) -> None:
         os.eventfd_read(self.fd)
         for future, work in self.waiting.items():
             if not future.done() and not work._watch(self.fd):
@@ -33,25 +33,25 @@ class _Bell:
         os.close(self.fd)
 
 
-_bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bell] = weakref.WeakKeyDictionary()
+_notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Notifier] = weakref.WeakKeyDictionary()
 
 
 def wait_in_loop(work: Work[Any]) -> Generator[Any, None, Any]:
     """Work.__await__: ends as wait() does, and lets the loop run meanwhile. A cancelled task leaves the call alone."""
     loop = asyncio.get_running_loop()
-    bell = _bells.get(loop)
-    if bell is None:
-        bell = _bells[loop] = _Bell(loop)
+    notifier = _notifiers.get(loop)
+    if notifier is None:
+        notifier = _notifiers[loop] = _Notifier(loop)
     future = loop.create_future()
-    bell.waiting[future] = work
+    notifier.waiting[future] = work
     try:
-        if work._watch(bell.fd):
+        if work._watch(notifier.fd):
             yield from future
     finally:
-        del bell.waiting[future]
-        if work not in bell.waiting.values():
-            work._unwatch(bell.fd)
-        if not bell.waiting:
-            del _bells[loop]
-            bell.close()
+        del notifier.waiting[future]
+        if work not in notifier.waiting.values():
+            work._unwatch(notifier.fd)
+        if not notifier.waiting:
+            del _notifiers[loop]
+            notifier.close()
     return work.wait()

@@ -116,7 +116,7 @@ class _Completer:
     """The thread and what it watches. Thread-safety: add() from any thread."""
 
     def __init__(self) -> None:
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._event_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._pending: list[_Pending] = []  # guarded by _lock
         self._stopping = False  # read by the thread when the bell has rung
@@ -127,8 +127,8 @@ class _Completer:
     def add(self, pending: _Pending) -> None:
         with self._lock:
             self._pending.append(pending)
-        if not pending.work._watch(self._bell):
-            os.eventfd_write(self._bell, 1)
+        if not pending.work._watch(self._event_fd):
+            os.eventfd_write(self._event_fd, 1)
 
     def is_this_thread(self) -> bool:
         return self._thread.ident == threading.get_ident()
@@ -140,17 +140,17 @@ class _Completer:
     def stop(self) -> None:
         """Ends the thread, unless a callback does not come back; what is pending stays so. Nobody adds any more."""
         self._stopping = True
-        os.eventfd_write(self._bell, 1)
+        os.eventfd_write(self._event_fd, 1)
         self._thread.join(STOP_S)
 
     def _run(self) -> None:
-        os.eventfd_read(self._bell)
+        os.eventfd_read(self._event_fd)
         while not self._stopping:
             self._settling = True
-            while self.settle_one(lambda pending: not pending.work._watch(self._bell)):
+            while self.settle_one(lambda pending: not pending.work._watch(self._event_fd)):
                 pass
             self._settling = False
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._event_fd)
 
     def settle_one(self, is_it: Callable[[_Pending], bool]) -> bool:
         """The first that is it, if there is one. The others stay for whom a callback may wait."""
@@ -224,7 +224,7 @@ def _in_forked_child() -> None:  # where there is no such thread
     global _starting
     _starting = threading.Lock()
     for each in _completers:
-        os.close(each._bell)
+        os.close(each._event_fd)
     _completers.clear()
 
 
