@@ -8,7 +8,7 @@
 Threads may make groups at the same time. Calls that would exchange messages with the same rank follow each other, so
 that no thread takes the messages of another.
 
-A call that ends early leaves messages that nobody has received. The next one meets them and lets them pass: a reply
+A call that ends early leaves messages that nobody has received. The next one finds them and lets them pass: a reply
 counts only for the call that asked, an answer only for the call that replied. So nobody takes the number of an
 earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequence numbers", 1975).
 """
@@ -34,7 +34,7 @@ AGREEMENT_TAG = 0xFFFF_0B00
 NONE = -1
 
 
-class Says(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """What a message is: the first of its four integers."""
 
     REQUEST = 1  # mark of the lowest member's call, 0, 0
@@ -42,7 +42,7 @@ class Says(enum.IntEnum):
     ANSWER = 3  # that mark, a member that has another list or NONE, the number
 
 
-class Talk:
+class Exchange:
     """One call of group(), on one member: its mark and its messages."""
 
     def __init__(self, group: Group, members: list[int], timeout: float | None) -> None:
@@ -59,11 +59,11 @@ class Talk:
     def left_s(self) -> float | None:
         return self._clock.left_s()
 
-    def say(self, peer: int, what: Says, mark: int, *content: int) -> None:
+    def send(self, peer: int, what: MessageKind, mark: int, *content: int) -> None:
         message = np.array([what, mark, *content, *[0] * (2 - len(content))], np.int64)
         self.group.send(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
 
-    def hear(self, peer: int) -> tuple[int, ...]:
+    def receive(self, peer: int) -> tuple[int, ...]:
         message: Any = np.empty(4, np.int64)
         self.group.recv(message, peer, tag=AGREEMENT_TAG, timeout=self._clock.left_s())
         return tuple(message.tolist())
@@ -71,33 +71,33 @@ class Talk:
     def lead(self) -> tuple[int, int]:
         """Of the lowest member: one that has another list, and the number."""
         for other in self.others:
-            self.say(other, Says.REQUEST, self.mark)
+            self.send(other, MessageKind.REQUEST, self.mark)
         number, odd, marks = self.group._reserve_group_ids(1), NONE, []
         for other in self.others:
             mark, checksum = self._reply_of(other)
             marks.append(mark)
             odd = odd if checksum == self.checksum else other
         for other, mark in zip(self.others, marks, strict=True):
-            self.say(other, Says.ANSWER, mark, odd, number)
+            self.send(other, MessageKind.ANSWER, mark, odd, number)
         return odd, number
 
     def _reply_of(self, other: int) -> tuple[int, ...]:
         while True:
-            what, mark, *content = self.hear(other)
-            if (what, mark) == (Says.REPLY, self.mark):
+            what, mark, *content = self.receive(other)
+            if (what, mark) == (MessageKind.REPLY, self.mark):
                 return tuple(content)
 
     def follow(self) -> tuple[int, int]:
         """Of any other member. It replies to every request: which one is old it cannot know, but the lowest does."""
         while True:
-            what, mark, odd, number = self.hear(self.lowest)
-            if what == Says.REQUEST:
-                self.say(self.lowest, Says.REPLY, mark, self.mark, self.checksum)
-            elif (what, mark) == (Says.ANSWER, self.mark):
+            what, mark, odd, number = self.receive(self.lowest)
+            if what == MessageKind.REQUEST:
+                self.send(self.lowest, MessageKind.REPLY, mark, self.mark, self.checksum)
+            elif (what, mark) == (MessageKind.ANSWER, self.mark):
                 return odd, number
 
 
-class Exchanges:
+class ActiveExchanges:
     """With which ranks calls of this process exchange messages at the moment: one call with each at a time."""
 
     def __init__(self) -> None:
@@ -107,10 +107,10 @@ class Exchanges:
         )  # id() of the group whose messages they are, and the rank in it
 
     @contextlib.contextmanager
-    def one_with(self, peers: Iterable[int], talk: Talk) -> Iterator[None]:
-        wanted = {(id(talk.group), peer) for peer in peers}
+    def one_with(self, peers: Iterable[int], exchange: Exchange) -> Iterator[None]:
+        wanted = {(id(exchange.group), peer) for peer in peers}
         with self._ended:
-            if not self._ended.wait_for(lambda: self._peers.isdisjoint(wanted), talk.left_s()):
+            if not self._ended.wait_for(lambda: self._peers.isdisjoint(wanted), exchange.left_s()):
                 raise CollectiveTimeout("other threads of this rank were making groups with the same ranks")
             self._peers |= wanted
         try:
@@ -121,13 +121,13 @@ class Exchanges:
                 self._ended.notify_all()
 
 
-EXCHANGES = Exchanges()
+ACTIVE_EXCHANGES = ActiveExchanges()
 
 
 def _in_forked_child() -> None:
     """Another thread of the parent may have held the lock, and been in the middle of an exchange."""
-    global EXCHANGES
-    EXCHANGES = Exchanges()
+    global ACTIVE_EXCHANGES
+    ACTIVE_EXCHANGES = ActiveExchanges()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
@@ -137,18 +137,18 @@ def agree(group: Group, members: list[int], timeout: float | None) -> int:
     """The number of the group of these members, on each of them."""
     if len(members) == 1:
         return group._reserve_group_ids(1)
-    talk = Talk(group, members, timeout)
-    leads = group.rank == talk.lowest
+    exchange = Exchange(group, members, timeout)
+    leads = group.rank == exchange.lowest
     try:
-        with EXCHANGES.one_with(talk.others if leads else [talk.lowest], talk):
-            odd, number = talk.lead() if leads else talk.follow()
+        with ACTIVE_EXCHANGES.one_with(exchange.others if leads else [exchange.lowest], exchange):
+            odd, number = exchange.lead() if leads else exchange.follow()
     except CollectiveTimeout as error:
         error.args = (f"group: not all of {members} have called group() with this list: {error}",)
         raise
     if odd == NONE:
         return number
     raise CollectiveMismatch(
-        f"group: rank {odd} makes a group of other ranks, or in another order, than rank {talk.lowest}; here they are "
-        f"{members}. All members must call group() with one list, and make groups that share ranks in one order",
-        peer=odd if leads else talk.lowest,
+        f"group: rank {odd} makes a group of other ranks, or in another order, than rank {exchange.lowest}; here they "
+        f"are {members}. All members must call group() with one list, and make groups that share ranks in one order",
+        peer=odd if leads else exchange.lowest,
     )

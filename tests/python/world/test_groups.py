@@ -19,7 +19,7 @@ def test_a_forked_child_makes_groups_though_a_thread_of_its_parent_was_making_on
     held, released = threading.Event(), threading.Event()
 
     def holds() -> None:
-        with group_agreement.EXCHANGES._ended:
+        with group_agreement.ACTIVE_EXCHANGES._ended:
             held.set()
             released.wait(60)
 
@@ -28,7 +28,7 @@ def test_a_forked_child_makes_groups_though_a_thread_of_its_parent_was_making_on
     assert held.wait(60)
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if group_agreement.EXCHANGES._ended.acquire(blocking=False) else 1)
+        os._exit(0 if group_agreement.ACTIVE_EXCHANGES._ended.acquire(blocking=False) else 1)
     released.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
