@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from . import bars, machine, parts, table
+from . import machine, parts, requirements, table
 from .check import FAILED, SKIPPED, Check
 from .ended import Ended, run
 from .parts import LIMIT_S, ROOT, Part, Places
@@ -165,9 +165,11 @@ def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> N
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/test gpu", description=__doc__)
-    parser.add_argument("--bars", action="store_true", help="print the bars of benchmarks/gpu.md, not run")
-    if parser.parse_args().bars:
-        print(bars.markdown([]), end="")
+    parser.add_argument(
+        "--requirements", action="store_true", help="print the requirements of benchmarks/gpu.md, not run"
+    )
+    if parser.parse_args().requirements:
+        print(requirements.markdown([]), end="")
         return 0
     places = parts.places_here()
     logs = Path(os.environ.get("OUT") or ROOT / "build" / "gpu" / "results").resolve()

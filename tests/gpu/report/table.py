@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from . import bars
+from . import requirements
 from .check import Check
 
 WIDEST_NAME = 78
@@ -38,4 +38,4 @@ def markdown(machine: Sequence[str], checks: Sequence[Check]) -> str:
     ]
     head = ["| Part | Check | | |", "|---|---|---|---|"]
     notes = [f"- {line}" for line in machine]
-    return "\n".join([*notes, "", bars.markdown(checks), *head, *rows, "", summary(checks), ""])
+    return "\n".join([*notes, "", requirements.markdown(checks), *head, *rows, "", summary(checks), ""])

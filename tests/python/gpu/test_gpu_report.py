@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from gpu.report import bars, parts, readers, table  # noqa: E402
+from gpu.report import parts, readers, requirements, table  # noqa: E402
 from gpu.report.__main__ import Report, checks_listed, run_parts  # noqa: E402
 from gpu.report.check import FAILED, FIGURE, PASSED, SKIPPED, Check  # noqa: E402
 from gpu.report.ended import Ended, run  # noqa: E402
@@ -150,7 +150,7 @@ def test_what_ours_adds_to_nccls_own_small_call_has_a_bar_in_four_of_five_runs()
     assert judged(4.9, 4.9, 4.9, 4.9, 4.9, into=6.1) == (PASSED, PASSED, FAILED)
     assert judged(4.9) == (PASSED, FAILED, FAILED)  # one run shows nothing
     said = bench(readers.added_to_nccl, *[row(8, half(4.5, 4), None)] * 2)[1].said
-    assert said == "+0.50, +0.50 us to NCCL's own 4.00, 4.00, bar: +1.0 in all runs but 1"
+    assert said == "+0.50, +0.50 us to NCCL's own 4.00, 4.00, at most: +1.0 in all runs but 1"
 
 
 def test_the_bar_is_judged_by_medians_so_one_slow_turn_decides_nothing() -> None:
@@ -201,7 +201,7 @@ def test_bandwidth_is_held_against_a_copy_on_the_same_gpu() -> None:
     ]
     slow = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=600), None))
     assert [each.outcome for each in slow] == [PASSED, FAILED]
-    assert slow[1].said == "600.0 GB/s, by nccl; bar: 645, 60 % of the 1075 that the driver's copy shows"
+    assert slow[1].said == "600.0 GB/s, by nccl; at least 645, 60 % of the 1075 that the driver's copy shows"
     staged = bench(readers.bandwidth, row(256 << 20, half(1, 1, bus=30), None, "staged"))
     assert [each.outcome for each in staged] == [PASSED, FIGURE]
 
@@ -380,7 +380,7 @@ def test_the_benchmarks_of_the_report_are_command_lines_that_the_program_takes()
 CHECKS = [
     Check("C++", "KernelsOnGpu.copies", PASSED),
     Check("Python", "a killed rank is noticed by the other", PASSED, "after 12 ms"),
-    Check("benchmark", "1 rank beside NCCL: 8 B", FAILED, "+3.10 us | bar: +2 us"),
+    Check("benchmark", "1 rank beside NCCL: 8 B", FAILED, "+3.10 us | at most: +2 us"),
     Check("benchmark", "CUDA graph, 1 rank: results", FIGURE, "3.00 us"),
     Check("compute-sanitizer", "memcheck of KernelsOnGpu", SKIPPED, "not run: no compute-sanitizer"),
 ]
@@ -395,10 +395,10 @@ def test_one_table_has_the_machine_and_every_check() -> None:
     assert lines[2].index("passed") == lines[4].index("failed") == lines[5].index("figure")
 
 
-def test_as_markdown_it_has_the_bars_too() -> None:
+def test_as_markdown_it_has_the_requirements_too() -> None:
     shown = table.markdown(["GPU: NVIDIA H100"], CHECKS)
     assert "- GPU: NVIDIA H100" in shown
-    assert "| benchmark | 1 rank beside NCCL: 8 B | failed | +3.10 us \\| bar: +2 us |" in shown
+    assert "| benchmark | 1 rank beside NCCL: 8 B | failed | +3.10 us \\| at most: +2 us |" in shown
     assert "| kill -9 of a rank | seen in less than 0.1 s | partly: after 12 ms |" in shown
     assert "| CUDA graphs | replays are right | partly: 3.00 us |" in shown
     assert "| no error | not run: not run: no compute-sanitizer |" not in shown
@@ -407,10 +407,10 @@ def test_as_markdown_it_has_the_bars_too() -> None:
             assert line.replace("\\|", "").count("|") in (4, 5)
 
 
-def test_the_page_of_bars_names_all_of_them() -> None:
+def test_the_page_of_requirements_names_all_of_them() -> None:
     page = (ROOT / "benchmarks" / "gpu.md").read_text()
-    for bar in bars.BARS:
-        assert f"| {bar.name} | {bar.wanted} |" in page
+    for requirement in requirements.REQUIREMENTS:
+        assert f"| {requirement.name} | {requirement.wanted} |" in page
     assert "scripts/test gpu" in page
 
 
@@ -434,6 +434,6 @@ def test_every_bar_is_judged_by_checks_that_there_are() -> None:
     names += [f"{name}: busbw" for name in names if name.startswith("benchmark: ")]
     names += [f"benchmark: 8 B, 1 rank beside NCCL: {place}" for place in ("out of place", "in place")]
     names += ["compute-sanitizer: memcheck of KernelsOnGpu"]
-    for bar in bars.BARS:
-        for wanted in bar.checks:
+    for requirement in requirements.REQUIREMENTS:
+        for wanted in requirement.checks:
             assert any(name.startswith(wanted) for name in names), wanted

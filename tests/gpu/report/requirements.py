@@ -1,4 +1,4 @@
-"""The bars that GPUs have to meet, and by which checks each is judged: benchmarks/gpu.md."""
+"""What is required of GPUs, and by which checks each requirement is judged: benchmarks/gpu.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAMS = [
 
 
 @dataclass(frozen=True)
-class Bar:
+class Requirement:
     """`checks`: how the names of its checks begin, with their part. Of each there must be one that passed."""
 
     name: str
@@ -55,39 +55,41 @@ class Bar:
         return ("passed" if whole else "partly") + (f": {said}" if said else "")
 
 
-BARS = (
-    Bar(
+REQUIREMENTS = (
+    Requirement(
         "kernels, every type and operation",
         "the bits of the CPU's, which a plain calculation in double proves",
         ("C++: KernelsOnGpu.",),
     ),
-    Bar(
+    Requirement(
         "compute-sanitizer memcheck of the kernels' tests",
         "no error",
         ("compute-sanitizer: ",),
     ),
-    Bar("NCCL with one rank", "right, in the order of streams, ended by an abort", ("C++: NcclOnGpu.",)),
-    Bar(
+    Requirement(
+        "NCCL with one rank", "right, in the order of streams, ended by an abort", ("C++: NcclOnGpu.",)
+    ),
+    Requirement(
         "allreduce of 8 B, 1 rank by NCCL",
         "the median at most 1 us over that of NCCL's own call, in place 2 us, in 4 of 5 runs",
         tuple(
             f"benchmark: 8 B, 1 rank beside NCCL: {each}" for each in ("results", "out of place", "in place")
         ),
     ),
-    Bar("every collective, 2 ranks on one GPU", "right", ("benchmark: 2 ranks on one GPU",)),
-    Bar("every collective, 4 ranks on one GPU", "right", ("benchmark: 4 ranks on one GPU",)),
-    Bar("every collective, 8 ranks on one GPU", "right", ("benchmark: 8 ranks on one GPU",)),
-    Bar(
+    Requirement("every collective, 2 ranks on one GPU", "right", ("benchmark: 2 ranks on one GPU",)),
+    Requirement("every collective, 4 ranks on one GPU", "right", ("benchmark: 4 ranks on one GPU",)),
+    Requirement("every collective, 8 ranks on one GPU", "right", ("benchmark: 8 ranks on one GPU",)),
+    Requirement(
         "allreduce of 256 MiB, 2 ranks on one GPU",
         "at least 60 % of what the driver's copy on that GPU shows to be possible",
         ("benchmark: 256 MiB on one GPU, 2 ranks: busbw", "benchmark: 256 MiB on one GPU, 2 ranks: results"),
     ),
-    Bar(
+    Requirement(
         "NCCL with two ranks that are processes, by NCCL_HOSTID",
         "right; ranks that differ are found",
         ("Python: two ranks by the host id way", "benchmark: 2 ranks by NCCL on one GPU"),
     ),
-    Bar(
+    Requirement(
         "streams with a delayed producer",
         "no race",
         (
@@ -101,28 +103,30 @@ BARS = (
             "C++: NcclOnGpu.a_call_comes_after",
         ),
     ),
-    Bar(
+    Requirement(
         "CUDA graphs",
         "replays are right",
         ("Python: torch graphs replay", "benchmark: CUDA graph, 1 rank: results"),
     ),
-    Bar(
+    Requirement(
         "kill -9 of a rank",
         "seen in less than 0.1 s",
         ("Python: a killed rank is noticed by the other", "Python: a killed rank is noticed by a peer"),
     ),
-    Bar(
+    Requirement(
         "programs of users",
         "what one process computes, or refused on every rank",
         tuple(f"programs: {name}" for name in PROGRAMS),
     ),
-    Bar(
+    Requirement(
         "no wrong number without a word (`PYCOLLECTIVE_STREAM_CHECK=on`)",
         "an error, or NaN and then an error",
         ("programs: wrong_number",),
     ),
-    Bar("a full GPU", "an error that names its memory; the group goes on", ("programs: full_memory",)),
-    Bar(
+    Requirement(
+        "a full GPU", "an error that names its memory; the group goes on", ("programs: full_memory",)
+    ),
+    Requirement(
         "host time of torch's calls beside its own nccl, 1 and 2 ranks",
         "p50 at most 1.15 times, five calls of 8 B and 1 MiB",
         ("programs: host_time_1_rank", "programs: host_time_2_ranks"),
@@ -131,5 +135,8 @@ BARS = (
 
 
 def markdown(checks: Sequence[Check]) -> str:
-    rows = [f"| {bar.name} | {bar.wanted} | {bar.state(checks).replace('|', '/')} |" for bar in BARS]
-    return "\n".join(["| | Bar | |", "|---|---|---|", *rows, ""])
+    rows = [
+        f"| {requirement.name} | {requirement.wanted} | {requirement.state(checks).replace('|', '/')} |"
+        for requirement in REQUIREMENTS
+    ]
+    return "\n".join(["| | Requirement | |", "|---|---|---|", *rows, ""])
