@@ -117,20 +117,20 @@ def exscan(adapter: Adapter, count: int) -> Cell:
 
 def sendrecv(adapter: Adapter, count: int) -> Cell:
     """Ranks 0 and 1, 2 and 3, ... there and back, all pairs at once; an odd last one has nobody."""
-    mate, send, recv = adapter.rank ^ 1, adapter.send, adapter.recv
+    partner, send, recv = adapter.rank ^ 1, adapter.send, adapter.recv
 
-    def ask(x: Any) -> object:
-        send(x, mate)
-        return recv(x, mate)
+    def ping(x: Any) -> object:
+        send(x, partner)
+        return recv(x, partner)
 
-    def answer(x: Any) -> object:
-        recv(x, mate)
-        return send(x, mate)
+    def pong(x: Any) -> object:
+        recv(x, partner)
+        return send(x, partner)
 
-    def stand_by(x: Any) -> None:
+    def idle(x: Any) -> None:
         del x
 
-    mine = stand_by if mate >= adapter.size else ask if adapter.rank < mate else answer
+    mine = idle if partner >= adapter.size else ping if adapter.rank < partner else pong
     cell = _in_place(adapter, count, _plain(mine), lambda root: pattern(adapter.rank & ~1, count))
     cell.trips = 2
     return cell

@@ -127,8 +127,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         comparison.roofline = found
     for number in range(options.rounds):
-        turn = number % len(libraries)  # nobody is always the first
-        for library in [*libraries[turn:], *libraries[:turn]]:
+        first = number % len(libraries)  # each library is the first in turn
+        for library in [*libraries[first:], *libraries[:first]]:
             tell(f"round {number + 1} of {options.rounds}: {library.name}")
             done = launch(library, options.ranks, comparison.tasks, options.limit)
             if done.failure:

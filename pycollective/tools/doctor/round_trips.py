@@ -11,61 +11,61 @@ PINGS, PAIR_S, ALL_S = 20, 0.05, 2.0
 WIDEST = 16  # ranks of which the whole table is shown
 
 
-def partner(rank: int, turn: int, size: int) -> int | None:
-    """With whom a rank plays in a turn. In size turns (size - 1 if it is even) every two meet once."""
-    seats = size + size % 2  # with an odd number, who meets the seat that nobody has rests
-    last = seats - 1
+def partner(rank: int, round_number: int, size: int) -> int | None:
+    """The partner of a rank in a round of a round-robin. In size rounds (size - 1 if even) each pair comes once."""
+    slots = size + size % 2  # with an odd number one is empty, and its partner rests
+    last = slots - 1
     if rank == last:
-        other = turn * (seats // 2) % last
+        other = round_number * (slots // 2) % last
     else:
-        other = (turn - rank) % last
+        other = (round_number - rank) % last
         other = last if other == rank else other
     return other if other < size else None
 
 
 def measure() -> dict[int, float]:
-    """Seconds to each rank with a higher number. All ranks call it together; it takes ALL_S at most, and one turn."""
+    """Seconds to each rank with a higher number. All ranks call it together; it takes ALL_S at most, and one round."""
     import pycollective as pc
 
     begin = time.monotonic()
     found: dict[int, float] = {}
     more = np.ones(1, np.uint8)
-    for turn in range(pc.size() + pc.size() % 2 - 1):
+    for round_number in range(pc.size() + pc.size() % 2 - 1):
         more[0] = time.monotonic() - begin < ALL_S
         if not pc.broadcast(more)[0]:  # rank 0's clock counts
             break
-        other = partner(pc.rank(), turn, pc.size())
+        other = partner(pc.rank(), round_number, pc.size())
         if other is None:
             continue
         if pc.rank() < other:
-            found[other] = _ask(other)
+            found[other] = _ping(other)
         else:
-            _answer(other)
+            _pong(other)
     return found
 
 
-def _ask(peer: int) -> float:
+def _ping(peer: int) -> float:
     import pycollective as pc
 
     seconds: list[float] = []
-    ball = np.ones(8, np.uint8)
+    message = np.ones(8, np.uint8)
     end = time.monotonic() + PAIR_S
-    while ball[0]:
+    while message[0]:
         begin = time.monotonic()
-        ball[0] = len(seconds) + 1 < PINGS and begin < end  # 0: the last one
-        pc.send(ball, peer)
-        pc.recv(ball, peer)
+        message[0] = len(seconds) + 1 < PINGS and begin < end  # 0: the last one
+        pc.send(message, peer)
+        pc.recv(message, peer)
         seconds.append(time.monotonic() - begin)
     return statistics.median(seconds)
 
 
-def _answer(peer: int) -> None:
+def _pong(peer: int) -> None:
     import pycollective as pc
 
-    ball = np.ones(8, np.uint8)
-    while ball[0]:
-        pc.recv(ball, peer)
-        pc.send(ball, peer)
+    message = np.ones(8, np.uint8)
+    while message[0]:
+        pc.recv(message, peer)
+        pc.send(message, peer)
 
 
 def table(found: list[dict[int, float]]) -> str:

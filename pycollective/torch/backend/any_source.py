@@ -41,7 +41,7 @@ class Inbox:
         _inboxes.add(self)
 
     def _begin(self) -> None:
-        self._turn = threading.Lock()  # to receive the first one
+        self._receive_lock = threading.Lock()  # to receive the first one
         self._posted = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
         self._stopping = False  # when all are received
@@ -55,15 +55,15 @@ class Inbox:
 
     def receive_until(self, work: AnySourceWork) -> None:
         """Returns when `work` has ended. It is received here, and those before it, unless the thread is at it."""
-        if self._turn.acquire(blocking=False):
+        if self._receive_lock.acquire(blocking=False):
             ended: list[AnySourceWork] = []
             try:
                 while not work.has_ended():
                     ended.append(self._receive_first())
             finally:
-                self._turn.release()
+                self._receive_lock.release()
                 for each in ended:
-                    each.settle_future()  # may call back: not in our turn
+                    each.settle_future()  # may call back: not with the lock held
         work.wait_until_ended(None)
 
     def _receive_first(self) -> AnySourceWork:
@@ -77,7 +77,7 @@ class Inbox:
             self._receive_next()
 
     def _receive_next(self) -> None:  # a function, so that no local keeps tensors until the next one
-        with self._turn:
+        with self._receive_lock:
             work = self._receive_first() if self._works else None
         if work is not None:
             work.settle_future()

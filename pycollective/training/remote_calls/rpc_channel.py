@@ -58,13 +58,13 @@ class RpcChannel:
     def __init__(self, group: Group, tag: int) -> None:
         self._group = group
         self._tag = tag
-        self._turns = [threading.Lock() for _ in range(group.size)]  # a message is sent in several parts
+        self._send_locks = [threading.Lock() for _ in range(group.size)]  # a message is sent in several parts
 
     def send(self, peer: int, message: RpcMessage, timeout: float | None = None) -> None:
         """Returns when it has gone out."""
         clock = Clock(timeout)
-        turn = self._turns[peer]
-        if not turn.acquire(timeout=LONGEST_S if timeout is None else timeout):
+        lock = self._send_locks[peer]
+        if not lock.acquire(timeout=LONGEST_S if timeout is None else timeout):
             raise CollectiveTimeout(f"another thread's message to rank {peer} is on its way", peer=peer)
         try:
             objects.send_object(self._group, tuple(message), peer, tag=self._tag, timeout=clock.left_s())
@@ -74,7 +74,7 @@ class RpcChannel:
                 objects.send_object(self._group, None, peer, tag=self._tag, timeout=GIVE_UP_S)
             raise
         finally:
-            turn.release()
+            lock.release()
 
     def receive(self) -> tuple[int, RpcMessage]:
         """The next message, and the rank that it comes from. Waits as long as the world lasts."""

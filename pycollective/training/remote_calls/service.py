@@ -51,7 +51,7 @@ class Service:
         self._others = [rank for rank in range(group.size) if rank != group.rank]
         self._channel = RpcChannel(group, tag)
         self._numbers = itertools.count()
-        self._turn = threading.RLock()  # to run a function
+        self._function_lock = threading.RLock()  # to run a function
         self._runs_in: int | None = None  # the thread that has it
         self._inbox: queue.SimpleQueue[tuple[int, RpcMessage]] = queue.SimpleQueue()  # the server's
         self._futures = Futures()
@@ -237,8 +237,8 @@ class Service:
 
     @contextlib.contextmanager
     def _alone(self, name: str, clock: Clock) -> Iterator[None]:
-        """The turn to run a function. A call on several ranks in there is refused: the others do not make it."""
-        if not self._turn.acquire(timeout=-1 if (left_s := clock.left_s()) is None else left_s):
+        """Holds the lock to run a function. A call on several ranks inside is refused: the others do not make it."""
+        if not self._function_lock.acquire(timeout=-1 if (left_s := clock.left_s()) is None else left_s):
             raise self._timed_out(name, self.group.rank, clock)
         outer, self._runs_in = self._runs_in, threading.get_ident()
         _core._begin_alone(f"{name}(), which is being served")
@@ -247,7 +247,7 @@ class Service:
         finally:
             _core._end_alone()
             self._runs_in = outer
-            self._turn.release()
+            self._function_lock.release()
 
     def _receive(self) -> None:
         try:

@@ -451,8 +451,8 @@ def test_ranks_that_share_cores_are_found_whatever_they_are_bound_to() -> None:
 @pytest.mark.parametrize("size", range(1, 18))
 def test_every_two_ranks_meet_once_and_nobody_meets_two_at_a_time(size: int) -> None:
     met = []
-    for turn in range(size + size % 2 - 1):
-        partners = {rank: round_trips.partner(rank, turn, size) for rank in range(size)}
+    for round_number in range(size + size % 2 - 1):
+        partners = {rank: round_trips.partner(rank, round_number, size) for rank in range(size)}
         pairs = {(a, b) for a, b in partners.items() if b is not None}
         assert all(partners[b] == a for a, b in pairs)
         met += [(a, b) for a, b in pairs if a < b]
