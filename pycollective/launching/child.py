@@ -88,7 +88,7 @@ def start(
 
 @contextlib.contextmanager
 def guarded() -> Iterator[int]:
-    """A process that kills the groups written to it, see tell_guard(), if we disappear."""
+    """A process that kills the groups written to it, see notify_guard(), if we disappear."""
     command = [sys.executable, "-I", "-S", guard.__file__]
     null = subprocess.DEVNULL
     with subprocess.Popen(  # unbuffered: nothing is left to be flushed, and so to fail, when it is closed
@@ -98,7 +98,7 @@ def guarded() -> Iterator[int]:
         yield process.stdin.fileno()
 
 
-def tell_guard(guard_fd: int, sign: str, each: Child) -> None:
+def notify_guard(guard_fd: int, sign: str, each: Child) -> None:
     """`sign` is "+" when it has begun, "-" when nobody of it is left."""
     with contextlib.suppress(BrokenPipeError):  # somebody killed the guard: we go on without
         os.write(guard_fd, b"%s%d\n" % (sign.encode(), each.group))

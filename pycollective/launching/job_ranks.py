@@ -24,7 +24,7 @@ from pycollective._core import StoreServer
 from pycollective.errors import CollectiveError
 from pycollective.launching import child
 from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
-from pycollective.launching.child import Child, guarded, key_files, tell_guard
+from pycollective.launching.child import Child, guarded, key_files, notify_guard
 from pycollective.launching.environment import World, rank_environment, with_debugger
 from pycollective.launching.job import Job
 from pycollective.launching.streams.line_cutter import LineCutter
@@ -80,7 +80,7 @@ def started(
                 for rank, key_fd in zip(world.ranks, key_fds, strict=True):
                     its_env = rank_environment(with_debugger(env), world, rank, key_fd)
                     each = start(rank, its_env, key_fd, file, merged)
-                    tell_guard(guard_fd, "+", each.child)
+                    notify_guard(guard_fd, "+", each.child)
                     ranks.add(each)
             yield ranks
         finally:
@@ -190,7 +190,7 @@ class JobRanks:
     show: Show
     store: StoreServer | None = None  # where ranks that may have left out init() are reported
     terminal: Terminal | None = None
-    done: list[Child] = field(default_factory=list)  # ended well, which the others have not heard
+    done: list[Child] = field(default_factory=list)  # ended well, which the others do not know
     report_at: float = math.inf  # when they hear of it
     drawing: set[Stream] = field(default_factory=set)  # those with lines that wait for being drawn anew
     ranks: list[JobRank] = field(default_factory=list)
@@ -290,7 +290,7 @@ class JobRanks:
             for each in self.ranks:
                 if each.status is None:
                     each.status = each.child.exit_status()
-                always.callback(tell_guard, guard_fd, "-", each.child)
+                always.callback(notify_guard, guard_fd, "-", each.child)
                 always.callback(each.child.reap)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import IO, TypeAlias
 
 from pycollective.launching import child
 from pycollective.launching.absent_ranks import TOGETHER_S, report_absent
-from pycollective.launching.child import Child, key_files, tell_guard
+from pycollective.launching.child import Child, key_files, notify_guard
 from pycollective.launching.environment import World, rank_environment
 from pycollective.launching.failures import memory_cgroup
 from pycollective.launching.failures.root_cause import SETTLE_S, Failure, ended_by_itself, judged
@@ -41,7 +41,7 @@ class LocalRanks:
         self.guard_fd = guard_fd
         self.logs = logs
         self.report = report  # to those that wait for ranks in init(); None: they may be elsewhere, too
-        self.done: list[Child] = []  # the ranks that ended well, of which the others have not heard
+        self.done: list[Child] = []  # the ranks that ended well, of which the others do not know
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -97,7 +97,7 @@ class LocalRanks:
         finally:
             for each in children:
                 each.reap()
-                tell_guard(self.guard_fd, "-", each)
+                notify_guard(self.guard_fd, "-", each)
 
     async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
         """All that the ranks have printed is shown, however long our reader pauses, unless we are to stop."""
@@ -122,7 +122,7 @@ class LocalRanks:
         stdin = 0 if rank == self.options.stdin else subprocess.DEVNULL
         each = child.start(words, rank=rank, env=env, key_fd=key_fd, stdin=stdin, stdout=pipe, stderr=pipe)
         self.running[rank] = each
-        tell_guard(self.guard_fd, "+", each)
+        notify_guard(self.guard_fd, "+", each)
         return each
 
     async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:

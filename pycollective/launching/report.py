@@ -28,7 +28,7 @@ from pycollective.launching.streams.output import write_all
 WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 
 
-def say(what: str, *, after: Sequence[bytes] = ()) -> None:
+def message(what: str, *, after: Sequence[bytes] = ()) -> None:
     lines = [os.fsencode(f"pycollective run: {what}"), *after]
     before = b"\n" if after else b""
     with contextlib.suppress(OSError):  # there is nowhere else to say it; the exit code tells as well
@@ -101,12 +101,12 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
     if ending.lines:
         show([visible(line) for line in ending.lines])
     if ranks.lost is not None:
-        say(f"{cannot_write(ranks.lost)}; the ranks were stopped")
+        message(f"{cannot_write(ranks.lost)}; the ranks were stopped")
         return 1
     if failure is None:
         return 0
     what, lines = summary_of(failure, ending, ranks, options)
-    say(what, after=lines)
+    message(what, after=lines)
     return failure.exit_code
 
 
@@ -156,9 +156,9 @@ def cannot_write(error: BaseException) -> str:
 def cannot_start(program: str, error: OSError) -> int:
     """Says why; returns the exit code, for a bad program the shell's."""
     if error.filename != program:
-        say(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
+        message(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
-    say(f"cannot start {program}: {error.strerror}{program_hint(program)}")
+    message(f"cannot start {program}: {error.strerror}{program_hint(program)}")
     return 127 if isinstance(error, FileNotFoundError) else 126
 
 

@@ -34,19 +34,19 @@ def run(options: Options) -> int:
     """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
     fill_standard_streams()
     if options.script is not None and not os.path.exists(options.script):
-        report.say(f"cannot start the ranks: there is no file {options.script} in {os.getcwd()}")
+        report.message(f"cannot start the ranks: there is no file {options.script} in {os.getcwd()}")
         return 2  # as python does
     if options.stdin is not None and in_background(0):
-        report.say(
+        report.message(
             f"--stdin {options.stdin}: this is a job in the background of its terminal, where it gets no answers. "
             f"Start it in the foreground, or give it a file or a pipe (< answers)"
         )
         return 1
     try:
         if options.machines and (awaited := machines.check(options.machines)):
-            report.say(awaited)
+            report.message(awaited)
         if options.banner:
-            report.say(report.banner(options, os.environ))
+            report.message(report.banner(options, os.environ))
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)
@@ -55,17 +55,19 @@ def run(options: Options) -> int:
             if not ranks.failed or attempt == options.max_restarts:
                 break
             ranks.screen.close()
-            report.say(f"all ranks are started anew: restart {attempt + 1} of at most {options.max_restarts}")
+            report.message(
+                f"all ranks are started anew: restart {attempt + 1} of at most {options.max_restarts}"
+            )
         return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except CannotLog as error:
-        report.say(str(error))
+        report.message(str(error))
         return 1
     except OSError as error:
         return report.cannot_start(options.command[0], error)
     except CollectiveError as error:  # no store, or none that the other machines would find
-        report.say(f"cannot start the ranks: {error}")
+        report.message(f"cannot start the ranks: {error}")
         return 1
 
 
@@ -86,21 +88,23 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
                 size=options.ranks, store=store.addresses[0], master_port=free_port(), attempt=attempt
             )
         if attempt == 0:
-            say_more(options, world)
+            print_details(options, world)
         ranks = asyncio.run(ran(options, world, key, logs, report_absent))
-    for number in filter(heard, USER_SIGNALS):
+    for number in filter(is_handled, USER_SIGNALS):
         signal.signal(number, ignored)  # between two attempts it must not end us
     return ranks
 
 
-def say_more(options: Options, world: World) -> None:
+def print_details(options: Options, world: World) -> None:
     """Below the banner."""
     if options.settings:
         report.show(report.settings(options, world, os.environ))
     if not options.ranks_are_named and devices.visible_gpus():
-        report.say(f"{options.ranks} ranks, one for each GPU that is visible here; -n gives another number")
+        report.message(
+            f"{options.ranks} ranks, one for each GPU that is visible here; -n gives another number"
+        )
     if missing := gpus.missing(options.gpus):
-        report.say(missing)
+        report.message(missing)
 
 
 async def ran(
@@ -113,9 +117,9 @@ async def ran(
     """The ranks, which have ended."""
     with child.guarded() as guard_fd:
         ranks = LocalRanks(options, world, guard_fd, logs, report_absent)
-        for number in filter(heard, STOP_SIGNALS):
+        for number in filter(is_handled, STOP_SIGNALS):
             ranks.loop.add_signal_handler(number, ranks.asked_to_stop, number)
-        for number in filter(heard, USER_SIGNALS):
+        for number in filter(is_handled, USER_SIGNALS):
             ranks.loop.add_signal_handler(number, ranks.pass_on, number)
         await ranks.run(key)
     return ranks
@@ -125,6 +129,6 @@ def ignored(number: int, frame: FrameType | None) -> None:
     pass
 
 
-def heard(number: signal.Signals) -> bool:
+def is_handled(number: signal.Signals) -> bool:
     """False for what our parent had us ignore (nohup, a job in the background): the ranks inherit that from us."""
     return signal.getsignal(number) is not signal.SIG_IGN

@@ -44,9 +44,9 @@ def main() -> int:
             become(words)
         return run_rank(placement, find_rendezvous(placement, number=0, timeout_s=patience(words)), words)
     except CollectiveError as error:
-        say(str(error))
+        message(str(error))
     except OSError as error:
-        say(f"cannot start {BINARY}: {error.strerror}")
+        message(f"cannot start {BINARY}: {error.strerror}")
     return 1
 
 
@@ -101,7 +101,7 @@ def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str])
     if asked:
         return 128 + asked[0]
     if status < 0:
-        say(f"rank {placement.rank} (process {each.process.pid}) was killed by {signal_name(-status)}")
+        message(f"rank {placement.rank} (process {each.process.pid}) was killed by {signal_name(-status)}")
         return 128 - status
     return status
 
@@ -138,12 +138,12 @@ def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
         for each in children:
             each.signal(number)
 
-    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, pass_on) for number in heard]
+    handled = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, pass_on) for number in handled]
     try:
         yield children, asked
     finally:
-        for number, handler in zip(heard, before, strict=True):
+        for number, handler in zip(handled, before, strict=True):
             signal.signal(number, handler)
 
 
@@ -159,7 +159,7 @@ def patience(words: Sequence[str]) -> float:
         return DEFAULT_TIMEOUT_S
 
 
-def say(what: str) -> None:
+def message(what: str) -> None:
     print(f"pycollective-bench: {what}", file=sys.stderr)
 
 

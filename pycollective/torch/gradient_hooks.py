@@ -396,10 +396,10 @@ class GradientHooks:
         for each in self._gathered:
             each.hand_over()
         if self._tells_used and not self._reducer.has(USED):
-            self._tell_used()
+            self._send_used_flags()
         self._reducer.launch_all()
 
-    def _tell_used(self) -> None:
+    def _send_used_flags(self) -> None:
         place = self._reducer.view(USED)
         if self._has_all_dense:  # a GPU makes it without waiting for the host, nor the host for the GPU
             place.fill_(1)

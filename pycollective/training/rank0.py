@@ -23,8 +23,8 @@ __all__ = ["alone", "main_first", "members_of", "single_process"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-HEARD_S = 5.0  # how long who tells of an exception waits until the others have it
-TAG = 0xFFFF_0B1F  # of what the main rank tells the others
+RECEIVED_S = 5.0  # how long the rank that sends an exception waits until the others have it
+TAG = 0xFFFF_0B1F  # of what the main rank sends the others
 
 
 @overload
@@ -91,7 +91,7 @@ def single_process(
                 with alone(name):
                     result = function(*args, **kwargs)
             except BaseException as error:
-                _tell(members, error, rank, timeout)
+                _send_error(members, error, rank, timeout)
                 raise
             # Not in a context manager of contextlib: its line would be taken for the program's.
             outcome = (None, result if share else None)
@@ -103,20 +103,20 @@ def single_process(
     return decorate if function is None else decorate(function)
 
 
-def _tell(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
+def _send_error(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
     """The others get the exception, and have it before this rank ends of it."""
     with contextlib.suppress(CollectiveError):  # of two errors this is the first
         objects.broadcast_object(group, (record_of(error), None), rank, timeout=timeout)
-        group.barrier(timeout=HEARD_S)
+        group.barrier(timeout=RECEIVED_S)
 
 
 def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool) -> object:
-    words, result = objects.broadcast_object(group, None, rank, allow_pickle=allow_pickle, timeout=timeout)
-    if words is None:
+    record, result = objects.broadcast_object(group, None, rank, allow_pickle=allow_pickle, timeout=timeout)
+    if record is None:
         return result
-    with contextlib.suppress(CollectiveError):  # the error that was told is the one that counts
-        group.barrier(timeout=HEARD_S)
-    raise reraised(words, rank)
+    with contextlib.suppress(CollectiveError):  # the error that was sent is the one that counts
+        group.barrier(timeout=RECEIVED_S)
+    raise reraised(record, rank)
 
 
 @contextlib.contextmanager
@@ -153,23 +153,23 @@ def main_first(
     main = hosts.index(hosts[members.rank])
     if members.rank == main:
         others = [rank for rank, host in enumerate(hosts) if host == hosts[main] and rank != main]
-        words: ErrorRecord | None = None
+        record: ErrorRecord | None = None
         try:
             with alone("main_first()"):
                 yield
         except BaseException as error:
-            words = record_of(error)
+            record = record_of(error)
             raise
         finally:
             with contextlib.suppress(
-                *() if words is None else (CollectiveError,)
+                *() if record is None else (CollectiveError,)
             ):  # of two errors the first counts
                 for rank in others:
-                    objects.send_object(members, words, rank, tag=TAG, timeout=timeout)
+                    objects.send_object(members, record, rank, tag=TAG, timeout=timeout)
         return
-    heard = objects.recv_object(members, main, tag=TAG, timeout=timeout)
-    if heard is not None:
-        raise reraised(heard, main)
+    record = objects.recv_object(members, main, tag=TAG, timeout=timeout)
+    if record is not None:
+        raise reraised(record, main)
     with alone("main_first()"):
         yield
 

@@ -83,7 +83,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
     collective = plan.call.what in COLLECTIVES
     with joined_world(plan.size) as world:
         must_work(world, ledger, resync=False, what=plan)  # so that there is a last completed call
-        world.tell(["stand", plan.stands, plan.call.timeout + BEYOND_S], [plan.absent])
+        world.send(["stand", plan.stands, plan.call.timeout + BEYOND_S], [plan.absent])
         world.expect("stands", [plan.absent])
         present = [rank for rank in range(plan.size) if rank != plan.absent]
         callers = present if collective else present[:1]
@@ -117,7 +117,7 @@ def check(plan: Plan, rank: int, event: Event, ledger: Ledger) -> None:
 def come_late(world: World, plan: Plan, ledger: Ledger) -> None:
     """The absent rank makes the call that all others have given up."""
     if plan.stands == "stand_in_a_loop":
-        world.tell(["stand", "stand_in_sleep", 0], [plan.absent])  # ends the loop
+        world.send(["stand", "stand_in_sleep", 0], [plan.absent])  # ends the loop
         world.expect("stands", [plan.absent])
     world.until_idle(list(world.ranks))
     enter(world, replace(plan.call, timeout=20), [plan.absent])

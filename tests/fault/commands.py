@@ -67,9 +67,9 @@ def allreduce(me: Rank, x: np.ndarray[Any, np.dtype[np.float64]], timeout: float
 
 def make(me: Rank, call: dict[str, Any]) -> None:
     ready = perform(me, Call(**call))
-    me.say("enters")
+    me.report("enters")
     outcome = attempt(ready)
-    me.say("outcome", **outcome, in_world=pc.is_initialized())
+    me.report("outcome", **outcome, in_world=pc.is_initialized())
 
 
 def settle(me: Rank, resync: bool) -> None:
@@ -78,25 +78,25 @@ def settle(me: Rank, resync: bool) -> None:
         pc.resync(timeout=SETTLE_S)
     x = np.full(SMALL, me.rank + 1.0)
     pc.allreduce(x, timeout=SETTLE_S)
-    me.say("settled", right=bool((x == me.size * (me.size + 1) / 2).all()))
+    me.report("settled", right=bool((x == me.size * (me.size + 1) / 2).all()))
 
 
 def loop(me: Rank, count: int, timeout: float) -> None:
     """Allreduces until rank 0 is told to end; all ranks then end after the same one."""
     expected = me.size * (me.size + 1) / 2
-    me.say("loops")
+    me.report("loops")
     ends, rounds = False, 0
     while not ends:
         x = np.full(count, me.rank + 1.0)
-        x[0] = me.rank == 0 and me.heard()
+        x[0] = me.rank == 0 and me.has_command()
         pc.allreduce(x, timeout=timeout)
         ends = bool(x[0])
         rounds += 1
         if not (x[1:] == expected).all():
             raise AssertionError(f"round {rounds}: {x} instead of {expected}")
     if me.rank == 0:
-        me.hear()
-    me.say("looped", rounds=rounds)
+        me.next_command()
+    me.report("looped", rounds=rounds)
 
 
 def stand_in_a_loop(me: Rank, _: float) -> None:
@@ -113,7 +113,7 @@ def stand_with_the_gil(_: Rank, seconds: float) -> None:
 
 
 def stand(me: Rank, where: str, seconds: float) -> None:
-    me.say("stands")
+    me.report("stands")
     STANDS[where](me, seconds)
 
 
@@ -124,13 +124,13 @@ STANDS: dict[str, Callable[[Rank, float], None]] = {
 
 def run_commands(me: Rank) -> None:
     while True:
-        what, *arguments = me.hear()
+        what, *arguments = me.next_command()
         {"call": make, "settle": settle, "loop": loop, "stand": stand}[what](me, *arguments)
 
 
 def join_and_run_commands(me: Rank) -> None:
     me.join()
-    me.say("joined")
+    me.report("joined")
     run_commands(me)
 
 
@@ -145,12 +145,12 @@ def joined_world(size: int) -> World:
 
 def enter(world: World, call: Call, ranks: list[int]) -> None:
     """These ranks make the call; returns when each of them has begun it."""
-    world.tell(["call", asdict(call)], ranks)
+    world.send(["call", asdict(call)], ranks)
     world.expect("enters", ranks)
 
 
 def must_work(world: World, ledger: Ledger, *, resync: bool, what: object) -> None:
-    world.tell(["settle", resync])
+    world.send(["settle", resync])
     for rank, event in world.expect("settled").items():
         ledger.require("unusable", event["right"], f"{what}: the next allreduce on rank {rank} is wrong")
 

@@ -146,7 +146,7 @@ class Scene:
 
     def overhear(self) -> None:
         """The flood records what a rank sends to the store: it listens where the store will be."""
-        self.flood_world.tell(["overhear", *self.store])
+        self.flood_world.send(["overhear", *self.store])
         self.flood_world.expect("listens")
         enter(self.world, Call("init", timeout=0.3), [LAST])
         self.hello = bytes.fromhex(self.flood_world.expect("overheard")[0]["hello"])
@@ -179,7 +179,7 @@ class Scene:
             (*address, words_of(self.kind, self.hello, name, self.joins, self.rng).hex())
             for name, address in listeners.items()
         ]
-        self.flood_world.tell(["come", CONNECTIONS, self.kind.comes_back, *targets])
+        self.flood_world.send(["come", CONNECTIONS, self.kind.comes_back, *targets])
         self.flood_world.expect("there")
         counted = self.count()
         # The store shuts out who talks nonsense. Nobody looks at those at the ranks before all have met.
@@ -188,12 +188,12 @@ class Scene:
         self.ledger.require("short", min(lasting) >= CONNECTIONS, f"{self.kind.name}: {counted}")
 
     def count(self) -> Event:
-        self.flood_world.tell(["count"])
+        self.flood_world.send(["count"])
         return self.flood_world.expect("counted")[0]
 
     def end_flood(self) -> None:
         self.tried += sum(self.count()["tried"])
-        self.flood_world.tell(["leave"])
+        self.flood_world.send(["leave"])
         self.flood_world.expect("left")
         until = time.monotonic() + GONE_S
         while (kept := self.kept()) and time.monotonic() < until:
@@ -207,7 +207,7 @@ class Scene:
         return {rank: now[rank] - before for rank, before in self.descriptors.items() if now[rank] > before}
 
     def part(self) -> None:
-        self.world.tell(["call", asdict(Call("shutdown"))])
+        self.world.send(["call", asdict(Call("shutdown"))])
         self.world.expect("enters")
         self.world.expect("outcome")
 

@@ -123,18 +123,18 @@ def body(plan: Plan, me: Rank) -> int:
     if plan.forker == me.rank:
         child = me.fork_idler(behind_pythons_back=plan.behind_pythons_back)
     work = work_of(me, plan)
-    me.say("ready")
-    me.hear()
+    me.report("ready")
+    me.next_command()
     try:
-        me.say("begins")
+        me.report("begins")
         while True:
             work()
     except Exception as error:
-        me.say("raised", **facts_of(error))
+        me.report("raised", **facts_of(error))
         end = error
     if plan.lingers:
-        me.hear()
-        me.say("again", **attempt(work))
+        me.next_command()
+        me.report("again", **attempt(work))
         pc.shutdown()
     else:  # as the interpreter does when an exception ends the program
         sys.last_type, sys.last_value = type(end), end
@@ -142,7 +142,7 @@ def body(plan: Plan, me: Rank) -> int:
     if plan.forker == me.rank:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    me.say("left", found=me.left_behind())
+    me.report("left", found=me.left_behind())
     return 0 if plan.lingers else 1
 
 
@@ -155,7 +155,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
         survivors = [rank for rank in range(plan.size) if rank != plan.victim]
         pid = world.ranks[plan.victim].pid
         world.expect("ready")
-        world.tell("go")
+        world.send("go")
         world.expect("begins")
         world.pause(plan.delay_s)
         killed = world.signal(plan.victim, signal.SIGKILL)
@@ -169,7 +169,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
                 ledger.fault("blame", f"{plan}\nrank {rank}: {what}\n{event.facts}")
                 break
         if plan.lingers:
-            world.tell("all have raised", survivors)
+            world.send("all have raised", survivors)
             for rank, event in world.expect("again", survivors).items():
                 same = event["raised"] == "PeerFailure" and event["peer"] == plan.victim
                 ledger.require("later", same, f"{plan}\nrank {rank}: {event.facts}")

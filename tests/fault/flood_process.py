@@ -50,13 +50,13 @@ class Flood:
         while True:
             for fd, _ in self.poller.poll(maxevents=EVENTS):
                 if fd == self.me.commands:
-                    what, *arguments = self.me.hear()
+                    what, *arguments = self.me.next_command()
                     commands[what](*arguments)
                 else:
                     self.move(fd)
             if not self.announced and all(each.came >= each.asked for each in self.listeners):
                 self.announced = True
-                self.me.say("there")
+                self.me.report("there")
 
     def overhear(self, host: str, port: int) -> None:
         """Takes the place of a store until somebody has said hello to it."""
@@ -64,13 +64,13 @@ class Flood:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
             listener.listen()
-            self.me.say("listens")
+            self.me.report("listens")
             listener.settimeout(20)
             guest, _ = listener.accept()
         with guest:
             said = guest.recv(HEARD_BYTES, socket.MSG_WAITALL)
             guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_FAREWELL)
-        self.me.say("overheard", hello=said.hex())
+        self.me.report("overheard", hello=said.hex())
 
     def come(self, each: int, come_back: bool, *listeners: tuple[str, int, str]) -> None:
         """`each` connections go to every listener: host, port, what they say there."""
@@ -128,7 +128,7 @@ class Flood:
         connection.close()
 
     def count(self) -> None:
-        self.me.say(
+        self.me.report(
             "counted",
             tried=[each.tried for each in self.listeners],
             shut_out=[each.shut_out for each in self.listeners],
@@ -139,7 +139,7 @@ class Flood:
         for fd in list(self.connections):
             self.forget(fd)
         self.listeners.clear()
-        self.me.say("left")
+        self.me.report("left")
 
 
 def flood(me: Rank) -> None:

@@ -74,23 +74,23 @@ def leave(me: Rank, how: str) -> None:
     if how.endswith("in-recv") and not how.startswith("daemon"):
         if how == "handler-exits-in-recv":
             signal.signal(signal.SIGTERM, exit_from_handler)
-        me.say("enters")
+        me.report("enters")
         pc.recv(np.ones(8), 0)
 
 
 def main(me: Rank) -> None:
     me.join()
-    me.say("joined")
-    how = me.hear()
+    me.report("joined")
+    how = me.next_command()
     if how == TOGETHER:
         pc.allreduce(np.ones(8))
     elif me.rank == LEAVER:
         leave(me, how)
     else:
-        me.say("enters")
+        me.report("enters")
         outcome = attempt(partial(pc.allreduce, np.ones(8), timeout=30))
-        me.say("outcome", **outcome)
-        me.hear()
+        me.report("outcome", **outcome)
+        me.next_command()
 
 
 # ---- what the supervisor does
@@ -113,11 +113,11 @@ def run(how: str, others_wait: bool, ledger: Ledger) -> None:
     others = [rank for rank in range(SIZE) if rank != LEAVER]
     with start() as world:
         if others_wait:
-            world.tell(how, others)
+            world.send(how, others)
             world.expect("enters", others)
             world.until_blocked(others)
         began = world.now()
-        world.tell(how, [LEAVER])
+        world.send(how, [LEAVER])
         if STATUS[how] < 0 or how.startswith("handler"):
             world.expect("enters", [LEAVER])
             world.until_blocked([LEAVER])
@@ -129,13 +129,13 @@ def run(how: str, others_wait: bool, ledger: Ledger) -> None:
         )
         if not others_wait:
             world.until_idle(others)
-            world.tell(how, others)
+            world.send(how, others)
             world.expect("enters", others)
         for rank, event in world.expect("outcome", others).items():
             ledger.measure("told", event["ended"] - max(began, event["began"]))
             gone = event["raised"] in ("PeerExited", "PeerFailure") and event["peer"] == LEAVER
             ledger.require("otherwise", gone, f"{how}\nrank {rank}: {event.facts}")
-        world.tell("that is all", others)
+        world.send("that is all", others)
         statuses = world.exit_statuses(others)
         ledger.require(
             "status", set(statuses.values()) == {0}, f"{how}: the others' exit statuses: {statuses}"
@@ -145,7 +145,7 @@ def run(how: str, others_wait: bool, ledger: Ledger) -> None:
 def leave_together(ledger: Ledger) -> None:
     with start() as world:
         began = world.now()
-        world.tell(TOGETHER)
+        world.send(TOGETHER)
         statuses = world.exit_statuses()
         ledger.measure("end", world.now() - began)
         words = "\n".join(world.last_words(rank) for rank in range(SIZE))

@@ -309,8 +309,8 @@ def settle(me: Rank, step: str) -> dict[str, Any]:
             if outcome["raised"] is None:
                 break
             late.append(f"{outcome['raised']}: {outcome['message']}")
-        me.say("passed")
-        me.hear()
+        me.report("passed")
+        me.next_command()
     if step in ("next", "resync"):
         pc.resync(timeout=CALL_S)
     total = pc.allreduce(np.full(1000, me.rank + 1.0), timeout=CALL_S)
@@ -321,21 +321,21 @@ def settle(me: Rank, step: str) -> dict[str, Any]:
 def member(me: Rank) -> None:
     """The life of one rank: cases until the supervisor goes."""
     me.join()
-    me.say("joined")
+    me.report("joined")
     while True:
-        order = me.hear()
+        order = me.next_command()
         if order["calls"]:
             calls = [Call(**given) for given in order["calls"]]
             arrays = [array_of(call, me.rank, me.size) for call in calls]
-            me.say("prepared")
-            me.hear()
-            me.say("enters")
+            me.report("prepared")
+            me.next_command()
+            me.report("enters")
             for outcome in make(me, calls, arrays, unusual if order["odd"] else usual):
-                me.say("outcome", **outcome)
-        step = me.hear()
-        outcome = attempt(lambda step=step: me.say("settled", **settle(me, step)))
+                me.report("outcome", **outcome)
+        step = me.next_command()
+        outcome = attempt(lambda step=step: me.report("settled", **settle(me, step)))
         if outcome["raised"] is not None:
-            me.say("settled", late=[f"{outcome['raised']}: {outcome['message']}"], right=False)
+            me.report("settled", late=[f"{outcome['raised']}: {outcome['message']}"], right=False)
 
 
 # ---- what the supervisor does
@@ -371,11 +371,11 @@ def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
         if case.both:
             outcomes.append(world.expect("outcome"))
             check(case.the_other_calls(), outcomes[1], ledger)
-        world.tell(case.step)
+        world.send(case.step)
         for _ in range(2 if case.step == "next" else 0):
             world.expect("passed")
             world.until_idle(list(world.ranks))
-            world.tell("go on")
+            world.send("go on")
         settled = world.expect("settled")
     except (Hang, Broken) as error:
         worlds.close()
@@ -397,14 +397,14 @@ def provoke(world: World, case: Case) -> dict[int, Event]:
         made = [] if call is None else [asdict(call)]
         if case.both:
             made.append(asdict(case.usual if rank == case.odd else case.unusual))
-        world.tell({"calls": made, "odd": rank == case.odd}, [rank])
+        world.send({"calls": made, "odd": rank == case.odd}, [rank])
     world.expect("prepared", calls)
     others = [rank for rank in calls if rank != case.odd]
     first, last = ([case.odd], others) if case.odd_first else (others, [case.odd])
-    world.tell("go", first)
+    world.send("go", first)
     world.expect("enters", first)
     world.until_blocked(first)
-    world.tell("go", last)
+    world.send("go", last)
     world.expect("enters", last)
     return world.expect("outcome", calls)
 

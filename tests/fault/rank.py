@@ -1,4 +1,4 @@
-"""What a rank of a supervised world can do: hear from its supervisor, answer, and say how a call ended."""
+"""What a rank of a supervised world can do: take commands of its supervisor, answer, and report how a call ended."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Rank:
     def join(self, timeout: float = 20) -> None:
         pc.init(self.address, rank=self.rank, size=self.size, timeout=timeout)
 
-    def say(self, kind: str, **facts: Any) -> None:
+    def report(self, kind: str, **facts: Any) -> None:
         os.write(self._events, json.dumps([kind, time.monotonic(), facts]).encode() + b"\n")
 
-    def hear(self) -> Any:
+    def next_command(self) -> Any:
         """The supervisor's next command. Waits for it."""
         while b"\n" not in self._unread:
             if not (more := os.read(self.commands, 65536)):
@@ -38,8 +38,8 @@ class Rank:
         line, self._unread = self._unread.split(b"\n", 1)
         return json.loads(line)
 
-    def heard(self) -> bool:
-        """Whether there is a command to hear()."""
+    def has_command(self) -> bool:
+        """Whether next_command() would return at once."""
         return b"\n" in self._unread or bool(select.select([self.commands], [], [], 0)[0])
 
     def fork_idler(self, *, behind_pythons_back: bool) -> int:

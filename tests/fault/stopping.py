@@ -43,14 +43,14 @@ class Plan:
 def outlast(plan: Plan, ledger: Ledger) -> None:
     """The others wait, and everything is right."""
     with joined_world(plan.size) as world:
-        world.tell(["loop", plan.call.count, LONG_S])
+        world.send(["loop", plan.call.count, LONG_S])
         world.expect("loops")
         world.pause(plan.delay_s)
         world.signal(plan.stopped, signal.SIGSTOP)
         world.pause(plan.stopped_s)
         world.signal(plan.stopped, signal.SIGCONT)
         world.pause(plan.delay_s)
-        world.tell("end the loop", [0])
+        world.send("end the loop", [0])
         rounds = {event["rounds"] for event in world.expect("looped").values()}
         ledger.require("otherwise", len(rounds) == 1, f"{plan}: {rounds}")
         must_work(world, ledger, resync=False, what=plan)
@@ -66,7 +66,7 @@ def give_up(plan: Plan, ledger: Ledger) -> None:
             world.signal(plan.stopped, signal.SIGSTOP)
         else:  # just before it: all that it has to say would be on its way at once
             world.signal(plan.stopped, signal.SIGSTOP)
-            world.tell(["call", asdict(its_call)], [plan.stopped])
+            world.send(["call", asdict(its_call)], [plan.stopped])
         give_up_on_it(world, plan, others, ledger)
         woken = world.signal(plan.stopped, signal.SIGCONT)
         if plan.call.count != MEDIUM:

@@ -101,7 +101,7 @@ def body(what: str, calls: int, me: Rank) -> None:
         thread.join()
     if not errors:
         pc.shutdown(timeout=CALL_S)
-    me.say("done", errors=errors)
+    me.report("done", errors=errors)
 
 
 def run(what: str, size: int, calls: int, ledger: Ledger) -> None:

@@ -171,7 +171,7 @@ class World:
             try:
                 status = int(body(me) or 0)
             except BaseException as error:
-                me.say("died", traceback="".join(traceback.format_exception(error)))
+                me.report("died", traceback="".join(traceback.format_exception(error)))
                 sys.stderr.flush()
         finally:
             os._exit(status)
@@ -242,7 +242,7 @@ class World:
 
     # ---- acting
 
-    def tell(self, command: object, ranks: Collection[int] | None = None) -> None:
+    def send(self, command: object, ranks: Collection[int] | None = None) -> None:
         for rank in self.ranks if ranks is None else ranks:
             with contextlib.suppress(
                 BrokenPipeError

@@ -31,7 +31,7 @@ class Pmi(ABC):
         self.texts: dict[str, str] = {}  # what was read
 
     @abstractmethod
-    def tell(self, request: str, deadline: float) -> None:
+    def send(self, request: str, deadline: float) -> None:
         """Sends it, and counts it in `unanswered`."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class Pmi(ABC):
             if key not in self.fenced:
                 self.catch_up(deadline)
                 self.fenced.add(key)
-                self.tell(self.fence, deadline)
+                self.send(self.fence, deadline)
             self.catch_up(deadline)
         except CollectiveTimeout:
             raise CollectiveTimeout(
@@ -58,7 +58,7 @@ class Pmi(ABC):
 
     def ask(self, request: str, deadline: float) -> dict[str, str]:
         self.catch_up(deadline)
-        self.tell(request, deadline)
+        self.send(request, deadline)
         return self.answer(deadline)
 
     def catch_up(self, deadline: float) -> None:

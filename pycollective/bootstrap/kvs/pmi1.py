@@ -56,7 +56,7 @@ class Pmi1(Pmi):
         self.space = self.ask("cmd=get_my_kvsname", deadline)["kvsname"]
         atexit.register(self.finalize)
 
-    def tell(self, request: str, deadline: float) -> None:
+    def send(self, request: str, deadline: float) -> None:
         self.unanswered += 1
         self.channel.send(request.encode() + b"\n", deadline)
 

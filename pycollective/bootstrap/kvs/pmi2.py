@@ -53,7 +53,7 @@ class Pmi2(Pmi):
         self.connected = True
         atexit.register(self.finalize)
 
-    def tell(self, request: str, deadline: float) -> None:
+    def send(self, request: str, deadline: float) -> None:
         self.unanswered += 1
         self.channel.send(f"{len(request):{LENGTH_DIGITS}d}{request}".encode(), deadline)
 

@@ -119,20 +119,20 @@ def run(options: argparse.Namespace) -> int:
     libraries, missing = libraries_of(options)
     comparison = Comparison(options.ranks, options.rounds, tasks_of(options), missing)
     for each in missing:
-        tell(f"{each.name} is missing: {each.why}")
+        message(f"{each.name} is missing: {each.why}")
     found = roofline.measure(options.sizes)
     if isinstance(found, str):
         comparison.no_roofline = found
-        tell(f"the machine's roofline is missing: {found}")
+        message(f"the machine's roofline is missing: {found}")
     else:
         comparison.roofline = found
     for number in range(options.rounds):
         first = number % len(libraries)  # each library is the first in turn
         for library in [*libraries[first:], *libraries[:first]]:
-            tell(f"round {number + 1} of {options.rounds}: {library.name}")
+            message(f"round {number + 1} of {options.rounds}: {library.name}")
             done = launch(library, options.ranks, comparison.tasks, options.limit)
             if done.failure:
-                tell(f"{library.name} has failed: {done.failure}")
+                message(f"{library.name} has failed: {done.failure}")
             comparison.add(library.name, done)
     comparison.versions = {
         each.name: comparison.versions[each.name] for each in libraries if each.name in comparison.versions
@@ -147,7 +147,7 @@ def unwritable(options: argparse.Namespace) -> str:
     return f"cannot write {wrong[0]}: {wrong[0].parent} is no folder that can be written to" if wrong else ""
 
 
-def tell(what: str) -> None:
+def message(what: str) -> None:
     """To people, while they wait."""
     print(f"# {what}", file=sys.stderr, flush=True)
 

@@ -36,7 +36,7 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
         saved[name] += 1
         keys = [f"{name}/{saved[name]}/{each}" for each in range(size)]
         if rank != 0:
-            _hear(path, keys[rank])
+            _receive_error(path, keys[rank])
             return
         words: Any = None
         try:
@@ -48,7 +48,7 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
             for key in keys[1:]:
                 outcomes.set(key, words)
 
-    def _hear(path: str, key: str) -> None:
+    def _receive_error(path: str, key: str) -> None:
         try:
             words: Any = outcomes.pop(key)
         except CollectiveTimeout as error:

@@ -77,9 +77,9 @@ def install(
         plain(roots, losses.weighted(roots, grad_tensors, weight), retain_graph, *args, **named)
         late.extend(zip(scalars, values, strict=True))
         if not retain_graph:
-            tell()
+            send_flags()
 
-    def tell() -> None:
+    def send_flags() -> None:
         """Not before: backward may read them."""
         for scalar, value in late:
             scalar.fill_(value)
@@ -89,7 +89,7 @@ def install(
         reduced.check(stepping)
 
     def after(stepping: Optimizer, args: Any, named: Any) -> None:  # noqa: ANN401
-        tell()
+        send_flags()
         batches.stepped()
         lockstep.stepped(stepping)
 

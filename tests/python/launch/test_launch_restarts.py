@@ -107,13 +107,13 @@ BETWEEN_ATTEMPTS = """
 import os, signal, sys, threading
 from pycollective import cli
 from pycollective.launching import report
-say, asked = report.say, signal.Signals[sys.argv.pop(1)]
+message, asked = report.message, signal.Signals[sys.argv.pop(1)]
 def signalled(what, **more):
-    say(what, **more)
+    message(what, **more)
     if "anew" in what:
-        say(f"threads: {threading.active_count()}")
+        message(f"threads: {threading.active_count()}")
         os.kill(os.getpid(), asked)
-report.say = signalled
+report.message = signalled
 sys.exit(cli.main())
 """
 
