@@ -40,7 +40,7 @@ _UNIT = (
 _MOST_BITS = 80.0  # of one factor: more makes no difference, and exponents of all factors stay below 2**62
 
 
-class _Way(NamedTuple):
+class _Encoding(NamedTuple):
     """How an operation takes ints."""
 
     split: Callable[[int], Three]
@@ -124,14 +124,14 @@ def _truth(x: int) -> Three:
     return int(x != 0), 0, 0
 
 
-_SUM = _Way(_halves, _sum_of_halves, "sum", wraps=True)
-_BOUNDS = _Way(_bounds, _bound)
-_BITS = _Way(_bits, _number_of_bits)
-_TRUTH = _Way(_truth, lambda words: words[0])
-_WAYS: dict[str, _Way] = {
+_SUM = _Encoding(_halves, _sum_of_halves, "sum", wraps=True)
+_BOUNDS = _Encoding(_bounds, _bound)
+_BITS = _Encoding(_bits, _number_of_bits)
+_TRUTH = _Encoding(_truth, lambda words: words[0])
+_ENCODINGS: dict[str, _Encoding] = {
     "sum": _SUM,
     "add": _SUM,
-    "prod": _Way(_factors, _product, "math.prod", wraps=True),
+    "prod": _Encoding(_factors, _product, "math.prod", wraps=True),
     **dict.fromkeys(("min", "max"), _BOUNDS),
     **dict.fromkeys(("band", "bor", "bxor"), _BITS),
     **dict.fromkeys(("land", "lor", "lxor"), _TRUTH),
@@ -143,21 +143,21 @@ def is_exact(x: Any, op: Any) -> bool:
 
     In sums and products bools are ints, NumPy's too; in others only among ints.
     """
-    if not isinstance(op, str) or op not in _WAYS:
+    if not isinstance(op, str) or op not in _ENCODINGS:
         return False
     if isinstance(x, np.generic):
-        return x.dtype == np.int64 or (x.dtype == np.bool_ and _WAYS[op].wraps)
+        return x.dtype == np.int64 or (x.dtype == np.bool_ and _ENCODINGS[op].wraps)
     if not isinstance(x, (int, list, tuple)):
         return False
     members = x if isinstance(x, (list, tuple)) else (x,)
     if not members or not all(isinstance(each, (int, np.integer, np.bool_)) for each in members):
         return False
-    return _WAYS[op].wraps or not all(isinstance(each, (bool, np.bool_)) for each in members)
+    return _ENCODINGS[op].wraps or not all(isinstance(each, (bool, np.bool_)) for each in members)
 
 
 def to_words(x: Any, op: str) -> Words:
     """As `x` travels: the last axis has its words."""
-    split = _WAYS[op].split
+    split = _ENCODINGS[op].split
     words = [split(int(each)) for each in x] if isinstance(x, (list, tuple)) else split(int(x))
     return np.array(words, np.int64)
 
@@ -168,9 +168,9 @@ def from_words(function: str, words: Words, x: Any, op: str) -> Any:
     Raises:
         InvalidArgument: one of them does not fit into 64 bits; nothing else is lost, and the call has been made.
     """
-    way = _WAYS[op]
-    values = [way.joined((a, b, c)) for a, b, c in words.reshape(-1, WORDS).tolist()]
-    if isinstance(x, np.generic) and way.wraps:
+    encoding = _ENCODINGS[op]
+    values = [encoding.joined((a, b, c)) for a, b, c in words.reshape(-1, WORDS).tolist()]
+    if isinstance(x, np.generic) and encoding.wraps:
         return np.int64(_int64(values[0]))
     if not all(map(_fits, values)):
         raise _no_fit(function, op)
@@ -198,7 +198,7 @@ def array_of(function: str, values: int | Sequence[int], op: str, dtype: str = "
 
 
 def _no_fit(function: str, op: str, dtype: str = "64 bits") -> InvalidArgument:
-    exact = _WAYS[op].exact
+    exact = _ENCODINGS[op].exact
     instead = (
         f"{exact}(pc.allgather_object(x)) is exact for any int"
         if exact

@@ -83,7 +83,7 @@ class Options:
     def environment(self, base: Mapping[str, str]) -> Mapping[str, str]:
         env = with_terminal(with_debugger(base) if self.of_python else base)
         if self.gpus:
-            # All ranks see all of them: a rank that sees only its own cannot reach the memory of its neighbours'.
+            # All ranks see all of them: a rank that sees only its own cannot reach the memory of the other GPUs'.
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
         return env
 

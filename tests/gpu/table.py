@@ -90,7 +90,7 @@ PROGRAMS = (
     Program("mixed_devices"),
     by_nccl("mixed_devices"),
     Program("hidden_gpu"),
-    Program("neighbours_in_memory"),
+    Program("adjacent_in_memory"),
     Program("objects_with_tensors"),
     Program("dying_rank", ends=KILLED),
     by_nccl("dying_rank", ends=KILLED),

@@ -102,7 +102,7 @@ class Shown:
 
 
 @dataclass
-class Victims:
+class Consequences:
     """Ranks that report the same end of another one."""
 
     words: list[bytes]  # of the first of them
@@ -209,7 +209,7 @@ class Tracebacks:
         )
         alike = {rank for rank, last in self.last.items() if last == key}
         self.unreported = {about: ranks for about, ranks in self.unreported.items() if about[0] != key}
-        victims: dict[bytes, Victims] = {}  # by the kind of their errors
+        consequences: dict[bytes, Consequences] = {}  # by the kind of their errors
         for rank in sorted(self.held):
             its_own = self.let_go(rank)
             if same := bool(its) and is_beginning(its_own, its, rank, failed_first):
@@ -218,9 +218,9 @@ class Tracebacks:
                 its_own = its_own[len(its) :] if its else []
             if same:
                 alike.add(rank)
-            lines += self.labelled(rank, without_end(rank, its_own, victims))
+            lines += self.labelled(rank, without_end(rank, its_own, consequences))
         lines += self.reported()
-        for each in victims.values():
+        for each in consequences.values():
             lines += [b"[%s] %s" % (spans(each.ranks).encode(), line) for line in each.words]
         return Ending(lines, sorted(alike - {failed_first}), shown, [] if shown else its or words, said_too)
 
@@ -244,7 +244,7 @@ def label(rank: int, lines: Sequence[bytes]) -> list[bytes]:
     return [b"[%d] %s" % (rank, line) for line in lines]
 
 
-def without_end(rank: int, lines: list[bytes], victims: dict[bytes, Victims]) -> list[bytes]:
+def without_end(rank: int, lines: list[bytes], consequences: dict[bytes, Consequences]) -> list[bytes]:
     """Without a traceback that breaks off, or whose error only reports another rank's end: that goes to `victims`."""
     header = last_header(lines)
     if header is not None and last_error(lines) is None:
@@ -253,7 +253,7 @@ def without_end(rank: int, lines: list[bytes], victims: dict[bytes, Victims]) ->
     if error is None:
         return lines
     words = lines[error:]
-    victims.setdefault(kind(words), Victims(words)).ranks.append(rank)
+    consequences.setdefault(kind(words), Consequences(words)).ranks.append(rank)
     return lines[: error if header is None else header]
 
 

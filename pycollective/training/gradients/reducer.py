@@ -16,7 +16,7 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 from pycollective.training.gradients.bucket import Bucket, Place
 from pycollective.training.gradients.compression import check_format
 from pycollective.training.gradients.layout import Slot, check_same_on_all_ranks, cut
-from pycollective.training.gradients.parameters_alike import ParametersAlike
+from pycollective.training.gradients.parameter_check import ParameterCheck
 
 if TYPE_CHECKING:
     from pycollective._core import Op
@@ -113,7 +113,7 @@ class GradientReducer:
         own = ranks.split(0, timeout=timeout)
         assert own is not None
         self._group = own
-        self._alike = ParametersAlike(arrays, own) if own._is_strict else None
+        self._parameter_check = ParameterCheck(arrays, own) if own._is_strict else None
         self._compares = self._will_compare = (
             True  # with PYCOLLECTIVE_CHECK=strict, in this step and in the next
         )
@@ -356,14 +356,14 @@ class GradientReducer:
         self._next = 0
         self._given_up = False
         self._compares = self._will_compare
-        if self._alike is not None:
-            self._alike.work = None
+        if self._parameter_check is not None:
+            self._parameter_check.work = None
 
-    def _compared(self) -> ParametersAlike | None:
+    def _compared(self) -> ParameterCheck | None:
         """What compares the parameters in this step, if anything does."""
-        return self._alike if self._compares and self._buckets else None
+        return self._parameter_check if self._compares and self._buckets else None
 
-    def _calls(self) -> list[ParametersAlike | Bucket]:
+    def _calls(self) -> list[ParameterCheck | Bucket]:
         """What makes a call in each step, in the order of the calls."""
         compared = self._compared()
         return [*([] if compared is None else [compared]), *self._buckets]

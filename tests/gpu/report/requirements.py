@@ -23,7 +23,7 @@ PROGRAMS = [
     "hidden_gpu",
     "jax_arrays",
     "mixed_devices",
-    "neighbours_in_memory",
+    "adjacent_in_memory",
     "objects_with_tensors",
     "pipeline_1f1b",
     "subgroups",

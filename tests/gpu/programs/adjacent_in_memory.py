@@ -18,7 +18,7 @@ def fresh() -> torch.Tensor:
 
 before, summed = fresh().cpu(), torch.arange(120.0) * size + total
 lists = {
-    "neighbours": [(0, 16), (16, 48), (48, 64)],
+    "adjacent": [(0, 16), (16, 48), (48, 64)],
     "backwards": [(48, 64), (16, 48), (0, 16)],
     "with gaps": [(0, 10), (20, 21), (64, 100)],
     "all of it": [(0, 120)],
@@ -44,7 +44,7 @@ separate = {"a": apart[0], "b": (apart[1], apart[2])}
 pc.allreduce(separate)
 assert [float(each.max()) for each in apart] == [count * size + total for count in (1, 7, 1000)], apart
 rows = torch.arange(12.0, device=DEVICE).view(3, 4) + rank
-columns = [rows[:, 0], rows[:, 2]]  # neighbours that interleave
+columns = [rows[:, 0], rows[:, 2]]  # adjacent tensors that interleave
 pc.allreduce(columns)
 assert rows[0].tolist() == [total, 1.0 + rank, 2.0 * size + total, 3.0 + rank], rows
 pc.shutdown()

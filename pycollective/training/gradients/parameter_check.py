@@ -18,10 +18,10 @@ from pycollective.arrays.gpu_arrays import is_on_gpu
 from pycollective.arrays.libraries import library_of
 from pycollective.errors import CollectiveError, CollectiveMismatch
 
-__all__ = ["ParametersAlike"]
+__all__ = ["ParameterCheck"]
 
 
-class ParametersAlike:
+class ParameterCheck:
     """Compares the arrays that have changed since this was made: what was never written may be no parameter.
 
     In the background, and in the group of the buckets: nothing waits for it before the end of the step.
