@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 
 from pycollective import _core
@@ -35,15 +36,23 @@ class Info:
     # "shm": this rank shares memory with all others, "tcp": with none, "shm and tcp": with some.
     # None: there are no others.
     transport: str | None
-    neighbours: tuple[int, ...]  # the ranks that share memory with this one, itself included
+    shared_memory_ranks: tuple[int, ...]  # the ranks that share memory with this one, itself included
     why_no_shared_memory: str  # in one line; "" if there is some
     heap_used_nbytes: int  # in arrays of empty(), zeros() and empty_like()
     heap_reserved_nbytes: int  # taken from the system for them
     memory_room_nbytes: int | None  # what the heap may still grow by, on this machine or in this container
     groups: int  # that this rank is in and that are open, the world included
 
+    @property
+    def neighbours(self) -> tuple[int, ...]:
+        """Deprecated: the former name of shared_memory_ranks."""
+        warnings.warn(
+            "Info.neighbours is deprecated: use Info.shared_memory_ranks", DeprecationWarning, stacklevel=2
+        )
+        return self.shared_memory_ranks
 
-# Rank, size, local rank and size, hosts, addresses, neighbours, why there are none, groups.
+
+# Rank, size, local rank and size, hosts, addresses, ranks that share memory, why there are none, groups.
 _NO_WORLD = (None, None, None, None, (), (), (), "", 0)
 
 
@@ -68,7 +77,7 @@ def info() -> Info:
     """
     # All at once: another thread may end the world meanwhile.
     found = _core._world_facts()
-    rank, size, local_rank, local_size, hosts, addresses, neighbours, why_none, groups = found or _NO_WORLD
+    rank, size, local_rank, local_size, hosts, addresses, sharing, why_none, groups = found or _NO_WORLD
     usage = heap.usage()
     return Info(
         version=__version__,
@@ -81,8 +90,8 @@ def info() -> Info:
         local_size=local_size,
         hosts=hosts,
         addresses=addresses,
-        transport=_transport(len(hosts), len(neighbours)),
-        neighbours=neighbours,
+        transport=_transport(len(hosts), len(sharing)),
+        shared_memory_ranks=sharing,
         why_no_shared_memory=why_none,
         heap_used_nbytes=usage.used_nbytes,
         heap_reserved_nbytes=usage.reserved_nbytes,
@@ -91,7 +100,7 @@ def info() -> Info:
     )
 
 
-def _transport(size: int, neighbours: int) -> str | None:
+def _transport(size: int, sharing: int) -> str | None:
     if size <= 1:
         return None
-    return "shm" if neighbours == size else "shm and tcp" if neighbours else "tcp"
+    return "shm" if sharing == size else "shm and tcp" if sharing else "tcp"

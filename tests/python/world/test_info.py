@@ -18,10 +18,12 @@ def test_before_init_it_says_what_is_known() -> None:
     assert info.host == os.uname().nodename
     assert info.launcher is info.rank is info.size is info.local_rank is info.local_size is None
     assert info.transport is None
-    assert info.hosts == info.addresses == info.neighbours == ()
+    assert info.hosts == info.addresses == info.shared_memory_ranks == ()
     assert (info.groups, info.heap_used_nbytes, info.heap_reserved_nbytes) == (0, 0, 0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         info.rank = 1  # type: ignore[misc]
+    with pytest.warns(DeprecationWarning, match="use Info.shared_memory_ranks"):
+        assert info.neighbours == ()
 
 
 def facts() -> pc.Info:
@@ -54,7 +56,7 @@ def test_all_ranks_agree_on_what_they_share(n: int) -> None:
         assert info.rank == rank
         assert info.hosts == (info.host,) * n
         assert info.addresses == every[0].addresses
-        assert info.neighbours == (tuple(range(n)) if n > 1 else ())
+        assert info.shared_memory_ranks == (tuple(range(n)) if n > 1 else ())
         assert info.why_no_shared_memory == ("the world has one rank" if n == 1 else "")
         assert info.launcher
     assert len(every[0].addresses) == (n if n > 1 else 0)
@@ -65,7 +67,7 @@ def test_all_ranks_agree_on_what_they_share(n: int) -> None:
 def test_over_tcp_nothing_is_shared() -> None:
     for info in testing.run(facts, 2, timeout_s=60, env={"PYCOLLECTIVE_TRANSPORT": "tcp"}):
         assert info.transport == "tcp"
-        assert info.neighbours == ()
+        assert info.shared_memory_ranks == ()
         assert "tcp" in info.why_no_shared_memory
 
 
