@@ -77,10 +77,10 @@ class Waiter {
   // Each is a load and a pause: at most 45 us in all. Measured, since a pause takes 10 ns on one processor and 60 on the next.
   static Polls flags();
 
-  // `crowded`: more local ranks than usable cores; starts with next to no spinning.
-  explicit Waiter(bool crowded = false, const Polls& polls = kSockets, CoreWatch* core = nullptr)
+  // `oversubscribed`: more local ranks than usable cores; starts with next to no spinning.
+  explicit Waiter(bool oversubscribed = false, const Polls& polls = kSockets, CoreWatch* core = nullptr)
       : polls_(polls),
-        budget_(crowded ? polls.min : polls.max),
+        budget_(oversubscribed ? polls.min : polls.max),
         core_(core) {}
 
   // `ready()` polls once and says whether the wait is over. False: not within the time that is worth to stay awake for.

@@ -235,7 +235,7 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
   SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
-  parts.crowded = more_ranks_than_cores(hosts.local_size);
+  parts.oversubscribed = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
   parts.limits = meeting.profile.tuning.limits();
   PC_ASSIGN_OR_RETURN(memory, SharedMemory::create(hosts, options.rank, parts));
@@ -294,7 +294,7 @@ Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& mee
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
-                         .crowded = more_ranks_than_cores(meeting.hosts.local_size),
+                         .oversubscribed = more_ranks_than_cores(meeting.hosts.local_size),
                          .core = seat.get()};
     PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *neighbours, *doorbell));
   }

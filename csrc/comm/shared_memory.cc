@@ -62,7 +62,7 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
   }
   PC_ASSIGN_OR_RETURN(state.host, shm::Host::create(*neighbours, *doorbell, parts.single_copy));
   if (parts.neighbours != nullptr) {
-    state.together = std::make_unique<shm::SharedExecutor>(*state.host, *parts.reactor, parts.crowded,
+    state.together = std::make_unique<shm::SharedExecutor>(*state.host, *parts.reactor, parts.oversubscribed,
                                                            parts.limits, parts.core);
   }
   if (is_divided) {
@@ -70,8 +70,8 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
       return choose(table, what...);
     };
     state.by_islands = std::make_unique<shm::HierExecutor>(
-        shm::HierExecutor::Parts{state.host.get(), parts.transport, parts.reactor, parts.core, parts.crowded,
-                                 state.island_of, parts.limits, choose_plan});
+        shm::HierExecutor::Parts{state.host.get(), parts.transport, parts.reactor, parts.core,
+                                 parts.oversubscribed, state.island_of, parts.limits, choose_plan});
   }
   return made;
 }

@@ -22,8 +22,8 @@ class SharedMemory {
     Doorbell* doorbell = nullptr;      // likewise
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
-    CoreWatch* core = nullptr;  // hears of waits in shared memory; may be null
-    bool crowded = false;       // more ranks than cores share the host
+    CoreWatch* core = nullptr;    // hears of waits in shared memory; may be null
+    bool oversubscribed = false;  // more ranks than cores share the host
     bool single_copy = true;
     shm::LimitsByRanks limits = {};
   };

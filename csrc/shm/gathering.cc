@@ -20,11 +20,11 @@
 namespace pc {
 namespace {
 
-constexpr int kCrowdedMs =
+constexpr int kOversubscribedMs =
     5;  // until a full queue at the door, or too many descriptors under way, is tried again
 constexpr int kKnocks = 3;                  // a leader that is slow may take this rank for a silent stranger
 constexpr std::size_t kSpareVisitors = 64;  // beyond the ranks that are expected
-constexpr double kOvercrowdedS = 10;        // in which descriptors under way must have become fewer
+constexpr double kOverloadedS = 10;         // in which descriptors under way must have become fewer
 
 // A socket without a folder: the name begins with a zero byte.
 struct AbstractAddress {
@@ -76,18 +76,18 @@ void await(int fd, short events, const WaitContext& context) {
 
 Status send_waiting(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
                     const WaitContext& context, const std::string& doing) {
-  const Deadline overcrowded = Deadline::after(kOvercrowdedS);
+  const Deadline overloaded = Deadline::after(kOverloadedS);
   for (;;) {
     PC_ASSIGN_OR_RETURN(const bool sent, send_message(socket, bytes, descriptors));
     if (sent) return Status::ok();
     PC_TRY(look_at(context, doing));
-    if (overcrowded.expired()) {
+    if (overloaded.expired()) {
       return Status(Code::kSystem,
-                    "for " + std::to_string(static_cast<int>(kOvercrowdedS)) +
+                    "for " + std::to_string(static_cast<int>(kOverloadedS)) +
                         " s there was no room for descriptors on their way: raise the limit of "
                         "open files (ulimit -n)");
     }
-    pause(context, kCrowdedMs);
+    pause(context, kOversubscribedMs);
   }
 }
 
@@ -121,7 +121,7 @@ Result<Fd> connect_to(const Invitation& leader, const WaitContext& context) {
     }
     if (errno != EAGAIN && errno != EINTR) return system_error("connecting to the ranks of this host", errno);
     PC_TRY(look_at(context, "connecting to the ranks of this host"));
-    pause(context, kCrowdedMs);
+    pause(context, kOversubscribedMs);
   }
 }
 
@@ -174,7 +174,7 @@ void Reception::accept_all(TimePoint now) {
     if (!accepted.is_ok()) {  // no descriptor for it: some stranger's goes, or others have time to close some
       const int gone = door_.evict();
       strangers_.erase(gone);
-      if (gone < 0) ::poll(nullptr, 0, kCrowdedMs);
+      if (gone < 0) ::poll(nullptr, 0, kOversubscribedMs);
       return;
     }
     if (!accepted.value().valid()) return;

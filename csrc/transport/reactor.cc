@@ -87,7 +87,7 @@ void CompletionQueue::nudge() {
 // ---- Reactor
 
 struct Reactor::State {
-  explicit State(bool crowded_) : crowded(crowded_), learned(crowded_) {}
+  explicit State(bool oversubscribed_) : oversubscribed(oversubscribed_), learned(oversubscribed_) {}
 
   std::size_t poll_all() {
     const std::lock_guard lock(sources_mutex);
@@ -133,7 +133,7 @@ struct Reactor::State {
     followers.store(static_cast<uint32_t>(asleep.size() + (background == nullptr ? 0 : 1)));
   }
 
-  const bool crowded;
+  const bool oversubscribed;
   Fd epoll, event;           // event: readable when the sleeper in epoll shall look again
   int setup_errno = 0;       // of the two above
   std::mutex sources_mutex;  // guards sources; held while they are polled
@@ -152,7 +152,7 @@ struct Reactor::State {
 // One thread's stay in wait(): with or without the baton.
 class Reactor::Turn {
  public:
-  Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.crowded) {
+  Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.oversubscribed) {
     if (enter()) waiter_ = state_.learned;
   }
   ~Turn() { let_go(); }
@@ -219,7 +219,7 @@ class Reactor::Turn {
   Waiter waiter_;
 };
 
-Reactor::Reactor(bool crowded) : state_(std::make_unique<State>(crowded)) {
+Reactor::Reactor(bool oversubscribed) : state_(std::make_unique<State>(oversubscribed)) {
   state_->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!state_->epoll.valid()) state_->setup_errno = errno;
   state_->event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

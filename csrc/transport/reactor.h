@@ -48,7 +48,7 @@ class CompletionQueue final : public CompletionSink {
 // Thread-safety: all methods.
 class Reactor {
  public:
-  explicit Reactor(bool crowded);
+  explicit Reactor(bool oversubscribed);
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;

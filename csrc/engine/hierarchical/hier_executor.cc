@@ -38,7 +38,7 @@ struct HierExecutor::State {
           group(*parts.host, launch.group, members.table.own_place(), members.worlds,
                 limits_for(parts.limits, static_cast<std::size_t>(members.shape.most)),
                 members.table.members()),
-          waiter(parts.crowded, Waiter::kSockets, parts.core),
+          waiter(parts.oversubscribed, Waiter::kSockets, parts.core),
           queue(*parts.reactor, launch.group,
                 [transport = parts.transport, id = launch.group](uint64_t sequence) {
                   transport->discard(id, sequence);

@@ -26,7 +26,7 @@ class HierExecutor final : public CpuExecutor {
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
     CoreWatch* core = nullptr;         // hears of waits in shared memory; may be null
-    bool crowded = false;              // more ranks than cores share the host
+    bool oversubscribed = false;       // more ranks than cores share the host
     std::vector<Rank> island_of = {};  // by world rank: any number that only its island has
     LimitsByRanks limits = {};         // as SharedExecutor's
     ChoosePlan choose = {};

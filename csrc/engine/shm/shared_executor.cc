@@ -39,7 +39,7 @@ struct SharedExecutor::State {
         : group(state.host, launch.group, launch.rank,
                 {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits_for(state.limits, static_cast<std::size_t>(launch.size))),
-          waiter(state.crowded, Waiter::flags(), state.core),
+          waiter(state.oversubscribed, Waiter::flags(), state.core),
           // Calls that are discarded are announced with the next one.
           queue(state.reactor, launch.group, [](uint64_t) {}) {}
     GroupLine& line() override { return queue; }
@@ -50,24 +50,24 @@ struct SharedExecutor::State {
     GroupLine queue;  // its runs use the rest
   };
 
-  State(Host& host_, Reactor& reactor_, bool crowded_, LimitsByRanks limits_, CoreWatch* core_)
+  State(Host& host_, Reactor& reactor_, bool oversubscribed_, LimitsByRanks limits_, CoreWatch* core_)
       : host(host_),
         reactor(reactor_),
-        crowded(crowded_),
+        oversubscribed(oversubscribed_),
         limits(std::move(limits_)),
         core(core_) {}
 
   Host& host;
   Reactor& reactor;
-  const bool crowded;
+  const bool oversubscribed;
   const LimitsByRanks limits;
   CoreWatch* const core;  // may be null
   OpenGroups groups;      // whose calls use the rest
 };
 
-SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits,
+SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool oversubscribed, LimitsByRanks limits,
                                CoreWatch* core)
-    : SharedExecutor(std::make_shared<State>(host, reactor, crowded, std::move(limits), core)) {}
+    : SharedExecutor(std::make_shared<State>(host, reactor, oversubscribed, std::move(limits), core)) {}
 SharedExecutor::SharedExecutor(const std::shared_ptr<State>& state)
     : CpuExecutor({state, &state->groups}),
       state_(*state) {}

@@ -17,9 +17,10 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
 
 class SharedExecutor final : public CpuExecutor {
  public:
-  // Host and reactor are not owned; both outlive this. `crowded`: more ranks than cores share the host. `limits`: of groups
-  // that have not the usual ones, the same on all ranks. `core` hears of its waits; null, or it outlives this.
-  SharedExecutor(Host& host, Reactor& reactor, bool crowded, LimitsByRanks limits = {},
+  // Host and reactor are not owned; both outlive this. `oversubscribed`: more ranks than cores share the
+  // host. `limits`: of groups that have not the usual ones, the same on all ranks. `core` hears of its waits;
+  // null, or it outlives this.
+  SharedExecutor(Host& host, Reactor& reactor, bool oversubscribed, LimitsByRanks limits = {},
                  CoreWatch* core = nullptr);
   std::string_view name() const override { return "shared memory"; }
   Result<WorkPtr> launch(const Request& request, const Launch& launch) override;

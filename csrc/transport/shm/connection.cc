@@ -35,7 +35,7 @@ ShmConnection::ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const F
       page_(page),
       ends_(ends),
       link_(ends.me, ends.peer, ends.epoch, limits),
-      waiter_(ends.crowded, Waiter::flags(), ends.core) {}
+      waiter_(ends.oversubscribed, Waiter::flags(), ends.core) {}
 
 bool ShmConnection::unsent() const {
   return open_ && (link_.has_output() || link_.counts().posted_sends > 0);

@@ -23,7 +23,7 @@ class ShmConnection {
     std::size_t my_place = 0, peer_place = 0;  // among the ranks that share memory
     std::size_t ring_nbytes = 0;
     uint32_t epoch = 0;
-    bool crowded = false;
+    bool oversubscribed = false;
     CoreWatch* core = nullptr;
   };
   // Both outlive it; `page` is the peer's.

@@ -12,7 +12,7 @@ namespace pc {
 struct ShmOptions {
   Rank rank = 0, size = 1;
   uint32_t epoch = 0;
-  bool crowded = false;  // more ranks than cores share the host
+  bool oversubscribed = false;  // more ranks than cores share the host
   LinkLimits limits = {};
   CoreWatch* core = nullptr;  // of its waits; may be null, else outlives the transport
 };

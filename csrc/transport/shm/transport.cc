@@ -155,7 +155,7 @@ Status ShmTransport::install() {
       static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
   ends.ring_nbytes = ring_nbytes_for(ranks.size());
   ends.epoch = options_.epoch;
-  ends.crowded = options_.crowded;
+  ends.oversubscribed = options_.oversubscribed;
   ends.core = options_.core;
   for (std::size_t place = 0; place < ranks.size(); ++place) {
     if (place == ends.my_place) continue;

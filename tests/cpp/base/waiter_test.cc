@@ -37,9 +37,9 @@ TEST(Waiter, what_is_ready_needs_no_sleep_even_after_the_deadline) {
 }
 
 TEST(Waiter, ends_at_the_deadline_and_not_before) {
-  for (const bool crowded : {false, true}) {
+  for (const bool oversubscribed : {false, true}) {
     const Deadline deadline = Deadline::after(0.12);
-    Waiter waiter(crowded);
+    Waiter waiter(oversubscribed);
     EXPECT_EQ(waiter.wait(WaitContext{deadline}, never, block), WaitEnd::kTimeout);
     EXPECT_TRUE(deadline.expired());
     EXPECT_GT(deadline.remaining_s(), -5.0);
