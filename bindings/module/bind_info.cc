@@ -27,7 +27,7 @@ py::object world_facts(const State& state) {
   py::list hosts, addresses, neighbours;
   for (std::size_t other = 0; other < map.ranks.size(); ++other) {
     hosts.append(map.ranks[other].host_name);
-    if (here.why_alone.empty() && map.ranks[other].island == here.island) neighbours.append(other);
+    if (here.why_alone.empty() && map.ranks[other].domain == here.domain) neighbours.append(other);
   }
   for (const std::string& address : runtime->addresses()) addresses.append(address);
   return py::make_tuple(rank, size, local_rank, local_size, py::tuple(hosts), py::tuple(addresses),

@@ -257,7 +257,7 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
     meeting.addresses.push_back(std::move(member.address));
     meeting.invitations.push_back(std::move(member.invitation));
-    member.entry.island = rank;
+    member.entry.domain = rank;
     meeting.hosts.ranks.push_back(std::move(member.entry));
   }
   const std::string& here = meeting.hosts.ranks[static_cast<std::size_t>(options.rank)].host_key;

@@ -33,13 +33,13 @@ class Keys {
   std::string memory_of(const std::string& world, Rank rank) const {
     return memory() + world + "/rank/" + std::to_string(rank);
   }
-  std::string island_of(const std::string& world, Rank leader) const {
+  std::string domain_of(const std::string& world, Rank leader) const {
     return memory() + world + "/host/" + std::to_string(leader);
   }
   std::string refused(const std::string& world, Rank rank) const {  // it knows that all refuse
     return memory() + world + "/refused/" + std::to_string(rank);
   }
-  std::string islands(const std::string& world) const { return memory() + world + "/all"; }
+  std::string domains(const std::string& world) const { return memory() + world + "/all"; }
 
  private:
   std::string prefix_;

@@ -63,7 +63,7 @@ struct HostMap {
     std::string host_key;   // equal: same kernel and network namespace, as far as names can tell
     int64_t pid = 0;
     std::string pid_key;      // equal: pids mean the same processes
-    int32_t island = 0;       // the lowest rank that it shares memory with; its own if it is alone
+    int32_t domain = 0;       // the lowest rank that it shares memory with; its own if it is alone
     std::string why_alone;    // in one line; empty if it is not
     bool joins_gpus = false;  // RuntimeOptions
   };

@@ -291,7 +291,7 @@ Status Communicator::resync(double timeout_s, const char* site) {
 Choice Communicator::State::choose(const Request& request) const {
   if (parts.shares_memory) return {&shm::shared_memory(request.collective)};
   const uint64_t nbytes = knows_size(request) ? elements_of(request, size()).nbytes() : kUnknownSize;
-  if (shm::goes_by_islands(request, nbytes, parts.islands)) return {&shm::by_islands(request.collective)};
+  if (shm::is_hierarchical(request, nbytes, parts.domains)) return {&shm::hierarchical(request.collective)};
   const SelectionTable::Call call{nbytes, request.counts.empty(), request.fixed_order};
   return selection.choose(request.collective, call, {size(), parts.hosts});
 }
@@ -367,8 +367,8 @@ Result<std::string> Communicator::explain(ExplainedCall call) const {
   Request plain;  // an explained call has the usual operation
   plain.collective = call.collective;
   plain.root = call.root;
-  if (shm::goes_by_islands(plain, call.nbytes, parts.islands))
-    return explain_divided_call(call, size_, parts.islands);
+  if (shm::is_hierarchical(plain, call.nbytes, parts.domains))
+    return explain_divided_call(call, size_, parts.domains);
   call.group = {size_, parts.hosts};
   call.transport = size_ > 1 ? parts.transport->name() : "none, one rank only";
   if (call.rank == -1) call.rank = rank_;

@@ -147,18 +147,19 @@ Result<std::string> explain_shared_call(const ExplainedCall& call, Rank size) {
          profile_text_for(call.profile, size);
 }
 
-Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size, const shm::Islands& islands) {
+Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
+                                         const shm::ShmDomains& domains) {
   ExplainedCall here = call;
-  here.group = {size, islands.count};
+  here.group = {size, domains.count};
   PC_TRY(check_call(here));
-  const std::string ranks = islands.even()
-                                ? std::to_string(islands.most)
-                                : std::to_string(islands.least) + " to " + std::to_string(islands.most);
+  const std::string ranks = domains.even()
+                                ? std::to_string(domains.most)
+                                : std::to_string(domains.least) + " to " + std::to_string(domains.most);
   return std::string(name_of(call.collective)) + " of " + count_text(call.nbytes, "byte", "bytes") + ", " +
-         count_text(static_cast<uint64_t>(size), "rank", "ranks") + " on " + std::to_string(islands.count) +
+         count_text(static_cast<uint64_t>(size), "rank", "ranks") + " on " + std::to_string(domains.count) +
          " hosts\n" + "transport: shared memory on each host, " + std::string(call.transport) +
          " between them\n" + "algorithm: hierarchical (" +
-         shm::describe_by_islands(call.collective, call.nbytes, islands) + ")\n" + "because:   " + ranks +
+         shm::describe_hierarchical(call.collective, call.nbytes, domains) + ")\n" + "because:   " + ranks +
          " ranks on each host have passed each other their memory; PYCOLLECTIVE_TRANSPORT=tcp, or a table of "
          "algorithms in PYCOLLECTIVE_TUNE, runs one plan over all ranks instead\n" +
          profile_text_for(call.profile, size);

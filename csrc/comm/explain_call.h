@@ -25,7 +25,7 @@ struct ExplainedCall {
 Result<std::string> explain_shared_call(const ExplainedCall& call,
                                         Rank size);  // in a group that shares memory
 Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
-                                         const shm::Islands& islands);  // that goes by islands
+                                         const shm::ShmDomains& domains);  // that is hierarchical
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
 
 }  // namespace pc

@@ -19,9 +19,9 @@ struct GroupParts {  // not owned; all outlive the group
   Transport* transport = nullptr;  // of messages, to this rank itself too
   const std::function<bool()>* interrupted = nullptr;
   Check check = Check::kOn;
-  Rank hosts = 1;              // on how many the ranks are
-  bool shares_memory = false;  // the executor runs collectives without plans
-  shm::Islands islands = {};   // worth it: the executor is one that goes by islands
+  Rank hosts = 1;                // on how many the ranks are
+  bool shares_memory = false;    // the executor runs collectives without plans
+  shm::ShmDomains domains = {};  // worth it: the executor is one that is hierarchical
   const Profile* profile = nullptr;
   Status gpus_may_join = {};
   LazyDevices* devices = nullptr;  // run calls of arrays that do not lie on the host; null: there are none

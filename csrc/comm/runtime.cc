@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/islands.h"
+#include "bootstrap/shm_domains.h"
 #include "comm/devices.h"
 #include "comm/group_parts.h"
 #include "comm/shared_memory.h"
@@ -67,10 +67,10 @@ Result<std::unique_ptr<Transport>> make_transport(const RuntimeOptions& options)
   return make_tcp_transport(tcp);
 }
 
-std::string describe_island(const HostMap& hosts, Rank self) {
+std::string describe_domain(const HostMap& hosts, Rank self) {
   const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(self)];
   if (!here.why_alone.empty()) return "no shared memory: " + here.why_alone;
-  const auto shares = [&](const HostMap::Entry& entry) { return entry.island == here.island; };
+  const auto shares = [&](const HostMap::Entry& entry) { return entry.domain == here.domain; };
   return "memory shared by " + std::to_string(std::count_if(hosts.ranks.begin(), hosts.ranks.end(), shares)) +
          " ranks";
 }
@@ -88,7 +88,7 @@ std::string describe(const RuntimeOptions& options, const Transport& transport, 
       meeting.profile.tuning.to_string() + "]" + ", key " + to_string(key_id(options.credentials.key)) +
       " (" + options.credentials.key_source + "), addresses";
   for (const std::string& address : meeting.addresses) text += " " + address;
-  return text + ", " + describe_island(hosts, options.rank);
+  return text + ", " + describe_domain(hosts, options.rank);
 }
 
 std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const FlightRecorder& messages) {
@@ -213,7 +213,7 @@ GroupParts Runtime::State::parts_of(const std::vector<Rank>& ranks) {
   const SharedMemory::Use use = memory == nullptr ? SharedMemory::Use{} : memory->of(ranks);
   if (use.executor != nullptr) parts.calls.executor = use.executor;
   parts.shares_memory = use.all;
-  parts.islands = use.islands;
+  parts.domains = use.domains;
   parts.check = options.check;
   parts.hosts = hosts.count(ranks);
   parts.profile = &profile;

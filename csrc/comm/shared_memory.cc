@@ -14,13 +14,13 @@ namespace {
 constexpr std::size_t kMostSharing = 4096;  // ranks: a line of each is looked at in every call
 
 // By rank of the world: any number that only ranks with common memory have in common.
-std::vector<Rank> islands_of(const HostMap& hosts) {
-  std::vector<Rank> islands;
+std::vector<Rank> domains_of(const HostMap& hosts) {
+  std::vector<Rank> domains;
   for (std::size_t rank = 0; rank < hosts.ranks.size(); ++rank) {
     const HostMap::Entry& entry = hosts.ranks[rank];
-    islands.push_back(entry.why_alone.empty() ? entry.island : static_cast<Rank>(rank));
+    domains.push_back(entry.why_alone.empty() ? entry.domain : static_cast<Rank>(rank));
   }
-  return islands;
+  return domains;
 }
 
 shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint64_t nbytes, Rank size,
@@ -33,12 +33,12 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 
 // Members go in reverse order: the executors before what they use.
 struct SharedMemory::State {
-  std::vector<Rank> island_of;
+  std::vector<Rank> domain_of;
   std::unique_ptr<Neighbours> lone;  // of a rank that shares memory with nobody, where others do
   std::unique_ptr<Doorbell> lone_doorbell;
   std::unique_ptr<shm::Host> host;
-  std::unique_ptr<shm::SharedExecutor> together;  // null: nobody shares memory with this rank
-  std::unique_ptr<shm::HierExecutor> by_islands;  // null: no group has islands of several ranks
+  std::unique_ptr<shm::SharedExecutor> together;    // null: nobody shares memory with this rank
+  std::unique_ptr<shm::HierExecutor> hierarchical;  // null: no group has domains of several ranks
 };
 
 SharedMemory::SharedMemory() : state_(std::make_unique<State>()) {}
@@ -48,15 +48,15 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
                                                            const Parts& parts) {
   std::unique_ptr<SharedMemory> made(new SharedMemory());
   State& state = *made->state_;
-  state.island_of = islands_of(hosts);
-  const bool is_divided = shm::GroupTable(state.island_of, rank).shape().worth_it();
+  state.domain_of = domains_of(hosts);
+  const bool is_divided = shm::GroupTable(state.domain_of, rank).shape().worth_it();
   if (parts.neighbours == nullptr && !is_divided) return std::unique_ptr<SharedMemory>();
   Neighbours* neighbours = parts.neighbours;
   Doorbell* doorbell = parts.doorbell;
   if (neighbours == nullptr) {
     PC_ASSIGN_OR_RETURN(state.lone, make_lone_neighbours(rank));
     neighbours = state.lone.get();
-    const Rank size = static_cast<Rank>(state.island_of.size());
+    const Rank size = static_cast<Rank>(state.domain_of.size());
     PC_ASSIGN_OR_RETURN(state.lone_doorbell, Doorbell::create(*neighbours, rank, size));
     doorbell = state.lone_doorbell.get();
   }
@@ -69,20 +69,20 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
     const auto choose_plan = [table = SelectionTable::defaults()](auto... what) {
       return choose(table, what...);
     };
-    state.by_islands = std::make_unique<shm::HierExecutor>(
+    state.hierarchical = std::make_unique<shm::HierExecutor>(
         shm::HierExecutor::Parts{state.host.get(), parts.transport, parts.reactor, parts.core,
-                                 parts.oversubscribed, state.island_of, parts.limits, choose_plan});
+                                 parts.oversubscribed, state.domain_of, parts.limits, choose_plan});
   }
   return made;
 }
 
 SharedMemory::Use SharedMemory::of(std::span<const Rank> world_ranks) const {
   if (world_ranks.size() < 2 || world_ranks.size() > kMostSharing) return {};
-  std::vector<Rank> islands;
-  for (const Rank rank : world_ranks) islands.push_back(state_->island_of[static_cast<std::size_t>(rank)]);
-  const shm::Islands shape = shm::GroupTable(islands, 0).shape();
+  std::vector<Rank> domains;
+  for (const Rank rank : world_ranks) domains.push_back(state_->domain_of[static_cast<std::size_t>(rank)]);
+  const shm::ShmDomains shape = shm::GroupTable(domains, 0).shape();
   if (shape.count == 1 && state_->together != nullptr) return {state_->together.get(), true, {}};
-  if (shape.worth_it() && state_->by_islands != nullptr) return {state_->by_islands.get(), false, shape};
+  if (shape.worth_it() && state_->hierarchical != nullptr) return {state_->hierarchical.get(), false, shape};
   return {};
 }
 

@@ -36,7 +36,7 @@ class SharedMemory {
   struct Use {
     Executor* executor = nullptr;  // null: none, the group runs plans
     bool all = false;              // its ranks share memory
-    shm::Islands islands = {};     // else, if they are worth it, the executor goes by these
+    shm::ShmDomains domains = {};  // else, if they are worth it, the executor goes by these
   };
   Use of(std::span<const Rank> world_ranks) const;
   shm::Heap* heap();  // null: nobody shares memory with this rank

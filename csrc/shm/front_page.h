@@ -14,7 +14,7 @@ inline constexpr uint64_t kFrontPageMagic = 0x34306d6873637970;  // "pycshm04"
 // Of lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
-inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one island that send messages through it
+inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it
 
 struct alignas(4096) FrontPage {
   std::atomic<uint64_t> magic{0};  // not 0: this rank has come so far
@@ -31,7 +31,7 @@ struct alignas(4096) FrontPage {
   };
   alignas(kApart) std::atomic<uint64_t> groups_made{0};  // changes with each
   Group groups[kMaxGroups];                              // where the area of each is; engine/shm
-  // Where this rank's channel to each rank of the island is, in the order of the ranks; 0: there is none yet.
+  // Where this rank's channel to each rank of the domain is, in the order of the ranks; 0: there is none yet.
   static constexpr uint64_t kRefused = ~uint64_t{0};  // and there will be none
   alignas(kApart) std::atomic<uint64_t> channels[kMaxChannels];
 };

@@ -34,17 +34,17 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
   }
   std::unique_ptr<Neighbours> neighbours_of(Rank rank) override;
 
-  void cut(const std::vector<Rank>& islands) {
+  void cut(const std::vector<Rank>& domains) {
     std::size_t first = 0;
-    for (std::size_t i = 0; i < islands.size(); ++i) {
-      const std::size_t end = first + static_cast<std::size_t>(islands[i]);
-      for (; first < end && first < places_.size(); ++first) places_[first]->island = i;
+    for (std::size_t i = 0; i < domains.size(); ++i) {
+      const std::size_t end = first + static_cast<std::size_t>(domains[i]);
+      for (; first < end && first < places_.size(); ++first) places_[first]->domain = i;
     }
   }
   bool has(Rank rank) const { return rank >= 0 && static_cast<std::size_t>(rank) < places_.size(); }
   bool share(Rank a, Rank b) const {
     return has(a) && has(b) &&
-           places_[static_cast<std::size_t>(a)]->island == places_[static_cast<std::size_t>(b)]->island;
+           places_[static_cast<std::size_t>(a)]->domain == places_[static_cast<std::size_t>(b)]->domain;
   }
   Result<SharedRange> grow(Rank rank, std::size_t nbytes);
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes);
@@ -55,7 +55,7 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
     Place(std::byte* at, Bell given) : base(at), bell(std::move(given)) {}
     std::byte* const base;
     Bell bell;
-    std::size_t island = 0;
+    std::size_t domain = 0;
     std::mutex mutex;
     std::size_t nbytes = 0;  // guarded by mutex
   };
@@ -115,13 +115,13 @@ std::unique_ptr<Neighbours> ThreadHostImpl::neighbours_of(Rank rank) {
 
 }  // namespace
 
-Result<std::shared_ptr<ThreadHost>> ThreadHost::create(Rank size, const std::vector<Rank>& islands) {
+Result<std::shared_ptr<ThreadHost>> ThreadHost::create(Rank size, const std::vector<Rank>& domains) {
   auto host = std::make_shared<ThreadHostImpl>();
   for (Rank rank = 0; rank < size; ++rank) {
     PC_TRY(host->add_place());
     PC_TRY(host->grow(rank, Neighbours::kFirstNbytes).status());
   }
-  host->cut(islands);
+  host->cut(domains);
   return std::shared_ptr<ThreadHost>(std::move(host));
 }
 

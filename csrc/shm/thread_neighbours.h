@@ -12,8 +12,8 @@ namespace pc {
 // The memory and the bells of all ranks; lives as long as the last neighbours_of(). Thread-safety: all methods.
 class ThreadHost {
  public:
-  // `islands`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
-  static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& islands = {});
+  // `domains`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
+  static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& domains = {});
   virtual ~ThreadHost() = default;
   virtual std::unique_ptr<Neighbours> neighbours_of(Rank rank) = 0;
 };

@@ -20,22 +20,23 @@ namespace pc::testing {
 inline constexpr double kShort = 0.3;  // a timeout that shall expire
 inline constexpr double kLong = 20;    // one that shall not
 
-// kShared: memory that the ranks share, and inproc for messages. kIslands: some share it with each other, as on several hosts.
-enum class Over : uint8_t { kInproc, kTcp, kShared, kIslands };
+// kShared: memory that the ranks share, and inproc for messages. kDomains: some share it with each other, as
+// on several hosts.
+enum class Over : uint8_t { kInproc, kTcp, kShared, kDomains };
 inline std::string name_of(Over over) {
   switch (over) {
     case Over::kInproc: return "inproc";
     case Over::kTcp: return "tcp";
     case Over::kShared: return "shared";
-    case Over::kIslands: break;
+    case Over::kDomains: break;
   }
-  return "islands";
+  return "domains";
 }
 
 struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
-  std::vector<Rank> islands = {};  // kIslands: their sizes; empty: two halves
+  std::vector<Rank> domains = {};  // kDomains: their sizes; empty: two halves
   double timeout_s = 20;           // of init and of every call
   std::string tune = "";
   std::string tuning = "", others_tuning = "";  // of rank 0, and of the others
@@ -62,11 +63,11 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
   const auto store = std::make_shared<MemoryStore>();
   const std::shared_ptr<InprocHub> hub = world.over == Over::kTcp ? nullptr : InprocHub::create(world.size);
   std::shared_ptr<ThreadHost> host;
-  if (world.over == Over::kShared || world.over == Over::kIslands) {
-    std::vector<Rank> islands = world.islands;
-    if (world.over == Over::kIslands && islands.empty())
-      islands = {world.size - world.size / 2, world.size / 2};
-    Result<std::shared_ptr<ThreadHost>> made = ThreadHost::create(world.size, islands);
+  if (world.over == Over::kShared || world.over == Over::kDomains) {
+    std::vector<Rank> domains = world.domains;
+    if (world.over == Over::kDomains && domains.empty())
+      domains = {world.size - world.size / 2, world.size / 2};
+    Result<std::shared_ptr<ThreadHost>> made = ThreadHost::create(world.size, domains);
     if (!made.is_ok()) return {made.status()};
     host = std::move(made).value();
   }

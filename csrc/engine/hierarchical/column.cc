@@ -11,13 +11,13 @@ constexpr uint32_t kMessagesOfRound = 1U << 12;
 
 }  // namespace
 
-void Column::prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_island) {
+void Column::prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain) {
   part_ = part;
   launch_ = launch;
   ranks_ = ranks;
   worlds_.clear();
   for (const Rank rank : ranks_) worlds_.push_back(launch.world_ranks[rank]);
-  launch_.rank = own_island;
+  launch_.rank = own_domain;
   launch_.size = static_cast<Rank>(ranks_.size());
   launch_.world_ranks = worlds_.data();
   launch_.names = ranks_.data();

@@ -1,5 +1,6 @@
-// What one rank of each island do among themselves in a call: round by round they make their part of the array the same
-// everywhere, by plans. They use the call's own number and digest, so mismatches and news of failures are those of any plan.
+// What one rank of each domain do among themselves in a call: round by round they make their part of the
+// array the same everywhere, by plans. They use the call's own number and digest, so mismatches and news of
+// failures are those of any plan.
 #pragma once
 
 #include <array>
@@ -43,13 +44,14 @@ class Column final : public Beyond {
     Collective collective = Collective::kAllreduce;
     DType dtype = DType::kU8;
     Reduction op;
-    Rank root = 0;  // by island
+    Rank root = 0;  // by domain
     bool fixed_order = false;
     uint32_t contributions = 1;  // that each of the ranks has combined already
   };
-  // `ranks`: one of each island, by island, as ranks of the group; empty: this rank is in no column of the call. They stay
-  // where they are until the call has ended. `launch` is the whole call's. Not while something is on its way.
-  void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_island);
+  // `ranks`: one of each domain, by domain, as ranks of the group; empty: this rank is in no column of the
+  // call. They stay where they are until the call has ended. `launch` is the whole call's. Not while
+  // something is on its way.
+  void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
   bool has_room() const override { return begun_ - taken_ < kMost; }
   bool is_active() const override { return begun_ != taken_; }
@@ -78,12 +80,12 @@ class Column final : public Beyond {
   Transport& transport_;
   PlanCache& plans_;
   const ChoosePlan& choose_;
-  const std::vector<std::vector<Rank>>& columns_;  // by place in the island
+  const std::vector<std::vector<Rank>>& columns_;  // by place in the domain
   CompletionSink* const bell_;
   const uint64_t token_;
   Part part_;
   Launch launch_;                // this rank's in the column
-  std::span<const Rank> ranks_;  // by island
+  std::span<const Rank> ranks_;  // by domain
   std::vector<Rank> worlds_;     // likewise
   std::array<Slot, kMost> slots_;
   uint32_t begun_ = 0, taken_ = 0;  // rounds

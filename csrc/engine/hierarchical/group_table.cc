@@ -6,31 +6,31 @@
 namespace pc::shm {
 namespace {
 
-// Up to here one rank of each island speaks for it: more messages would cost more than they carry.
+// Up to here one rank of each domain speaks for it: more messages would cost more than they carry.
 constexpr std::size_t kThroughLeaders = 8UL * 1024;
-// Above, a tree over all ranks is as fast if it goes between the islands as seldom. Its messages are large enough to wait for their
-// receiver: ranks that disagree about the root find out.
+// Above, a tree over all ranks is as fast if it goes between the domains as seldom. Its messages are large
+// enough to wait for their receiver: ranks that disagree about the root find out.
 constexpr uint64_t kThroughTrees = 64UL * 1024;
 constexpr Rank kMostPieces = 512;  // a message with a piece for each fits into the smallest ring
 
 }  // namespace
 
-Rank crossings_of_tree(const Islands& islands, Rank root) {
-  const auto island = [&](uint32_t place) {
-    return islands.island_of[(place + static_cast<uint32_t>(root)) % islands.island_of.size()];
+Rank count_tree_edges_between(const ShmDomains& domains, Rank root) {
+  const auto domain = [&](uint32_t place) {
+    return domains.domain_of[(place + static_cast<uint32_t>(root)) % domains.domain_of.size()];
   };
-  Rank crossings = 0;
-  for (uint32_t place = 1; place < islands.island_of.size(); ++place)
-    crossings += island(place) != island(place & (place - 1)) ? 1 : 0;
-  return crossings;
+  Rank edges = 0;
+  for (uint32_t place = 1; place < domains.domain_of.size(); ++place)
+    edges += domain(place) != domain(place & (place - 1)) ? 1 : 0;
+  return edges;
 }
 
-bool goes_by_islands(const Request& request, uint64_t nbytes, const Islands& islands) {
-  if (!islands.worth_it()) return false;
+bool is_hierarchical(const Request& request, uint64_t nbytes, const ShmDomains& domains) {
+  if (!domains.worth_it()) return false;
   // A mean of means is the mean only where all are of as many.
-  const bool combines = request.op != ReduceOp::kAvg || islands.even();
+  const bool combines = request.op != ReduceOp::kAvg || domains.even();
   const auto tree_is_worse = [&] {
-    return nbytes <= kThroughTrees || crossings_of_tree(islands, request.root) > islands.count - 1;
+    return nbytes <= kThroughTrees || count_tree_edges_between(domains, request.root) > domains.count - 1;
   };
   switch (request.collective) {
     case Collective::kBarrier: return true;
@@ -39,8 +39,8 @@ bool goes_by_islands(const Request& request, uint64_t nbytes, const Islands& isl
     case Collective::kReduce: return combines && tree_is_worse();
     case Collective::kAllgather:
     case Collective::kReduceScatter:
-      // Each rank stands for one part of each island.
-      return islands.even() && request.counts.empty() && islands.count * islands.most <= kMostPieces;
+      // Each rank stands for one part of each domain.
+      return domains.even() && request.counts.empty() && domains.count * domains.most <= kMostPieces;
     default: return false;
   }
 }
@@ -49,52 +49,52 @@ bool goes_through_leaders(Collective collective, std::size_t nbytes) {
   return nbytes <= kThroughLeaders && !has_parts(collective);
 }
 
-uint32_t slices_of(Collective collective, const Islands& islands) {
-  return collective == Collective::kBroadcast ? 1 : static_cast<uint32_t>(islands.least);
+uint32_t slices_of(Collective collective, const ShmDomains& domains) {
+  return collective == Collective::kBroadcast ? 1 : static_cast<uint32_t>(domains.least);
 }
 
-std::string describe_by_islands(Collective collective, std::size_t nbytes, const Islands& islands) {
+std::string describe_hierarchical(Collective collective, std::size_t nbytes, const ShmDomains& domains) {
   if (goes_through_leaders(collective, nbytes))
     return "one rank of each host combines the array there, exchanges it with those of the others, and "
            "passes the result on; "
            "one exchange";
-  const uint32_t slices = slices_of(collective, islands);
+  const uint32_t slices = slices_of(collective, domains);
   if (slices == 1) return "one rank of each host exchanges the array with those of the others";
   return "cut into " + std::to_string(slices) +
          " slices; for each of them one rank of every host exchanges what its host has combined";
 }
 
-GroupTable::GroupTable(std::span<const Rank> island_of, Rank self) {
+GroupTable::GroupTable(std::span<const Rank> domain_of, Rank self) {
   std::map<Rank, std::size_t> known;
-  for (std::size_t r = 0; r < island_of.size(); ++r) {
-    const auto [at, is_new] = known.try_emplace(island_of[r], islands_.size());
-    if (is_new) islands_.emplace_back();
-    std::vector<Rank>& members = islands_[at->second];
+  for (std::size_t r = 0; r < domain_of.size(); ++r) {
+    const auto [at, is_new] = known.try_emplace(domain_of[r], domains_.size());
+    if (is_new) domains_.emplace_back();
+    std::vector<Rank>& members = domains_[at->second];
     if (static_cast<Rank>(r) == self) {
-      own_island_ = static_cast<Rank>(at->second);
+      own_domain_ = static_cast<Rank>(at->second);
       own_place_ = static_cast<Rank>(members.size());
     }
     members.push_back(static_cast<Rank>(r));
   }
 }
 
-Islands GroupTable::shape() const {
-  Islands shape{static_cast<Rank>(islands_.size()), static_cast<Rank>(islands_.front().size()), 1};
-  for (std::size_t i = 0; i < islands_.size(); ++i) {
-    const std::vector<Rank>& members = islands_[i];
+ShmDomains GroupTable::shape() const {
+  ShmDomains shape{static_cast<Rank>(domains_.size()), static_cast<Rank>(domains_.front().size()), 1};
+  for (std::size_t i = 0; i < domains_.size(); ++i) {
+    const std::vector<Rank>& members = domains_[i];
     shape.least = std::min(shape.least, static_cast<Rank>(members.size()));
     shape.most = std::max(shape.most, static_cast<Rank>(members.size()));
     for (const Rank rank : members) {
-      shape.island_of.resize(std::max(shape.island_of.size(), static_cast<std::size_t>(rank) + 1));
-      shape.island_of[static_cast<std::size_t>(rank)] = static_cast<Rank>(i);
+      shape.domain_of.resize(std::max(shape.domain_of.size(), static_cast<std::size_t>(rank) + 1));
+      shape.domain_of[static_cast<std::size_t>(rank)] = static_cast<Rank>(i);
     }
   }
   return shape;
 }
 
-Rank GroupTable::island_of(Rank rank) const {
-  for (std::size_t i = 0; i < islands_.size(); ++i) {
-    if (std::find(islands_[i].begin(), islands_[i].end(), rank) != islands_[i].end())
+Rank GroupTable::domain_of(Rank rank) const {
+  for (std::size_t i = 0; i < domains_.size(); ++i) {
+    if (std::find(domains_[i].begin(), domains_[i].end(), rank) != domains_[i].end())
       return static_cast<Rank>(i);
   }
   return -1;
@@ -108,7 +108,7 @@ Rank GroupTable::place_here(Rank rank) const {
 
 std::vector<Rank> GroupTable::column(Rank place) const {
   std::vector<Rank> ranks;
-  for (const std::vector<Rank>& members : islands_) ranks.push_back(members[static_cast<std::size_t>(place)]);
+  for (const std::vector<Rank>& members : domains_) ranks.push_back(members[static_cast<std::size_t>(place)]);
   return ranks;
 }
 

@@ -2,18 +2,18 @@
 
 #include <utility>
 
-#include "engine/hierarchical/island_run.h"
+#include "engine/hierarchical/hier_run.h"
 #include "engine/plan/plan_run_for.h"
 
 namespace pc::shm {
 namespace {
 
-IslandMembers members_of(const HierExecutor::Parts& parts, const Launch& launch) {
+HierMembers members_of(const HierExecutor::Parts& parts, const Launch& launch) {
   const std::span worlds(launch.world_ranks, static_cast<std::size_t>(launch.size));
-  std::vector<Rank> islands;
-  for (const Rank world : worlds) islands.push_back(parts.island_of[static_cast<std::size_t>(world)]);
-  GroupTable table(islands, launch.rank);
-  IslandMembers members{std::move(table), {}, {}, {}};
+  std::vector<Rank> domains;
+  for (const Rank world : worlds) domains.push_back(parts.domain_of[static_cast<std::size_t>(world)]);
+  GroupTable table(domains, launch.rank);
+  HierMembers members{std::move(table), {}, {}, {}};
   members.shape = members.table.shape();
   for (Rank place = 0; place < members.shape.least; ++place)
     members.columns.push_back(members.table.column(place));
@@ -24,7 +24,7 @@ IslandMembers members_of(const HierExecutor::Parts& parts, const Launch& launch)
 
 }  // namespace
 
-const Algorithm& by_islands(Collective collective) {
+const Algorithm& hierarchical(Collective collective) {
   static const auto kRows =
       algorithms_without_plan("hierarchical", "shared memory on each host, plans between the hosts",
                               "docs/shared-memory.md", /*fixed_order=*/true);
@@ -46,7 +46,7 @@ struct HierExecutor::State {
     GroupLine& line() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
-    const IslandMembers members;
+    const HierMembers members;
     Group group;      // the baton's
     Waiter waiter;    // likewise
     GroupLine queue;  // its runs use the rest
@@ -69,14 +69,14 @@ Result<WorkPtr> HierExecutor::launch(const Request& request, const Launch& launc
       launch.group, [&] { return std::make_shared<State::HierGroup>(state_.parts, launch); });
   auto& group = static_cast<State::HierGroup&>(*shared);
   std::unique_ptr<Run> run;
-  if (launch.algorithm == &by_islands(request.collective)) {
-    run = group.queue.take_idle(
-        [](const Run& idle) { return dynamic_cast<const IslandRun*>(&idle) != nullptr; });
+  if (launch.algorithm == &hierarchical(request.collective)) {
+    run =
+        group.queue.take_idle([](const Run& idle) { return dynamic_cast<const HierRun*>(&idle) != nullptr; });
     if (run == nullptr) {
-      run = std::make_unique<IslandRun>(*state_.parts.host, group.group, group.waiter, group.members,
-                                        *state_.parts.transport, state_.plans, state_.parts.choose);
+      run = std::make_unique<HierRun>(*state_.parts.host, group.group, group.waiter, group.members,
+                                      *state_.parts.transport, state_.plans, state_.parts.choose);
     }
-    static_cast<IslandRun&>(*run).prepare_call(request, launch);
+    static_cast<HierRun&>(*run).prepare_call(request, launch);
   } else {
     PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> plan_run,
                         plan_run_for(request, launch, *state_.parts.transport, group.queue, state_.plans));

@@ -1,5 +1,5 @@
-// Runs collectives of groups on several islands, of which one at least has two ranks. What does not go by islands runs plans
-// here too, for the calls of a group are made in one line.
+// Runs collectives of groups on several domains, of which one at least has two ranks. What is not
+// hierarchical runs plans here too, for the calls of a group are made in one line.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace pc::shm {
 
-// What goes by islands, as a name for records and errors; it has no plan.
-const Algorithm& by_islands(Collective collective);
+// What is hierarchical, as a name for records and errors; it has no plan.
+const Algorithm& hierarchical(Collective collective);
 
 class HierExecutor final : public CpuExecutor {
  public:
@@ -27,7 +27,7 @@ class HierExecutor final : public CpuExecutor {
     Reactor* reactor = nullptr;
     CoreWatch* core = nullptr;         // hears of waits in shared memory; may be null
     bool oversubscribed = false;       // more ranks than cores share the host
-    std::vector<Rank> island_of = {};  // by world rank: any number that only its island has
+    std::vector<Rank> domain_of = {};  // by world rank: any number that only its domain has
     LimitsByRanks limits = {};         // as SharedExecutor's
     ChoosePlan choose = {};
   };

@@ -108,7 +108,7 @@ constexpr CallKind kLargeCalls[] = {{Collective::kAllreduce, 100'000, 100},
                                     {Collective::kAllgather, 100'000, 100}};
 constexpr WorldKind kWorlds[] = {{Over::kTcp, 2},    {Over::kTcp, 4},    {Over::kShared, 2},
                                  {Over::kShared, 4}, {Over::kInproc, 2}, {Over::kInproc, 4}};
-constexpr WorldKind kIslandWorlds[] = {{Over::kIslands, 3}, {Over::kIslands, 4}};
+constexpr WorldKind kDomainWorlds[] = {{Over::kDomains, 3}, {Over::kDomains, 4}};
 
 INSTANTIATE_TEST_SUITE_P(Small, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kSmallCalls)),
@@ -117,8 +117,8 @@ INSTANTIATE_TEST_SUITE_P(Large, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kLargeCalls)),
                          name_of);
 // Not large: the hosts exchange rounds in messages that come unasked, and one that comes early is kept in new memory.
-INSTANTIATE_TEST_SUITE_P(SmallIslands, Allocations,
-                         ::testing::Combine(::testing::ValuesIn(kIslandWorlds),
+INSTANTIATE_TEST_SUITE_P(SmallDomains, Allocations,
+                         ::testing::Combine(::testing::ValuesIn(kDomainWorlds),
                                             ::testing::ValuesIn(kSmallCalls)),
                          name_of);
 

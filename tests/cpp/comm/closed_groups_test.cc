@@ -117,7 +117,7 @@ TEST_P(ClosedGroups, work_that_is_under_way_ends_and_may_outlive_them) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, ClosedGroups,
-                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kDomains),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 // By its place in the group, whatever rank of the world it is.

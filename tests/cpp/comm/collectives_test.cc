@@ -40,15 +40,15 @@ std::vector<ExecutorCase> cases() {
     };
     all.push_back({"shared_" + std::to_string(size), size, run});
   }
-  for (const std::vector<Rank>& islands : std::vector<std::vector<Rank>>{{2, 2}, {1, 3}, {2, 1, 2}}) {
-    std::string name = "islands";
+  for (const std::vector<Rank>& domains : std::vector<std::vector<Rank>>{{2, 2}, {1, 3}, {2, 1, 2}}) {
+    std::string name = "domains";
     Rank size = 0;
-    for (const Rank of : islands) {
+    for (const Rank of : domains) {
       name += "_" + std::to_string(of);
       size += of;
     }
-    const auto run = [islands](Rank ranks, const Body& body) {
-      return run_world({.over = Over::kIslands, .size = ranks, .islands = islands, .timeout_s = 60}, body);
+    const auto run = [domains](Rank ranks, const Body& body) {
+      return run_world({.over = Over::kDomains, .size = ranks, .domains = domains, .timeout_s = 60}, body);
     };
     all.push_back({name, size, run});
   }

@@ -1,5 +1,5 @@
-// Groups over several islands: what the executor suite cannot see. Calls that go by islands among plans, calls that end in the
-// middle, groups whose islands are others than the world's.
+// Groups over several domains: what the executor suite cannot see. Calls that are hierarchical among plans,
+// calls that end in the middle, groups whose domains are others than the world's.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,31 +15,31 @@
 namespace pc::testing {
 namespace {
 
-using IslandSizes = std::vector<Rank>;
+using DomainSizes = std::vector<Rank>;
 
-Rank size_of(const IslandSizes& islands) {
+Rank size_of(const DomainSizes& domains) {
   Rank size = 0;
-  for (const Rank of : islands) size += of;
+  for (const Rank of : domains) size += of;
   return size;
 }
-WorldOptions world_of(const IslandSizes& islands) {
-  return {.over = Over::kIslands,
-          .size = size_of(islands),
-          .islands = islands,
+WorldOptions world_of(const DomainSizes& domains) {
+  return {.over = Over::kDomains,
+          .size = size_of(domains),
+          .domains = domains,
           .timeout_s = kManyCallsS,
           .log_fd = -1};
 }
-std::string name_of(const IslandSizes& islands) {
+std::string name_of(const DomainSizes& domains) {
   std::string name;
-  for (const Rank of : islands) name += (name.empty() ? "" : "_") + std::to_string(of);
+  for (const Rank of : domains) name += (name.empty() ? "" : "_") + std::to_string(of);
   return name;
 }
 
-class Hierarchical : public ::testing::TestWithParam<IslandSizes> {};
-INSTANTIATE_TEST_SUITE_P(Islands, Hierarchical,
-                         ::testing::Values(IslandSizes{2, 1}, IslandSizes{2, 2}, IslandSizes{1, 3},
-                                           IslandSizes{2, 2, 2}),
-                         [](const ::testing::TestParamInfo<IslandSizes>& each) {
+class Hierarchical : public ::testing::TestWithParam<DomainSizes> {};
+INSTANTIATE_TEST_SUITE_P(ShmDomains, Hierarchical,
+                         ::testing::Values(DomainSizes{2, 1}, DomainSizes{2, 2}, DomainSizes{1, 3},
+                                           DomainSizes{2, 2, 2}),
+                         [](const ::testing::TestParamInfo<DomainSizes>& each) {
                            return name_of(each.param);
                          });
 
@@ -232,7 +232,7 @@ TEST_P(Hierarchical, the_death_of_a_rank_anywhere_in_a_call_ends_it_everywhere) 
   }
 }
 
-TEST_P(Hierarchical, groups_whose_islands_are_others_do_not_disturb_each_other) {
+TEST_P(Hierarchical, groups_whose_domains_are_others_do_not_disturb_each_other) {
   const Outcomes outcomes =
       run_world(world_of(GetParam()), [](Runtime& runtime, Communicator& group) -> Status {
         const Rank size = group.size();

@@ -19,7 +19,7 @@ class Strict : public ::testing::TestWithParam<Over> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Strict,
-                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kDomains),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 // A call of `count` float32, which lives as long as this.

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Over, AgreementOfMessages, ::testing::Values(Over::kInp
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 INSTANTIATE_TEST_SUITE_P(Over, Agreement,
-                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kDomains),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the_next_one_is_right) {
@@ -143,7 +143,7 @@ TEST_P(Agreement, a_rank_that_is_interrupted_and_goes_at_once_is_named_as_interr
     });
     ASSERT_EQ(outcomes[0].code(), Code::kInterrupted) << text_of(outcomes);
     // In shared memory it may be seen first that rank 0 has closed the group.
-    const bool sees_the_close = GetParam() == Over::kShared || GetParam() == Over::kIslands;
+    const bool sees_the_close = GetParam() == Over::kShared || GetParam() == Over::kDomains;
     ASSERT_TRUE(outcomes[2].code() == Code::kPeerInterrupted ||
                 (sees_the_close && outcomes[2].code() == Code::kPeerExited))
         << text_of(outcomes);

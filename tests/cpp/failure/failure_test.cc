@@ -28,7 +28,7 @@ class Failure : public ::testing::TestWithParam<Over> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Over, Failure,
-                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kIslands),
+                         ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kDomains),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST_P(Failure, ranks_that_disagree_raise_and_never_get_a_wrong_result) {
@@ -122,12 +122,15 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
   });
   const Status& first = outcomes[0].code() == Code::kTimeout ? outcomes[0] : outcomes[1];
   EXPECT_EQ(first.code(), Code::kTimeout) << text_of(outcomes);
-  const bool by_islands = GetParam() == Over::kIslands, shared = GetParam() == Over::kShared || by_islands;
-  const char* const algorithm = by_islands ? "hierarchical" : shared ? "shared_memory" : "recursive_doubling";
-  // By islands rank 1 waits for rank 0, which waits for rank 2.
-  EXPECT_TRUE(has(first, by_islands ? "waiting for rank "
-                         : shared   ? "waiting for rank 2"
-                                    : "step ") &&
+  const bool hierarchical = GetParam() == Over::kDomains,
+             shared = GetParam() == Over::kShared || hierarchical;
+  const char* const algorithm = hierarchical ? "hierarchical"
+                                : shared     ? "shared_memory"
+                                             : "recursive_doubling";
+  // By domains rank 1 waits for rank 0, which waits for rank 2.
+  EXPECT_TRUE(has(first, hierarchical ? "waiting for rank "
+                         : shared     ? "waiting for rank 2"
+                                      : "step ") &&
               has(first, "allreduce #1 (" + std::string(algorithm) + ", 16 B float32 sum)"))
       << text_of(outcomes);
   EXPECT_GE(std::max(outcomes[0].elapsed_s(), outcomes[1].elapsed_s()), kShort);

@@ -66,8 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Over, Async,
                            return name_of(std::get<0>(each.param)) +
                                   (std::get<1>(each.param) == Check::kStrict ? "_strict" : "");
                          });
-INSTANTIATE_TEST_SUITE_P(OverIslands, Async,
-                         ::testing::Combine(::testing::Values(Over::kIslands), ::testing::Values(Check::kOn)),
+INSTANTIATE_TEST_SUITE_P(OverDomains, Async,
+                         ::testing::Combine(::testing::Values(Over::kDomains), ::testing::Values(Check::kOn)),
                          [](const ::testing::TestParamInfo<std::tuple<Over, Check>>& each) {
                            return name_of(std::get<0>(each.param)) +
                                   (std::get<1>(each.param) == Check::kStrict ? "_strict" : "");

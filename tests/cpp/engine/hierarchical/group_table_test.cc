@@ -1,4 +1,4 @@
-// Who of which island does what.
+// Who of which domain does what.
 #include "engine/hierarchical/group_table.h"
 
 #include <gtest/gtest.h>
@@ -8,75 +8,75 @@
 namespace pc::shm {
 namespace {
 
-// Ranks 0, 2 and 3 on one island, 1 and 4 on another.
-constexpr Rank kIslandOf[] = {7, 9, 7, 7, 9};
+// Ranks 0, 2 and 3 on one domain, 1 and 4 on another.
+constexpr Rank kDomainOf[] = {7, 9, 7, 7, 9};
 
-TEST(GroupTable, knows_the_islands_of_a_group_in_any_order) {
-  const GroupTable table(kIslandOf, 4);
-  EXPECT_EQ(table.shape(), (Islands{2, 2, 3, {0, 1, 0, 0, 1}}));
-  EXPECT_EQ(table.own_island(), 1);
+TEST(GroupTable, knows_the_domains_of_a_group_in_any_order) {
+  const GroupTable table(kDomainOf, 4);
+  EXPECT_EQ(table.shape(), (ShmDomains{2, 2, 3, {0, 1, 0, 0, 1}}));
+  EXPECT_EQ(table.own_domain(), 1);
   EXPECT_EQ(table.own_place(), 1);
   EXPECT_EQ(table.members(), (std::vector<Rank>{1, 4}));
-  EXPECT_EQ(table.island_of(3), 0);
+  EXPECT_EQ(table.domain_of(3), 0);
   EXPECT_EQ(table.place_here(1), 0);
   EXPECT_EQ(table.place_here(2), -1);
 }
 
-TEST(GroupTable, a_column_has_one_rank_of_each_island_and_the_root_stands_for_its_own) {
-  const GroupTable table(kIslandOf, 0);
+TEST(GroupTable, a_column_has_one_rank_of_each_domain_and_the_root_stands_for_its_own) {
+  const GroupTable table(kDomainOf, 0);
   EXPECT_EQ(table.column(0), (std::vector<Rank>{0, 1}));
   EXPECT_EQ(table.column(1), (std::vector<Rank>{2, 4}));
 }
 
 constexpr uint64_t kLarge = 64 << 20;
 
-TEST(GroupTable, what_goes_by_islands) {
+TEST(GroupTable, which_calls_are_hierarchical) {
   Request request;
-  const Islands even{2, 2, 2}, uneven{2, 1, 2};
-  for (const Islands& none : {Islands{1, 4, 4}, Islands{4, 1, 1}})
-    EXPECT_FALSE(goes_by_islands(request, kLarge, none));
+  const ShmDomains even{2, 2, 2}, uneven{2, 1, 2};
+  for (const ShmDomains& none : {ShmDomains{1, 4, 4}, ShmDomains{4, 1, 1}})
+    EXPECT_FALSE(is_hierarchical(request, kLarge, none));
   request.collective = Collective::kAllreduce;
-  EXPECT_TRUE(goes_by_islands(request, kLarge, even) && goes_by_islands(request, kLarge, uneven));
+  EXPECT_TRUE(is_hierarchical(request, kLarge, even) && is_hierarchical(request, kLarge, uneven));
   request.op = ReduceOp::kAvg;
-  EXPECT_TRUE(goes_by_islands(request, kLarge, even));
-  EXPECT_FALSE(goes_by_islands(request, kLarge, uneven));
+  EXPECT_TRUE(is_hierarchical(request, kLarge, even));
+  EXPECT_FALSE(is_hierarchical(request, kLarge, uneven));
   request.collective = Collective::kAlltoall;
-  EXPECT_FALSE(goes_by_islands(request, kLarge, even));
+  EXPECT_FALSE(is_hierarchical(request, kLarge, even));
   request.collective = Collective::kAllgather;
-  EXPECT_TRUE(goes_by_islands(request, kLarge, even));
-  EXPECT_FALSE(goes_by_islands(request, kLarge, uneven));
+  EXPECT_TRUE(is_hierarchical(request, kLarge, even));
+  EXPECT_FALSE(is_hierarchical(request, kLarge, uneven));
   const std::vector<uint64_t> counts = {1, 2, 3, 4};
   request.counts = counts;
-  EXPECT_FALSE(goes_by_islands(request, kLarge, even));
+  EXPECT_FALSE(is_hierarchical(request, kLarge, even));
 }
 
-TEST(GroupTable, rooted_calls_go_by_islands_where_that_saves_messages_between_them) {
-  const Islands in_order{2, 2, 2, {0, 0, 1, 1}}, in_turn{2, 2, 2, {0, 1, 0, 1}};
+TEST(GroupTable, rooted_calls_are_hierarchical_where_that_saves_messages_between_domains) {
+  const ShmDomains in_order{2, 2, 2, {0, 0, 1, 1}}, in_turn{2, 2, 2, {0, 1, 0, 1}};
   for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {
     Request request;
     request.collective = collective;
-    EXPECT_TRUE(goes_by_islands(request, 8, in_order));  // whose root leads, and does not wait
-    EXPECT_FALSE(goes_by_islands(request, kLarge, in_order));
-    EXPECT_TRUE(goes_by_islands(request, kLarge, in_turn));
+    EXPECT_TRUE(is_hierarchical(request, 8, in_order));  // whose root leads, and does not wait
+    EXPECT_FALSE(is_hierarchical(request, kLarge, in_order));
+    EXPECT_TRUE(is_hierarchical(request, kLarge, in_turn));
     request.root = 1;
-    EXPECT_TRUE(goes_by_islands(request, kLarge, in_order));
+    EXPECT_TRUE(is_hierarchical(request, kLarge, in_order));
   }
 }
 
 // As the plans have them.
-TEST(GroupTable, crossings_are_those_of_the_tree_that_plans_use) {
-  const Islands islands{3, 2, 4, {0, 1, 0, 2, 2, 0, 1, 2, 2}};
+TEST(GroupTable, edges_between_domains_are_those_of_the_tree_that_plans_use) {
+  const ShmDomains domains{3, 2, 4, {0, 1, 0, 2, 2, 0, 1, 2, 2}};
   for (Rank root = 0; root < 9; ++root) {
-    Rank crossings = 0;
+    Rank edges = 0;
     for (Rank rank = 0; rank < 9; ++rank) {
       const Rank parent = binomial_tree(rank, root, 9).parent;
       if (parent >= 0)
-        crossings += islands.island_of[static_cast<std::size_t>(rank)] !=
-                             islands.island_of[static_cast<std::size_t>(parent)]
-                         ? 1
-                         : 0;
+        edges += domains.domain_of[static_cast<std::size_t>(rank)] !=
+                         domains.domain_of[static_cast<std::size_t>(parent)]
+                     ? 1
+                     : 0;
     }
-    EXPECT_EQ(crossings_of_tree(islands, root), crossings) << root;
+    EXPECT_EQ(count_tree_edges_between(domains, root), edges) << root;
   }
 }
 

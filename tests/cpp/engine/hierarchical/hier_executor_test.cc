@@ -1,4 +1,4 @@
-// What the executor of groups on several islands tells the transport.
+// What the executor of groups on several domains tells the transport.
 #include "engine/hierarchical/hier_executor.h"
 
 #include <gtest/gtest.h>

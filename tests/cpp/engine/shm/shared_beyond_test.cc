@@ -30,7 +30,7 @@ class PromptBeyond final : public Beyond {
   Rank waits_for() const override { return -1; }
 
  private:
-  const std::array<std::array<Rank, 2>, 2> parts_ = {{{0, 2}, {1, 3}}};  // by island
+  const std::array<std::array<Rank, 2>, 2> parts_ = {{{0, 2}, {1, 3}}};  // by domain
 };
 
 // The other hosts may need what this rank's plans do next, and cannot know of its neighbour.

@@ -177,8 +177,8 @@ TEST(Traffic, pieces_make_the_whole) {
   }
 }
 
-// On every island a slice is the same bytes, and so is a round: what its owners exchange fits together.
-TEST(Traffic, islands_of_different_sizes_cut_an_array_alike) {
+// On every domain a slice is the same bytes, and so is a round: what its owners exchange fits together.
+TEST(Traffic, domains_of_different_sizes_cut_an_array_alike) {
   for (const Collective collective : {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast}) {
     for (const std::size_t count : {1UL, 31UL, 5'000UL, 3'000'001UL}) {
       const Division division{3, 5, 1};

@@ -1,19 +1,20 @@
-#include "engine/hierarchical/island_run.h"
+#include "engine/hierarchical/hier_run.h"
 
 #include <algorithm>
 
 namespace pc::shm {
 namespace {
 
-// What a rank of each island is to do with its sums. The sum of wide elements is divided once, at the very end.
-Reduction reduction_in_island(const Request& request) {
+// What a rank of each domain is to do with its sums. The sum of wide elements is divided once, at the very
+// end.
+Reduction reduction_in_domain(const Request& request) {
   const bool is_mean_of_wide = request.op == ReduceOp::kAvg && size_of(request.in.dtype) >= 4;
   return is_mean_of_wide ? Reduction(ReduceOp::kSum) : request.op;
 }
 
 }  // namespace
 
-void IslandRun::prepare_call(const Request& request, const Launch& launch) {
+void HierRun::prepare_call(const Request& request, const Launch& launch) {
   const GroupTable& table = members_.table;
   Request whole = request;
   // Whoever has the result knows that all are here; and ranks that have nothing are compared with those that have something.
@@ -30,14 +31,14 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
              is_rooted = pc::is_rooted(whole.collective);
 
   Request near = whole;
-  near.op = reduction_in_island(whole);
+  near.op = reduction_in_domain(whole);
   Division division{slices_of(whole.collective, members_.shape), members_.shape.most,
                     of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
   ranks_.clear();
   if (is_led || moves) {
     ranks_ = members_.columns.front();
-    if (is_rooted) ranks_[static_cast<std::size_t>(table.island_of(whole.root))] = whole.root;
-    near.root = table.place_here(ranks_[static_cast<std::size_t>(table.own_island())]);
+    if (is_rooted) ranks_[static_cast<std::size_t>(table.domain_of(whole.root))] = whole.root;
+    near.root = table.place_here(ranks_[static_cast<std::size_t>(table.own_domain())]);
   } else {
     if (static_cast<uint32_t>(table.own_place()) < division.slices)
       ranks_ = members_.columns[static_cast<std::size_t>(table.own_place())];
@@ -55,11 +56,11 @@ void IslandRun::prepare_call(const Request& request, const Launch& launch) {
   here.names = table.members().data();
 
   Column::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
-  if (is_rooted) part.root = table.island_of(whole.root);
+  if (is_rooted) part.root = table.domain_of(whole.root);
   part.fixed_order = whole.fixed_order;
   // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
-  column_.prepare(part, launch, ranks_, table.own_island());
+  column_.prepare(part, launch, ranks_, table.own_domain());
   SharedRun::prepare(near, here, division, &column_);
 }
 

@@ -1,5 +1,5 @@
 // Which ranks share memory: found out at init, known to all, and never the reason why a world does not start.
-#include "bootstrap/islands.h"
+#include "bootstrap/shm_domains.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ std::vector<Found> find(const Case& given) {
     meeting.invitations.push_back(places.back().is_ok() ? to_text(invitation) : "");
     HostMap::Entry entry;
     entry.host_key = given.hosts[static_cast<std::size_t>(rank)];
-    entry.island = rank;
+    entry.domain = rank;
     meeting.hosts.ranks.push_back(entry);
   }
   std::vector<Found> found(given.hosts.size());
@@ -86,17 +86,17 @@ std::vector<Found> find(const Case& given) {
   return found;
 }
 
-// Everybody knows the same, and these are the islands; who is alone says why, nobody else does.
-void must_be(const std::vector<Found>& found, const std::vector<Rank>& islands) {
+// Everybody knows the same, and these are the domains; who is alone says why, nobody else does.
+void must_be(const std::vector<Found>& found, const std::vector<Rank>& domains) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     ASSERT_TRUE(found[i].status.is_ok()) << i << ": " << found[i].status.to_string();
-    for (std::size_t rank = 0; rank < islands.size(); ++rank) {
+    for (std::size_t rank = 0; rank < domains.size(); ++rank) {
       const HostMap::Entry& entry = found[i].hosts.ranks[rank];
-      const bool alone = std::count(islands.begin(), islands.end(), islands[rank]) == 1;
-      EXPECT_EQ(entry.island, islands[rank]) << "of rank " << rank << " by rank " << i;
+      const bool alone = std::count(domains.begin(), domains.end(), domains[rank]) == 1;
+      EXPECT_EQ(entry.domain, domains[rank]) << "of rank " << rank << " by rank " << i;
       EXPECT_EQ(entry.why_alone.empty(), !alone) << entry.why_alone;
       EXPECT_EQ(entry.why_alone, found[0].hosts.ranks[rank].why_alone);
-      const bool together = !alone && islands[rank] == islands[i];
+      const bool together = !alone && domains[rank] == domains[i];
       EXPECT_EQ(found[i].neighbours && found[i].neighbours->has(static_cast<Rank>(rank)), together)
           << rank << i;
     }
@@ -118,32 +118,32 @@ void must_share(const std::vector<Found>& found) {
   }
 }
 
-TEST(Islands, ranks_of_one_host_are_one) {
+TEST(ShmDomains, ranks_of_one_host_are_one) {
   const std::vector<Found> found = find({.hosts = {"a", "a", "a", "a", "a"}});
   must_be(found, {0, 0, 0, 0, 0});
   must_share(found);
 }
 
-TEST(Islands, every_host_is_one_and_everybody_knows_all) {
+TEST(ShmDomains, every_host_is_one_and_everybody_knows_all) {
   const std::vector<Found> found = find({.hosts = {"a", "b", "a", "b", "c", "b"}});
   must_be(found, {0, 1, 0, 1, 4, 1});
   must_share(found);
   EXPECT_EQ(found[0].hosts.ranks[4].why_alone, "no other rank is on its host");
 }
 
-TEST(Islands, ranks_that_are_alone_on_their_hosts_need_no_word) {
+TEST(ShmDomains, ranks_that_are_alone_on_their_hosts_need_no_word) {
   const std::vector<Found> found = find({.hosts = {"a", "b"}, .absent = {1}});
   EXPECT_TRUE(found[0].status.is_ok());
   EXPECT_EQ(found[0].neighbours, nullptr);
 }
 
-TEST(Islands, tcp_shares_no_memory) {
+TEST(ShmDomains, tcp_shares_no_memory) {
   const std::vector<Found> found = find({.hosts = {"a", "a"}, .transport = "tcp"});
   must_be(found, {0, 1});
   EXPECT_TRUE(has(found[0].hosts.ranks[1].why_alone, "tcp"));
 }
 
-TEST(Islands, a_leader_that_cannot_lead_leaves_all_of_its_host_alone_and_no_other) {
+TEST(ShmDomains, a_leader_that_cannot_lead_leaves_all_of_its_host_alone_and_no_other) {
   const std::vector<Found> found = find({.hosts = {"a", "a", "b", "b"}, .no_place = {0}});
   must_be(found, {0, 1, 2, 2});
   for (const std::size_t rank : {0, 1}) {
@@ -152,7 +152,7 @@ TEST(Islands, a_leader_that_cannot_lead_leaves_all_of_its_host_alone_and_no_othe
   }
 }
 
-TEST(Islands, ranks_that_cannot_reach_their_leader_are_alone_and_say_why) {
+TEST(ShmDomains, ranks_that_cannot_reach_their_leader_are_alone_and_say_why) {
   const std::vector<Found> found = find({.hosts = {"a", "a", "a"}, .gone = {0}});
   must_be(found, {0, 1, 2});
   EXPECT_TRUE(has(found[0].hosts.ranks[2].why_alone, "network namespace"))
@@ -160,7 +160,7 @@ TEST(Islands, ranks_that_cannot_reach_their_leader_are_alone_and_say_why) {
   EXPECT_TRUE(has(found[1].hosts.ranks[0].why_alone, "no other rank")) << found[1].hosts.ranks[0].why_alone;
 }
 
-TEST(Islands, shm_is_refused_on_every_rank_where_not_all_share_memory) {
+TEST(ShmDomains, shm_is_refused_on_every_rank_where_not_all_share_memory) {
   for (const Case& given : {Case{.hosts = {"a", "a", "b"}, .transport = "shm"},
                             Case{.hosts = {"a", "a", "a"}, .transport = "shm", .gone = {0}}}) {
     for (const Found& each : find(given)) {
@@ -175,14 +175,14 @@ TEST(Islands, shm_is_refused_on_every_rank_where_not_all_share_memory) {
   must_be(find({.hosts = {"a", "a", "a"}, .transport = "shm"}), {0, 0, 0});
 }
 
-TEST(Islands, an_interrupt_at_rank_0_does_not_wait_for_other_hosts) {
+TEST(ShmDomains, an_interrupt_at_rank_0_does_not_wait_for_other_hosts) {
   const TimePoint began = std::chrono::steady_clock::now();
   const std::vector<Found> found = find({.hosts = {"b", "b", "a", "a"}, .absent = {1, 2, 3}, .stopped = {0}});
   EXPECT_EQ(found[0].status.code(), Code::kInterrupted) << found[0].status.to_string();
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
-TEST(Islands, a_rank_that_went_silent_is_named_on_every_rank) {
+TEST(ShmDomains, a_rank_that_went_silent_is_named_on_every_rank) {
   const std::vector<Found> found = find({.hosts = {"a", "a", "b", "a"}, .absent = {3}, .timeout_s = 1});
   for (const std::size_t rank : {0, 1, 2}) {
     EXPECT_EQ(found[rank].status.code(), Code::kTimeout) << found[rank].status.to_string();
@@ -190,7 +190,7 @@ TEST(Islands, a_rank_that_went_silent_is_named_on_every_rank) {
   }
 }
 
-TEST(Islands, nonsense_in_the_store_is_a_mismatch) {
+TEST(ShmDomains, nonsense_in_the_store_is_a_mismatch) {
   for (const char* nonsense : {"", "1\t0", "7\t0\t", "1\t2\t", "x\t0\t", "1\t-1\t"}) {
     MemoryStore store;
     RuntimeOptions options;
@@ -202,7 +202,7 @@ TEST(Islands, nonsense_in_the_store_is_a_mismatch) {
     meeting.invitations.resize(3);
     meeting.hosts.ranks.resize(3);
     for (std::size_t i = 0; i < 3; ++i) meeting.hosts.ranks[i].host_key = i < 2 ? "a" : "b";
-    ASSERT_TRUE(store.set(Keys(options).islands("w"), nonsense, Deadline::after(1)).is_ok());
+    ASSERT_TRUE(store.set(Keys(options).domains("w"), nonsense, Deadline::after(1)).is_ok());
     EXPECT_EQ(find_neighbours(store, options, Status(Code::kSystem, "none"), meeting, {Deadline::after(5)})
                   .status()
                   .code(),
@@ -234,35 +234,35 @@ Outcomes run_all(std::vector<RuntimeOptions> all, const std::function<Status(Run
   return outcomes;
 }
 
-Status islands_are(const Runtime& runtime, const std::vector<Rank>& islands) {
+Status domains_are(const Runtime& runtime, const std::vector<Rank>& domains) {
   std::string text;
-  for (std::size_t rank = 0; rank < islands.size(); ++rank) {
+  for (std::size_t rank = 0; rank < domains.size(); ++rank) {
     const HostMap::Entry& entry = runtime.hosts().ranks[rank];
-    if (entry.island != islands[rank]) text += "rank " + std::to_string(rank) + ": " + entry.why_alone;
+    if (entry.domain != domains[rank]) text += "rank " + std::to_string(rank) + ": " + entry.why_alone;
   }
-  return text.empty() ? Status::ok() : Status(Code::kInternal, "wrong island: " + text);
+  return text.empty() ? Status::ok() : Status(Code::kInternal, "wrong domain: " + text);
 }
 
-TEST(Islands, a_runtime_knows_them) {
+TEST(ShmDomains, a_runtime_knows_them) {
   const auto store = std::make_shared<MemoryStore>();
   std::vector<RuntimeOptions> all;
   for (Rank rank = 0; rank < 3; ++rank) all.push_back(options_of(rank, 3, store));
-  const Outcomes outcomes = run_all(std::move(all), [](Runtime& r) { return islands_are(r, {0, 0, 0}); });
+  const Outcomes outcomes = run_all(std::move(all), [](Runtime& r) { return domains_are(r, {0, 0, 0}); });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST(Islands, the_transport_that_rank_0_asks_for_counts_for_all) {
+TEST(ShmDomains, the_transport_that_rank_0_asks_for_counts_for_all) {
   for (const bool first_says_tcp : {false, true}) {
     const auto store = std::make_shared<MemoryStore>();
     std::vector<RuntimeOptions> all = {options_of(0, 2, store), options_of(1, 2, store)};
     all[first_says_tcp ? 0 : 1].transport = "tcp";
-    const std::vector<Rank> islands = first_says_tcp ? std::vector<Rank>{0, 1} : std::vector<Rank>{0, 0};
-    const Outcomes outcomes = run_all(std::move(all), [&](Runtime& r) { return islands_are(r, islands); });
+    const std::vector<Rank> domains = first_says_tcp ? std::vector<Rank>{0, 1} : std::vector<Rank>{0, 0};
+    const Outcomes outcomes = run_all(std::move(all), [&](Runtime& r) { return domains_are(r, domains); });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
 }
 
-TEST(Islands, ranks_that_are_threads_share_the_memory_that_they_are_given) {
+TEST(ShmDomains, ranks_that_are_threads_share_the_memory_that_they_are_given) {
   const std::shared_ptr<InprocHub> hub = InprocHub::create(2);
   const std::shared_ptr<ThreadHost> host = ThreadHost::create(2).value();
   for (const bool given : {true, false}) {
@@ -273,13 +273,13 @@ TEST(Islands, ranks_that_are_threads_share_the_memory_that_they_are_given) {
       each.make_transport = [its_hub](Rank r) { return its_hub->make_transport(r); };
       if (given) each.make_neighbours = [host](Rank r) { return host->neighbours_of(r); };
     }
-    const std::vector<Rank> islands = given ? std::vector<Rank>{0, 0} : std::vector<Rank>{0, 1};
-    const Outcomes outcomes = run_all(std::move(all), [&](Runtime& r) { return islands_are(r, islands); });
+    const std::vector<Rank> domains = given ? std::vector<Rank>{0, 0} : std::vector<Rank>{0, 1};
+    const Outcomes outcomes = run_all(std::move(all), [&](Runtime& r) { return domains_are(r, domains); });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
 }
 
-TEST(Islands, leave_nothing_in_the_store) {
+TEST(ShmDomains, leave_nothing_in_the_store) {
   const auto store = std::make_shared<MemoryStore>();
   std::vector<RuntimeOptions> all;
   std::string world;
@@ -290,11 +290,11 @@ TEST(Islands, leave_nothing_in_the_store) {
   const Keys keys(all[0]);
   const Outcomes outcomes = run_all(std::move(all), [&](Runtime& runtime) {
     if (runtime.world().rank() == 0) world = runtime.name();
-    PC_TRY(store->wait(keys.islands(runtime.name()), Deadline::after(1)));
+    PC_TRY(store->wait(keys.domains(runtime.name()), Deadline::after(1)));
     return runtime.world().run(Request{});
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  for (const std::string& key : {keys.islands(world), keys.memory_of(world, 1), keys.island_of(world, 0)})
+  for (const std::string& key : {keys.domains(world), keys.memory_of(world, 1), keys.domain_of(world, 0)})
     EXPECT_EQ(store->get(key, Deadline::after(0)).status().code(), Code::kTimeout) << key;
 }
 

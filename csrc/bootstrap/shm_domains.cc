@@ -1,4 +1,4 @@
-#include "bootstrap/islands.h"
+#include "bootstrap/shm_domains.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ constexpr double kFarewellS = 1;    // that rank 0 keeps its store for the other
 constexpr std::string_view kHere = "here", kNo = "no: ";
 
 struct Place {  // of one rank, as its leader found out
-  Rank island = -1;
+  Rank domain = -1;
   std::string why_alone;
 };
 using Places = std::map<Rank, Place>;
@@ -34,7 +34,7 @@ std::string encode_places(const Places& places) {
   std::string text;
   for (const auto& [rank, place] : places) {
     text += (text.empty() ? "" : std::string(1, kLine)) + std::to_string(rank) + kField +
-            std::to_string(place.island) + kField + one_line(place.why_alone);
+            std::to_string(place.domain) + kField + one_line(place.why_alone);
   }
   return text;
 }
@@ -44,11 +44,11 @@ Result<Places> decode_places(std::string_view text, Rank size) {
   Places places;
   for (const std::string_view line : cut(text, kLine)) {
     const std::vector<std::string_view> fields = cut(line, kField);
-    Rank rank = -1, island = -1;
-    const bool right = fields.size() == 3 && number_from(fields[0], rank) && number_from(fields[1], island) &&
-                       rank >= 0 && rank < size && island >= 0 && island <= rank;
+    Rank rank = -1, domain = -1;
+    const bool right = fields.size() == 3 && number_from(fields[0], rank) && number_from(fields[1], domain) &&
+                       rank >= 0 && rank < size && domain >= 0 && domain <= rank;
     if (!right) return Status(Code::kMismatch, "a rank published something unreadable about shared memory");
-    places[rank] = {island, std::string(fields[2])};
+    places[rank] = {domain, std::string(fields[2])};
   }
   return places;
 }
@@ -117,7 +117,7 @@ class Gathering {
 Status Gathering::lead(const Result<GatheringPlace>& place, Candidate& candidate) {
   const Result<Places> places = gather(place, candidate);
   const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
-  const Status told = store_.set(keys_.island_of(meeting_.world, leader()), text, context_.deadline);
+  const Status told = store_.set(keys_.domain_of(meeting_.world, leader()), text, context_.deadline);
   return places.is_ok() ? told : places.status();
 }
 
@@ -218,7 +218,7 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
   for (const std::vector<Rank>& ranks : hosts) {
     if (ranks.size() == 1) continue;
     PC_ASSIGN_OR_RETURN(const std::string text,
-                        store.get(keys.island_of(meeting.world, ranks.front()), deadline));
+                        store.get(keys.domain_of(meeting.world, ranks.front()), deadline));
     PC_ASSIGN_OR_RETURN(const Places places, decode_places(text, options.size));
     all.insert(places.begin(), places.end());
   }
@@ -226,7 +226,7 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
 }
 
 // What rank 0 publishes. `gathered` is how it went on this rank's host.
-Result<Places> await_islands(Store& store, const RuntimeOptions& options, const Meeting& meeting,
+Result<Places> await_domains(Store& store, const RuntimeOptions& options, const Meeting& meeting,
                              const std::vector<std::vector<Rank>>& hosts, const Status& gathered,
                              Deadline deadline) {
   const Keys keys(options);
@@ -235,12 +235,12 @@ Result<Places> await_islands(Store& store, const RuntimeOptions& options, const 
     const Result<std::string> all =
         gathered.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : gathered;
     const std::string text = all.is_ok() ? all.value() : publish(all.status());
-    const Status told = store.set(keys.islands(meeting.world), text, deadline);
+    const Status told = store.set(keys.domains(meeting.world), text, deadline);
     PC_TRY(all.status());
     PC_TRY(told);
   }
   PC_TRY(gathered);
-  PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.islands(meeting.world), deadline));
+  PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.domains(meeting.world), deadline));
   return decode_places(text, options.size);
 }
 
@@ -259,7 +259,7 @@ Status check_asked_for(const Meeting& meeting, const std::vector<std::vector<Ran
   std::string reasons;
   for (std::size_t i = 0; i < meeting.hosts.ranks.size(); ++i) {
     const HostMap::Entry& entry = meeting.hosts.ranks[i];
-    if (entry.island != 0 || !entry.why_alone.empty())
+    if (entry.domain != 0 || !entry.why_alone.empty())
       reasons += (reasons.empty() ? "" : "; ") + ("rank " + std::to_string(i) + ": ") + entry.why_alone;
   }
   if (reasons.empty()) return Status::ok();
@@ -280,9 +280,9 @@ Status refuse_together(Store& store, const RuntimeOptions& options, const Meetin
 
 std::unique_ptr<Neighbours> neighbours_of(const RuntimeOptions& options, const HostMap& map,
                                           Candidate candidate) {
-  const auto island = [&](Rank rank) { return map.ranks[static_cast<std::size_t>(rank)].island; };
+  const auto domain = [&](Rank rank) { return map.ranks[static_cast<std::size_t>(rank)].domain; };
   std::erase_if(candidate.peers,
-                [&](const PeerPart& peer) { return island(peer.rank) != island(options.rank); });
+                [&](const PeerPart& peer) { return domain(peer.rank) != domain(options.rank); });
   if (candidate.peers.empty() || !candidate.own.is_ok() ||
       !map.ranks[static_cast<std::size_t>(options.rank)].why_alone.empty())
     return nullptr;
@@ -298,7 +298,7 @@ std::unique_ptr<Neighbours> made_neighbours(const RuntimeOptions& options, HostM
     while (!made->has(first)) ++first;
     for (Rank other = 0; other < options.size; ++other) others += made->has(other) && other != rank ? 1 : 0;
     HostMap::Entry& entry = map.ranks[static_cast<std::size_t>(rank)];
-    entry.island = first;
+    entry.domain = first;
     if (others == 0) entry.why_alone = "no other rank shares its memory";
     if (rank == options.rank && others != 0) ours = std::move(made);
   }
@@ -332,9 +332,9 @@ Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeO
     gathered = ranks.front() == options.rank ? gathering.lead(place, candidate) : gathering.come(candidate);
   }
   PC_ASSIGN_OR_RETURN(const Places places,
-                      await_islands(store, options, meeting, hosts, gathered, context.deadline));
+                      await_domains(store, options, meeting, hosts, gathered, context.deadline));
   for (const auto& [rank, found] : places) {
-    map.ranks[static_cast<std::size_t>(rank)].island = found.island;
+    map.ranks[static_cast<std::size_t>(rank)].domain = found.domain;
     map.ranks[static_cast<std::size_t>(rank)].why_alone = found.why_alone;
   }
   PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));

@@ -1,11 +1,12 @@
-// One collective of a group whose ranks are on several islands: shared memory inside each, columns between them. Two islands
-// of two ranks, an allreduce of slices a and b:
+// One collective of a group whose ranks are on several domains: shared memory inside each, columns between
+// them. Two domains of two ranks, an allreduce of slices a and b:
 //
 //   rank 0 (a)  ---.  sum of a here   <== plan, round by round ==>  sum of a there  .---  rank 2 (a)
 //                   >- shared memory                              shared memory -<
 //   rank 1 (b)  ---'  sum of b here   <== plan, round by round ==>  sum of b there  '---  rank 3 (b)
 //
-// While a round is between the islands, the next ones are combined, and earlier ones given to those who share memory.
+// While a round is between the domains, the next ones are combined, and earlier ones given to those who share
+// memory.
 #pragma once
 
 #include <vector>
@@ -16,33 +17,33 @@
 
 namespace pc::shm {
 
-// What the runs of one group have in common: the ranks of this rank's island.
-struct IslandMembers {
+// What the runs of one group have in common: the ranks of this rank's domain.
+struct HierMembers {
   GroupTable table;
-  Islands shape;
+  ShmDomains shape;
   std::vector<Rank> worlds;  // of the table's members()
   std::vector<std::vector<Rank>>
-      columns;  // one rank of each island, by place: as many as the smallest has ranks
+      columns;  // one rank of each domain, by place: as many as the smallest has ranks
 };
 
-class IslandRun final : public SharedRun {
+class HierRun final : public SharedRun {
  public:
   // None of them is owned.
-  IslandRun(Host& host, Group& group, Waiter& waiter, const IslandMembers& members, Transport& transport,
-            PlanCache& plans, const ChoosePlan& choose)
+  HierRun(Host& host, Group& group, Waiter& waiter, const HierMembers& members, Transport& transport,
+          PlanCache& plans, const ChoosePlan& choose)
       : SharedRun(host, group, waiter),
         members_(members),
         column_(transport, plans, choose, members.columns, bell(), kWake) {}
-  IslandRun(const IslandRun&) = delete;
-  IslandRun& operator=(const IslandRun&) = delete;
-  ~IslandRun() override {
+  HierRun(const HierRun&) = delete;
+  HierRun& operator=(const HierRun&) = delete;
+  ~HierRun() override {
     if (started_ && !ended()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }
-  // A call of the whole group, for which goes_by_islands().
+  // A call of the whole group, for which is_hierarchical().
   void prepare_call(const Request& request, const Launch& launch);
 
  private:
-  const IslandMembers& members_;
+  const HierMembers& members_;
   std::vector<Rank> ranks_;  // of the call's column; here so that its memory is used again
   Column column_;
   std::byte nothing_{};  // what is combined where there is nothing to combine

@@ -12,7 +12,8 @@
 
 namespace pc {
 
-// After meet(), before anybody leaves: fills in `island` and `why_alone` of every rank. Null: this rank shares memory with nobody.
+// After meet(), before anybody leaves: fills in `domain` and `why_alone` of every rank. Null: this rank
+// shares memory with nobody.
 // `place` is this rank's, whose invitation meet() has published; `why_no_place` where it has none. A rank that cannot share memory is no
 // error unless rank 0 asked for "shm": then it is kUnsupported, on every rank.
 Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeOptions& options,
