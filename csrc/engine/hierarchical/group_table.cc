@@ -106,7 +106,7 @@ Rank GroupTable::place_here(Rank rank) const {
   return at == here.end() ? -1 : static_cast<Rank>(at - here.begin());
 }
 
-std::vector<Rank> GroupTable::column(Rank place) const {
+std::vector<Rank> GroupTable::inter_group(Rank place) const {
   std::vector<Rank> ranks;
   for (const std::vector<Rank>& members : domains_) ranks.push_back(members[static_cast<std::size_t>(place)]);
   return ranks;

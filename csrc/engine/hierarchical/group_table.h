@@ -50,7 +50,8 @@ class GroupTable {
   // Of a rank of the group: -1 as a place in this rank's domain if it is in another.
   Rank domain_of(Rank rank) const;
   Rank place_here(Rank rank) const;
-  std::vector<Rank> column(Rank place) const;  // one rank of each domain, by domain: the one with that place
+  std::vector<Rank> inter_group(
+      Rank place) const;  // one rank of each domain, by domain: the one with that place
 
  private:
   std::vector<std::vector<Rank>> domains_;  // by their first ranks; ranks of the group, in order

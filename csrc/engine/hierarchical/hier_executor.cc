@@ -16,7 +16,7 @@ HierMembers members_of(const HierExecutor::Parts& parts, const Launch& launch) {
   HierMembers members{std::move(table), {}, {}, {}};
   members.shape = members.table.shape();
   for (Rank place = 0; place < members.shape.least; ++place)
-    members.columns.push_back(members.table.column(place));
+    members.inter_groups.push_back(members.table.inter_group(place));
   for (const Rank rank : members.table.members())
     members.worlds.push_back(worlds[static_cast<std::size_t>(rank)]);
   return members;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/cpu_executor.h"
-#include "engine/hierarchical/column.h"
 #include "engine/hierarchical/group_table.h"
+#include "engine/hierarchical/inter_domain_group.h"
 #include "engine/shm/host.h"
 #include "engine/shm/limits.h"
 #include "transport/reactor.h"

@@ -36,12 +36,12 @@ void HierRun::prepare_call(const Request& request, const Launch& launch) {
                     of_parts ? static_cast<uint32_t>(members_.shape.count) : 1};
   ranks_.clear();
   if (is_led || moves) {
-    ranks_ = members_.columns.front();
+    ranks_ = members_.inter_groups.front();
     if (is_rooted) ranks_[static_cast<std::size_t>(table.domain_of(whole.root))] = whole.root;
     near.root = table.place_here(ranks_[static_cast<std::size_t>(table.own_domain())]);
   } else {
     if (static_cast<uint32_t>(table.own_place()) < division.slices)
-      ranks_ = members_.columns[static_cast<std::size_t>(table.own_place())];
+      ranks_ = members_.inter_groups[static_cast<std::size_t>(table.own_place())];
     if (is_rooted) near.root = table.place_here(whole.root);
   }
   if (is_led) {
@@ -55,13 +55,13 @@ void HierRun::prepare_call(const Request& request, const Launch& launch) {
   here.world_ranks = members_.worlds.data();
   here.names = table.members().data();
 
-  Column::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
+  InterGroup::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
   if (is_rooted) part.root = table.domain_of(whole.root);
   part.fixed_order = whole.fixed_order;
   // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
-  column_.prepare(part, launch, ranks_, table.own_domain());
-  SharedRun::prepare(near, here, division, &column_);
+  inter_group_.prepare(part, launch, ranks_, table.own_domain());
+  SharedRun::prepare(near, here, division, &inter_group_);
 }
 
 }  // namespace pc::shm

@@ -1,5 +1,5 @@
-// One collective of a group whose ranks are on several domains: shared memory inside each, columns between
-// them. Two domains of two ranks, an allreduce of slices a and b:
+// One collective of a group whose ranks are on several domains: shared memory inside each, inter-domain
+// groups between them. Two domains of two ranks, an allreduce of slices a and b:
 //
 //   rank 0 (a)  ---.  sum of a here   <== plan, round by round ==>  sum of a there  .---  rank 2 (a)
 //                   >- shared memory                              shared memory -<
@@ -11,8 +11,8 @@
 
 #include <vector>
 
-#include "engine/hierarchical/column.h"
 #include "engine/hierarchical/group_table.h"
+#include "engine/hierarchical/inter_domain_group.h"
 #include "engine/shm/shared_run.h"
 
 namespace pc::shm {
@@ -23,7 +23,7 @@ struct HierMembers {
   ShmDomains shape;
   std::vector<Rank> worlds;  // of the table's members()
   std::vector<std::vector<Rank>>
-      columns;  // one rank of each domain, by place: as many as the smallest has ranks
+      inter_groups;  // one rank of each domain, by place: as many as the smallest has ranks
 };
 
 class HierRun final : public SharedRun {
@@ -33,7 +33,7 @@ class HierRun final : public SharedRun {
           PlanCache& plans, const ChoosePlan& choose)
       : SharedRun(host, group, waiter),
         members_(members),
-        column_(transport, plans, choose, members.columns, bell(), kWake) {}
+        inter_group_(transport, plans, choose, members.inter_groups, bell(), kWake) {}
   HierRun(const HierRun&) = delete;
   HierRun& operator=(const HierRun&) = delete;
   ~HierRun() override {
@@ -44,8 +44,8 @@ class HierRun final : public SharedRun {
 
  private:
   const HierMembers& members_;
-  std::vector<Rank> ranks_;  // of the call's column; here so that its memory is used again
-  Column column_;
+  std::vector<Rank> ranks_;  // of the call's inter-domain group; here so that its memory is used again
+  InterGroup inter_group_;
   std::byte nothing_{};  // what is combined where there is nothing to combine
 };
 

@@ -16,8 +16,8 @@ Status has_left(Rank peer) {
       .with_peer(peer);
 }
 
-void Exchange::prepare(const Division& division, Beyond* others) {
-  beyond = others;
+void Exchange::prepare(const Division& division, InterDomainExchange* others) {
+  inter_domain = others;
   failure = Status();
   next_peer = 0;
   kept = 0;

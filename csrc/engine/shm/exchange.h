@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "engine/shm/beyond.h"
 #include "engine/shm/call_arrays.h"
 #include "engine/shm/group.h"
+#include "engine/shm/inter_domain_exchange.h"
 #include "engine/shm/traffic.h"
 
 namespace pc::shm {
@@ -21,7 +21,8 @@ struct Exchange {
   Group& group;
   const Request& request;
   const Launch& launch;
-  Beyond* beyond = nullptr;  // with whom else something is exchanged; not owned, outlives the call
+  InterDomainExchange* inter_domain =
+      nullptr;  // with whom else something is exchanged; not owned, outlives the call
   Status failure = {};
   bool more_to_do = false;  // without waiting
   Rank next_peer = 0;       // of visit_peers()
@@ -30,7 +31,8 @@ struct Exchange {
   CallArrays arrays = {};
   std::vector<const std::byte*> sources = {};  // by rank
 
-  void prepare(const Division& division, Beyond* others);  // for what `request` and `launch` now describe
+  void prepare(const Division& division,
+               InterDomainExchange* others);  // for what `request` and `launch` now describe
   bool join();
   void announce() { group.announce(launch.sequence, fingerprint_of(launch.digest)); }
   // Whether that rank has announced this call. If it has announced another one, that is a failure.
@@ -67,7 +69,7 @@ struct Exchange {
   // Moves the next piece of what this rank has for itself. False: all of it is where it belongs.
   bool keep_own_part();
   // Every rank has a part of the array, and stands here for those of other hosts too.
-  bool is_of_parts() const { return beyond != nullptr && has_parts(request.collective); }
+  bool is_of_parts() const { return inter_domain != nullptr && has_parts(request.collective); }
   bool fail(Status why) {
     failure = std::move(why);
     return false;

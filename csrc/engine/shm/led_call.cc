@@ -15,7 +15,7 @@ namespace pc::shm {
 
 bool LedCall::lead() {
   if (!position_ && !begin()) return false;
-  const Result<bool> is_done = exchange_.beyond->take(0);
+  const Result<bool> is_done = exchange_.inter_domain->take(0);
   if (!is_done.is_ok()) return exchange_.fail(is_done.status());
   if (!is_done.value()) return false;
   Group& group = exchange_.group;
@@ -53,7 +53,7 @@ bool LedCall::begin() {
     exchange_.arrays.put(to, 0, nbytes, group.copy_for(launch.rank));
   }
   position_ = position;
-  exchange_.beyond->exchange(0, {to, nbytes});
+  exchange_.inter_domain->exchange(0, {to, nbytes});
   return true;
 }
 

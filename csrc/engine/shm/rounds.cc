@@ -78,7 +78,7 @@ bool Rounds::compare_all() {
     // That rank is late. Other hosts may wait for what the plans of this one do next.
     for (bool moved = true; moved && exchange.failure.is_ok();) {
       moved = put_inputs(*this);
-      if (exchange.beyond != nullptr) moved |= pass_on(*this);
+      if (exchange.inter_domain != nullptr) moved |= pass_on(*this);
     }
     return false;
   });
@@ -93,7 +93,7 @@ bool Rounds::move() {
     group.awaited().clear();
     moved = put_inputs(*this);
     moved |= combine_own_piece(*this);
-    if (exchange.beyond != nullptr) moved |= pass_on(*this);
+    if (exchange.inter_domain != nullptr) moved |= pass_on(*this);
     bool taken = false;
     for (Rank step = 1; step < launch.size; ++step)
       taken |= take(*this, kind, (launch.rank + step) % launch.size);

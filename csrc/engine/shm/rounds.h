@@ -62,10 +62,10 @@ struct Rounds {
   void visit_pieces(Rank member, uint32_t round, const Traffic::Span& part, bool is_part,
                     Visit&& visit) const {
     if (!exchange.is_of_parts()) return visit(0, part.begin, part.nbytes);
-    const std::span<const Rank> parts = exchange.beyond->parts_of(member);
+    const std::span<const Rank> parts = exchange.inter_domain->parts_of(member);
     const std::size_t nbytes = part.nbytes / parts.size();
     const std::size_t begin = round * (traffic.chunk_nbytes() / parts.size());
-    if (is_part) return visit(exchange.beyond->own_part() * nbytes, begin, nbytes);
+    if (is_part) return visit(exchange.inter_domain->own_part() * nbytes, begin, nbytes);
     const std::size_t part_nbytes = traffic.outgoing(launch.rank).nbytes / parts.size();
     for (std::size_t i = 0; i < parts.size(); ++i)
       visit(i * nbytes, static_cast<std::size_t>(parts[i]) * part_nbytes + begin, nbytes);
@@ -82,7 +82,7 @@ bool put_inputs(Rounds& rounds);                          // rounds_put.cc
 bool combine_own_piece(Rounds& rounds);                   // rounds_combine.cc
 bool take(Rounds& rounds, StreamKind kind, Rank writer);  // rounds_take.cc
 
-// Between hosts (rounds_beyond.cc): a round is exchanged with other hosts before it is passed on.
+// Between hosts (rounds_inter_domain.cc): a round is exchanged with other hosts before it is passed on.
 void exchange_between_hosts(Rounds& rounds, uint32_t round, uint64_t position, std::size_t nbytes);
 bool pass_on(Rounds& rounds);  // a stage
 void hold_what_is_not_passed_on(Rounds& rounds);

@@ -10,7 +10,8 @@ bool combine_own_piece(Rounds& rounds) {
   const Traffic& traffic = rounds.traffic;
   const Rank self = rounds.launch.rank;
   const uint32_t round = rounds.combined.next;
-  if (rounds.combined.is_done() || (exchange.beyond != nullptr && !exchange.beyond->has_room())) return false;
+  if (rounds.combined.is_done() || (exchange.inter_domain != nullptr && !exchange.inter_domain->has_room()))
+    return false;
   // What the others want of the input must have been put there: in place, it is overwritten.
   if (!traffic.is_addressed() && !rounds.put.is_done() && rounds.put.next <= round) return false;
   const Traffic::Span sum = rounds.part(rounds.own_sum(), round);
@@ -20,7 +21,7 @@ bool combine_own_piece(Rounds& rounds) {
   });
   if (sources.empty()) return false;
 
-  const bool others_want_it = rounds.others_want_results() || exchange.beyond != nullptr;
+  const bool others_want_it = rounds.others_want_results() || exchange.inter_domain != nullptr;
   std::optional<uint64_t> room;
   if (others_want_it && rounds.lends[kResults] && !group.has_entry(kResults, round)) return false;
   if (others_want_it && !rounds.lends[kResults]) {
@@ -28,14 +29,14 @@ bool combine_own_piece(Rounds& rounds) {
     if (!room) return false;
   }
   const Traffic::Span input{traffic.outgoing(self).begin + rounds.offset(round), sum.nbytes};
-  const std::size_t out_begin = exchange.beyond == nullptr ? sum.begin : CallArrays::kNowhere;
+  const std::size_t out_begin = exchange.inter_domain == nullptr ? sum.begin : CallArrays::kNowhere;
   const auto combine = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
     exchange.sources[static_cast<std::size_t>(self)] = nullptr;  // it is elsewhere in the input each time
     exchange.arrays.combine(sources, begin, out_begin, nbytes, room ? group.at(*room) + place : nullptr,
                             group.stores_for_all());
   };
   rounds.visit_pieces(self, round, input, false, combine);
-  if (exchange.beyond != nullptr) {
+  if (exchange.inter_domain != nullptr) {
     exchange_between_hosts(rounds, round, *room, sum.nbytes);
   } else if (others_want_it) {
     group.publish(kResults, round, room.value_or(0));

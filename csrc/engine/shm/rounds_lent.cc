@@ -20,7 +20,7 @@ bool pays(const Exchange& exchange) {
   const Request& request = exchange.request;
   const bool is_overwritten =
       exchange.traffic.passes_results_on() || request.collective == Collective::kBroadcast;
-  return exchange.beyond == nullptr &&
+  return exchange.inter_domain == nullptr &&
          (!is_overwritten ||
           elements_of(request, exchange.launch.size).nbytes() >= exchange.group.limits().in_place_from);
 }
@@ -59,7 +59,7 @@ Rounds::Opening open_rounds(Rounds& rounds) {
   if (may_lend && stays) lend(kInputs, exchange.arrays.input(), request.in.nbytes());
   if (may_lend && traffic.passes_results_on()) lend(kResults, exchange.arrays.output(), request.out.nbytes());
   // Of lent arrays and rounds of other hosts times would say nothing about ways.
-  const bool has_ways = stays && !rounds.lends[kInputs] && exchange.beyond == nullptr;
+  const bool has_ways = stays && !rounds.lends[kInputs] && exchange.inter_domain == nullptr;
   if (has_ways && choose_way(rounds) == Way::kPrivateMemory) {
     rounds.lends[kInputs] = true;
     opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(exchange.arrays.input())};

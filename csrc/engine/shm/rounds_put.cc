@@ -27,7 +27,7 @@ bool put_for_all(Rounds& rounds) {
   const bool is_here = exchange.arrays.has_input();  // else it comes from another host
   if (is_here) put_part(rounds, self, part, rounds.group.at(*room));
   ++rounds.put.next;
-  if (exchange.beyond != nullptr && !rounds.traffic.combines())
+  if (exchange.inter_domain != nullptr && !rounds.traffic.combines())
     return exchange_between_hosts(rounds, round, *room, part.nbytes), true;
   rounds.group.publish(kInputs, round, *room);
   if (exchange.kept < rounds.offset(rounds.put.next)) exchange.keep_own_part();  // while it is in a cache
@@ -59,9 +59,9 @@ bool put_for_each(Rounds& rounds) {
 }  // namespace
 
 bool put_inputs(Rounds& rounds) {
-  const Beyond* const beyond = rounds.exchange.beyond;
+  const InterDomainExchange* const inter_domain = rounds.exchange.inter_domain;
   if (rounds.put.is_done()) return false;
-  if (beyond != nullptr && !rounds.traffic.combines() && !beyond->has_room()) return false;
+  if (inter_domain != nullptr && !rounds.traffic.combines() && !inter_domain->has_room()) return false;
   // Not far ahead: what was read here is written when the result of the same round comes back.
   if (!rounds.combined.is_done() && rounds.put.next >= rounds.combined.next + kMostAhead) return false;
   return rounds.traffic.is_addressed() ? put_for_each(rounds) : put_for_all(rounds);

@@ -12,13 +12,13 @@ SharedRun::~SharedRun() {
 }
 
 void SharedRun::prepare(const Request& request, const Launch& launch, const Division& division,
-                        Beyond* beyond) {
+                        InterDomainExchange* inter_domain) {
   renew(request, launch);
   announced_ = false;
   waits_for_.store(-1, std::memory_order_relaxed);
   begun_.store(false, std::memory_order_relaxed);
-  waits_beyond_.store(false, std::memory_order_relaxed);
-  exchange_.prepare(division, beyond);
+  waits_inter_domain_.store(false, std::memory_order_relaxed);
+  exchange_.prepare(division, inter_domain);
   led_.prepare();
 }
 
@@ -71,9 +71,9 @@ void SharedRun::go_on() {
     // In this order: what it wrote, it wrote before it left.
     if (group.has_left(word.peer) && !word.has_changed()) return end(has_left(launch_.named(word.peer)));
   }
-  const Rank far = exchange_.beyond == nullptr ? -1 : exchange_.beyond->waits_for();
+  const Rank far = exchange_.inter_domain == nullptr ? -1 : exchange_.inter_domain->waits_for();
   const Rank near = awaited.empty() ? -1 : launch_.named(awaited.front().peer);
-  waits_beyond_.store(far != -1, std::memory_order_relaxed);
+  waits_inter_domain_.store(far != -1, std::memory_order_relaxed);
   waits_for_.store(far != -1 ? far : near, std::memory_order_relaxed);
 }
 
@@ -94,7 +94,7 @@ bool SharedRun::announce() {
 void SharedRun::end(Status result) {
   if (ended()) return;
   Group& group = exchange_.group;
-  if (exchange_.beyond != nullptr && started_ && !result.is_ok()) exchange_.beyond->end(result);
+  if (exchange_.inter_domain != nullptr && started_ && !result.is_ok()) exchange_.inter_domain->end(result);
   if (announced_ && group.announced() == launch_.sequence) {
     if (!result.is_ok()) {
       group.give_up();
@@ -112,13 +112,13 @@ void SharedRun::end(Status result) {
 bool SharedRun::ready() {
   const std::vector<Awaited>& awaited = exchange_.group.awaited();
   if (exchange_.more_to_do) return true;
-  if (awaited.empty()) return exchange_.beyond == nullptr || !exchange_.beyond->is_active();
+  if (awaited.empty()) return exchange_.inter_domain == nullptr || !exchange_.inter_domain->is_active();
   return std::any_of(awaited.begin(), awaited.end(), [](const Awaited& word) { return word.has_changed(); });
 }
 
 WaitEnd SharedRun::wait_to_advance(Reactor& reactor, const WaitContext& context) {
   const auto look = [this] { return ready() || !queue_.empty(); };
-  const bool polls = exchange_.beyond != nullptr && exchange_.beyond->is_active();
+  const bool polls = exchange_.inter_domain != nullptr && exchange_.inter_domain->is_active();
   const bool stays_awake = !polls || !reactor.polls_in_background();
   if (stays_awake && waiter_.briefly([&] { return look() || (polls && reactor.poll(queue_)); }))
     return WaitEnd::kReady;
@@ -145,7 +145,7 @@ void SharedRun::driven() {
 std::string SharedRun::where() const {
   if (ended()) return "ended";
   const Rank peer = waits_for();
-  const bool far = waits_beyond_.load(std::memory_order_relaxed);
+  const bool far = waits_inter_domain_.load(std::memory_order_relaxed);
   if (peer >= 0)
     return (far ? "between hosts: waiting for rank " : "shared memory: waiting for rank ") +
            std::to_string(peer);

@@ -24,9 +24,9 @@ class SharedRun : public Run {
   SharedRun& operator=(const SharedRun&) = delete;
 
   // Not while it runs. Touches nothing of the group, which another run may be using.
-  // `beyond`: with whom else rounds are exchanged; not owned, outlives the call.
+  // `inter_domain`: with whom else rounds are exchanged; not owned, outlives the call.
   void prepare(const Request& request, const Launch& launch, const Division& division = {},
-               Beyond* beyond = nullptr);
+               InterDomainExchange* inter_domain = nullptr);
   void start(Scratch& scratch) override;
   void advance() override;
   void end(Status result) override;
@@ -53,7 +53,7 @@ class SharedRun : public Run {
   bool announced_ = false;
   bool listed_ = false;  // at the host
   std::atomic<Rank> waits_for_{-1};
-  std::atomic<bool> begun_{false}, waits_beyond_{false};
+  std::atomic<bool> begun_{false}, waits_inter_domain_{false};
   Exchange exchange_;
   LedCall led_;
   Rounds rounds_;

@@ -1,15 +1,16 @@
-// Who puts what into shared memory for whom in one call, in bytes. The same question on every rank gives matching answers.
+// Who puts what into shared memory for whom in one call, in bytes. The same question on every rank gives
+// matching answers.
 //
-// Small calls: every writer puts its whole array there, announces it, and the readers take from it what is theirs.
-// Large ones go in rounds of one chunk per reader. An allreduce or reduce is cut into one piece per rank: everybody sums
-// its own piece (inputs), and what the others want of it is passed on (results).
+// Small calls: every writer puts its whole array there, announces it, and the readers take from it what is
+// theirs. Large ones go in rounds of one chunk per reader. An allreduce or reduce is cut into one piece per
+// rank: everybody sums its own piece (inputs), and what the others want of it is passed on (results).
 #pragma once
 
 #include <cstddef>
 
 #include "engine/bind.h"
 #include "engine/request.h"
-#include "engine/shm/beyond.h"
+#include "engine/shm/inter_domain_exchange.h"
 #include "engine/shm/limits.h"
 
 namespace pc::shm {
@@ -36,7 +37,8 @@ class Traffic {
     return like_.division.leader;
   }  // of a small call that is exchanged between hosts; -1: it is not
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }  // of a round, for one reader; at least 128
-  // Where only sender and receiver know a part's size: before the parts of round 0, the sizes of all of them, 8 bytes each.
+  // Where only sender and receiver know a part's size: before the parts of round 0, the sizes of all of them,
+  // 8 bytes each.
   std::size_t sizes_nbytes() const;
   bool combines() const { return combines_; }
   bool passes_results_on() const { return passes_results_on_; }
@@ -54,7 +56,8 @@ class Traffic {
   Span piece(Rank owner) const;  // of results
   // In the writer's input array: where what it has for this rank begins.
   std::size_t place_in_input(Rank writer) const;
-  // Inputs may be read where they lie, by everybody until the end of the call: nobody overwrites his own meanwhile.
+  // Inputs may be read where they lie, by everybody until the end of the call: nobody overwrites his own
+  // meanwhile.
   bool inputs_stay(bool in_place) const {
     return in_rounds_ && knows_size_ && !(in_place && is_scan(collective_));
   }

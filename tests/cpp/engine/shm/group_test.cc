@@ -184,7 +184,7 @@ TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
   EXPECT_TRUE(world[0].room(100, {2, 100, kInputs}));
 }
 
-// In a reduce_scatter no member reads results, but the columns of other hosts write them.
+// In a reduce_scatter no member reads results, but the inter-domain groups of other hosts write them.
 TEST(SharedGroup, what_is_held_is_not_free_though_all_have_read_it) {
   Three world;
   world.make_call(1);

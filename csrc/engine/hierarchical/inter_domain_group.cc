@@ -1,4 +1,4 @@
-#include "engine/hierarchical/column.h"
+#include "engine/hierarchical/inter_domain_group.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,7 +11,8 @@ constexpr uint32_t kMessagesOfRound = 1U << 12;
 
 }  // namespace
 
-void Column::prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain) {
+void InterGroup::prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks,
+                         Rank own_domain) {
   part_ = part;
   launch_ = launch;
   ranks_ = ranks;
@@ -27,7 +28,7 @@ void Column::prepare(const Part& part, const Launch& launch, std::span<const Ran
   failure_ = Status();
 }
 
-Request Column::request_for(std::span<std::byte> memory) const {
+Request InterGroup::request_for(std::span<std::byte> memory) const {
   Request request;
   request.collective = part_.collective;
   request.op = part_.op;
@@ -45,7 +46,7 @@ Request Column::request_for(std::span<std::byte> memory) const {
   return request;
 }
 
-Result<std::unique_ptr<PlanRun>> Column::run_for(const Request& request, const ChosenPlan& plan) {
+Result<std::unique_ptr<PlanRun>> InterGroup::run_for(const Request& request, const ChosenPlan& plan) {
   const Shape shape{request.collective, launch_.rank, launch_.size, request.root, plan.split, true};
   const auto fits = std::find_if(idle_.begin(), idle_.end(),
                                  [&](const auto& run) { return run->runs(*plan.algorithm, shape); });
@@ -58,7 +59,7 @@ Result<std::unique_ptr<PlanRun>> Column::run_for(const Request& request, const C
   return std::make_unique<PlanRun>(transport_, *plan.algorithm, std::move(compiled));
 }
 
-void Column::exchange(uint32_t round, std::span<std::byte> memory) {
+void InterGroup::exchange(uint32_t round, std::span<std::byte> memory) {
   if (!failure_.is_ok()) return;
   const Request request = request_for(memory);
   const ChosenPlan plan = choose_(part_.collective, memory.size(), launch_.size, part_.fixed_order);
@@ -79,7 +80,7 @@ void Column::exchange(uint32_t round, std::span<std::byte> memory) {
   if (!here.run->ended()) here.run->ring_for_completions();
 }
 
-Result<bool> Column::take(uint32_t round) {
+Result<bool> InterGroup::take(uint32_t round) {
   PC_TRY(failure_);
   for (uint32_t r = taken_; r != begun_; ++r) {
     PlanRun& run = *slot(r).run;
@@ -93,7 +94,7 @@ Result<bool> Column::take(uint32_t round) {
 }
 
 // Peers may be ahead, also where nothing was begun here: what they send is discarded.
-void Column::end(const Status& why) {
+void InterGroup::end(const Status& why) {
   if (!prepared_) return;
   prepared_ = false;
   for (; taken_ != begun_; ++taken_) {
@@ -103,11 +104,11 @@ void Column::end(const Status& why) {
   transport_.discard(launch_.group, launch_.sequence);
 }
 
-void Column::keep(std::unique_ptr<PlanRun> run) {
+void InterGroup::keep(std::unique_ptr<PlanRun> run) {
   if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
   idle_.push_back(std::move(run));
 }
 
-Rank Column::waits_for() const { return is_active() ? slots_[taken_ % kMost].run->waits_for() : -1; }
+Rank InterGroup::waits_for() const { return is_active() ? slots_[taken_ % kMost].run->waits_for() : -1; }
 
 }  // namespace pc::shm

@@ -24,12 +24,12 @@ struct Division {
 };
 
 // Of one call. Thread-safety: the run's, except where a method says otherwise.
-class Beyond {
+class InterDomainExchange {
  public:
-  virtual ~Beyond() = default;
-  Beyond() = default;
-  Beyond(const Beyond&) = delete;
-  Beyond& operator=(const Beyond&) = delete;
+  virtual ~InterDomainExchange() = default;
+  InterDomainExchange() = default;
+  InterDomainExchange(const InterDomainExchange&) = delete;
+  InterDomainExchange& operator=(const InterDomainExchange&) = delete;
 
   virtual bool has_room() const = 0;   // for one more round at once
   virtual bool is_active() const = 0;  // something is on its way

@@ -1,5 +1,5 @@
 // Rounds that are exchanged with other hosts, against others that do what they are told.
-#include "engine/shm/beyond.h"
+#include "engine/shm/inter_domain_exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace pc::shm {
 namespace {
 
 // Two hosts of two ranks. What is exchanged is done as soon as somebody looks.
-class PromptBeyond final : public Beyond {
+class PromptExchange final : public InterDomainExchange {
  public:
   uint32_t begun = 0, taken = 0;
 
@@ -34,7 +34,7 @@ class PromptBeyond final : public Beyond {
 };
 
 // The other hosts may need what this rank's plans do next, and cannot know of its neighbour.
-TEST(SharedBeyond, rounds_go_on_while_a_neighbour_is_late) {
+TEST(InterDomainExchange, rounds_go_on_while_a_neighbour_is_late) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(2).value();
   Member early(*memory, 0, 2), late(*memory, 1, 2);
   for (Member* const member : {&early, &late, &early}) ASSERT_TRUE(member->group.join().is_ok());
@@ -49,15 +49,15 @@ TEST(SharedBeyond, rounds_go_on_while_a_neighbour_is_late) {
   launch.digest = 99;
   launch.size = 2;
   launch.world_ranks = kRanks.data();
-  PromptBeyond beyond;
+  PromptExchange inter_domain;
   Waiter waiter;
   SharedRun run(*early.host, early.group, waiter);
-  run.prepare(request, launch, {.slices = 2, .most = 2, .parts = 2}, &beyond);
+  run.prepare(request, launch, {.slices = 2, .most = 2, .parts = 2}, &inter_domain);
   Scratch scratch;
   run.start(scratch);
   EXPECT_FALSE(run.ended());
-  EXPECT_GT(beyond.taken, 2U);
-  EXPECT_EQ(beyond.taken, beyond.begun);
+  EXPECT_GT(inter_domain.taken, 2U);
+  EXPECT_EQ(inter_domain.taken, inter_domain.begun);
   run.end(Status(Code::kAborted, "the test is over"));
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/plan/plan_run.h"
-#include "engine/shm/beyond.h"
+#include "engine/shm/inter_domain_exchange.h"
 
 namespace pc::shm {
 
@@ -18,25 +18,25 @@ struct ChosenPlan {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
 };
-// Which plan a column of so many ranks runs; a pure function of what all know.
+// Which plan an inter-domain group of so many ranks runs; a pure function of what all know.
 using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank size, bool fixed_order)>;
 
-class Column final : public Beyond {
+class InterGroup final : public InterDomainExchange {
  public:
   // None of them is owned. `bell` is completed with `token` whenever take() has something to do.
-  Column(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
-         const std::vector<std::vector<Rank>>& columns, CompletionSink* bell, uint64_t token)
+  InterGroup(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
+             const std::vector<std::vector<Rank>>& inter_groups, CompletionSink* bell, uint64_t token)
       : transport_(transport),
         plans_(plans),
         choose_(choose),
-        columns_(columns),
+        inter_groups_(inter_groups),
         bell_(bell),
         token_(token) {
     idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
   }
-  Column(const Column&) = delete;
-  Column& operator=(const Column&) = delete;
-  ~Column() override {
+  InterGroup(const InterGroup&) = delete;
+  InterGroup& operator=(const InterGroup&) = delete;
+  ~InterGroup() override {
     if (is_active()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }
 
@@ -48,9 +48,9 @@ class Column final : public Beyond {
     bool fixed_order = false;
     uint32_t contributions = 1;  // that each of the ranks has combined already
   };
-  // `ranks`: one of each domain, by domain, as ranks of the group; empty: this rank is in no column of the
-  // call. They stay where they are until the call has ended. `launch` is the whole call's. Not while
-  // something is on its way.
+  // `ranks`: one of each domain, by domain, as ranks of the group; empty: this rank is in no inter-domain
+  // group of the call. They stay where they are until the call has ended. `launch` is the whole call's. Not
+  // while something is on its way.
   void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
   bool has_room() const override { return begun_ - taken_ < kMost; }
@@ -60,7 +60,7 @@ class Column final : public Beyond {
   void end(const Status& why) override;
   Rank waits_for() const override;
   std::span<const Rank> parts_of(Rank member) const override {
-    return columns_[static_cast<std::size_t>(member)];
+    return inter_groups_[static_cast<std::size_t>(member)];
   }
   std::size_t own_part() const override { return static_cast<std::size_t>(launch_.rank); }
 
@@ -80,11 +80,11 @@ class Column final : public Beyond {
   Transport& transport_;
   PlanCache& plans_;
   const ChoosePlan& choose_;
-  const std::vector<std::vector<Rank>>& columns_;  // by place in the domain
+  const std::vector<std::vector<Rank>>& inter_groups_;  // by place in the domain
   CompletionSink* const bell_;
   const uint64_t token_;
   Part part_;
-  Launch launch_;                // this rank's in the column
+  Launch launch_;                // this rank's in the inter-domain group
   std::span<const Rank> ranks_;  // by domain
   std::vector<Rank> worlds_;     // likewise
   std::array<Slot, kMost> slots_;

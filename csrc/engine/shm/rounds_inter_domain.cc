@@ -6,7 +6,7 @@ namespace pc::shm {
 
 void exchange_between_hosts(Rounds& rounds, uint32_t round, uint64_t position, std::size_t nbytes) {
   rounds.positions.push_back(position);
-  rounds.exchange.beyond->exchange(round, {rounds.group.at(position), nbytes});
+  rounds.exchange.inter_domain->exchange(round, {rounds.group.at(position), nbytes});
 }
 
 bool pass_on(Rounds& rounds) {
@@ -15,7 +15,7 @@ bool pass_on(Rounds& rounds) {
   const Rank self = rounds.launch.rank;
   const uint32_t round = rounds.passed_on;
   if (round == rounds.positions.size()) return false;
-  const Result<bool> is_done = exchange.beyond->take(round);
+  const Result<bool> is_done = exchange.inter_domain->take(round);
   if (!is_done.is_ok()) return exchange.fail(is_done.status());
   if (!is_done.value()) return false;
   const bool combines = traffic.combines();
@@ -32,7 +32,7 @@ bool pass_on(Rounds& rounds) {
 }
 
 void hold_what_is_not_passed_on(Rounds& rounds) {
-  if (rounds.exchange.beyond != nullptr)
+  if (rounds.exchange.inter_domain != nullptr)
     rounds.group.hold(rounds.traffic.combines() ? kResults : kInputs, rounds.passed_on);
 }
 
