@@ -82,7 +82,7 @@ void PendingCall::settle() {
 }
 
 void PendingCall::ended(std::shared_ptr<PendingCall> call) {
-  call->bell_.ring();
+  call->notifier_.notify();
   EndedCalls* const calls = call->state_->ended_calls;
   calls->add(std::move(call));  // its last reference needs the GIL
 }

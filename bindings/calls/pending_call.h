@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "bindings/calls/prepared_call.h"
-#include "bindings/python/end_bell.h"
+#include "bindings/python/end_notifier.h"
 #include "bindings/python/ended_calls.h"
 #include "operation/async_work.h"
 
@@ -25,7 +25,7 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   AsyncWork& handle() const { return *handle_; }
   const char* function() const { return function_; }
   std::size_t nbytes() const { return nbytes_; }
-  EndBell& bell() { return bell_; }
+  EndNotifier& notifier() { return notifier_; }
   bool is_on_gpu() const { return array_ != nullptr; }
   // On which stream the arrays' library works now, in this thread. Empty: it has none to say, so the host has to wait. False: a
   // Python error is set.
@@ -55,7 +55,7 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   std::shared_ptr<AsyncWork> handle_;
   std::weak_ptr<Devices> devices_;     // they end with the world
   std::shared_ptr<PendingCall> self_;  // of the host: from begin() to settle()
-  EndBell bell_;
+  EndNotifier notifier_;
 };
 
 }  // namespace pc

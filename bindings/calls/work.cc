@@ -243,7 +243,7 @@ PyObject* work_watch(PyObject* self, PyObject* fd) {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
     PendingCall& call = *work_of(self).call;
-    return PyBool_FromLong(!call.handle().outcome() && call.bell().watch(event) ? 1 : 0);
+    return PyBool_FromLong(!call.handle().outcome() && call.notifier().watch(event) ? 1 : 0);
   });
 }
 
@@ -251,7 +251,7 @@ PyObject* work_unwatch(PyObject* self, PyObject* fd) {
   return guarded([&]() -> PyObject* {
     const int event = PyObject_AsFileDescriptor(fd);
     if (event < 0 || !is_here(work_of(self))) return nullptr;
-    work_of(self).call->bell().unwatch(event);
+    work_of(self).call->notifier().unwatch(event);
     return Py_NewRef(Py_None);
   });
 }

@@ -20,9 +20,10 @@ class Work {
   virtual WaitEnd drive(const WaitContext& context) = 0;
   // Goes on with it as far as that is possible without waiting.
   virtual void progress() = 0;
-  // From now on `bell` is completed with `token` when progress() has something to do, and when it is done; at once, if
-  // that is so now. Null: nobody is told any more. The bell outlives it. Thread-safety: from anywhere.
-  virtual void ring(CompletionSink* bell, uint64_t token) = 0;
+  // From now on `notifier` is completed with `token` when progress() has something to do, and when it is
+  // done; at once, if that is so now. Null: nobody is told any more. The notifier outlives it. Thread-safety:
+  // from anywhere.
+  virtual void notify(CompletionSink* notifier, uint64_t token) = 0;
   // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
   // kInterrupted leave it withdrawn, so that the caller's memory is free.
   virtual Status wait(const WaitContext& context) = 0;

@@ -46,14 +46,14 @@ void GroupLine::start_first(Lock& lock) {
 
 void GroupLine::take_baton() {
   driven_ = true;
-  runs_.front()->ring_for_nothing();
+  runs_.front()->stop_notifying();
 }
 
 void GroupLine::drop_baton() {
   driven_ = false;
   runs_.erase(runs_.begin(),
               std::find_if(runs_.begin(), runs_.end(), [](const Run* run) { return !run->ended(); }));
-  if (!runs_.empty() && runs_.front()->started()) runs_.front()->ring_for_completions();
+  if (!runs_.empty() && runs_.front()->started()) runs_.front()->notify_completions();
   if (!skipped_.empty()) discard_due();
   if (dropped_ != nullptr) keep(std::move(dropped_));
   baton_free_.notify_all();
@@ -136,16 +136,16 @@ void GroupLine::progress() {
   }
 }
 
-void GroupLine::ring(Run& run, CompletionSink* bell, uint64_t token) {
+void GroupLine::notify(Run& run, CompletionSink* notifier, uint64_t token) {
   const Lock lock(mutex_);
-  run.set_bell(bell, token);
+  run.set_notifier(notifier, token);
   if (driven_ || run.ended() || runs_.front() != &run) return;
-  run.started() ? run.ring_for_completions() : run.ring_now();
+  run.started() ? run.notify_completions() : run.notify_now();
 }
 
 // The first run may have to be started, and perhaps nobody waits for it.
-void GroupLine::ring_if_due() {
-  if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->ring_now();
+void GroupLine::notify_if_due() {
+  if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
 }
 
 WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
@@ -172,7 +172,7 @@ void GroupLine::end(Lock& lock, Run& run, const Status& why) {
   discard_due();
   if (driven_) runs_.front()->wake();  // its driver may be waiting for this one
   baton_free_.notify_all();            // who waits for the next one starts it
-  ring_if_due();
+  notify_if_due();
 }
 
 // Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the

@@ -62,7 +62,7 @@ class GroupLine {
   void end(Run& run, const Status& why);  // afterwards it has ended
   // Goes on with the first runs as far as that is possible without waiting. Nothing, if somebody drives them: he does so.
   void progress();
-  void ring(Run& run, CompletionSink* bell, uint64_t token);  // Work::ring
+  void notify(Run& run, CompletionSink* notifier, uint64_t token);  // Work::notify
   void release(std::unique_ptr<Run> run);  // withdraws it if it has not ended; keeps it for reuse
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
   void cancel(uint64_t sequence, const Status& why);
@@ -81,7 +81,7 @@ class GroupLine {
   void keep(std::unique_ptr<Run> run);  // mutex_ held: to be used again
   void discard_due();                   // mutex_ held
   class Probed;
-  void ring_if_due();  // mutex_ held
+  void notify_if_due();  // mutex_ held
   WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
 
   Reactor& reactor_;

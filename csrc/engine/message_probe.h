@@ -11,7 +11,7 @@
 
 namespace pc {
 
-// Thread-safety: done(), ring(), cancel() and look_again() from anywhere, the rest by one thread at a time.
+// Thread-safety: done(), notify(), cancel() and look_again() from anywhere, the rest by one thread at a time.
 class MessageProbe final : public Work {
  public:
   MessageProbe(Transport& transport, Reactor& reactor) : transport_(transport), reactor_(reactor) {}
@@ -39,7 +39,7 @@ class MessageProbe final : public Work {
   bool done() const override { return ended_ || !queue_.empty(); }
   WaitEnd drive(const WaitContext& context) override { return reactor_.wait(queue_, context); }
   void progress() override {}
-  void ring(CompletionSink* bell, uint64_t token) override { queue_.ring(bell, token); }
+  void notify(CompletionSink* notifier, uint64_t token) override { queue_.notify(notifier, token); }
   // Not OK: none can come any more; it is the last one's status.
   Status wait(const WaitContext& context) override;
   void cancel() override { queue_.complete({.token = kCancelled, .status = {}, .found = {}, .nbytes = 0}); }

@@ -10,37 +10,37 @@ void Run::renew(const Request& request, const Launch& launch) {
   launch_ = launch;
   started_ = false;
   result_ = Status();
-  ring_for_nothing();
-  bell_.store(nullptr, std::memory_order_relaxed);
+  stop_notifying();
+  notifier_.store(nullptr, std::memory_order_relaxed);
   ended_.store(false, std::memory_order_relaxed);
 }
 
-void Run::set_bell(CompletionSink* bell, uint64_t token) {
-  bell_token_.store(token);
-  bell_.store(bell);
-  if (bell == nullptr) {
-    queue_.ring(nullptr, 0);
+void Run::set_notifier(CompletionSink* notifier, uint64_t token) {
+  notifier_token_.store(token);
+  notifier_.store(notifier);
+  if (notifier == nullptr) {
+    queue_.notify(nullptr, 0);
     return driven();
   }
-  if (ended_.load()) ring_now();  // its end may have seen no bell
+  if (ended_.load()) notify_now();  // its end may have seen no notifier
 }
 
-void Run::ring_for_completions() {
-  CompletionSink* const bell = bell_.load();
-  if (bell == nullptr) return;
-  queue_.ring(bell, bell_token_.load());
+void Run::notify_completions() {
+  CompletionSink* const notifier = notifier_.load();
+  if (notifier == nullptr) return;
+  queue_.notify(notifier, notifier_token_.load());
   undriven();
 }
 
-void Run::ring_for_nothing() {
-  if (bell_.load(std::memory_order_relaxed) == nullptr) return;
-  queue_.ring(nullptr, 0);
+void Run::stop_notifying() {
+  if (notifier_.load(std::memory_order_relaxed) == nullptr) return;
+  queue_.notify(nullptr, 0);
   driven();
 }
 
-void Run::ring_now() const {
-  if (CompletionSink* const bell = bell_.load(); bell != nullptr)
-    bell->complete(Completion{bell_token_.load(), Status(), {}, 0});
+void Run::notify_now() const {
+  if (CompletionSink* const notifier = notifier_.load(); notifier != nullptr)
+    notifier->complete(Completion{notifier_token_.load(), Status(), {}, 0});
 }
 
 void Run::set_ended(Status result) {
@@ -48,8 +48,8 @@ void Run::set_ended(Status result) {
   while (queue_.take(late)) {
   }
   result_ = std::move(result);
-  ended_.store(true);  // in one order with set_bell(): one of the two sees the other
-  ring_now();
+  ended_.store(true);  // in one order with set_notifier(): one of the two sees the other
+  notify_now();
 }
 
 }  // namespace pc

@@ -43,7 +43,7 @@ class Run : public Work {
   bool done() const final { return ended(); }
   WaitEnd drive(const WaitContext& context) final;
   void progress() final;
-  void ring(CompletionSink* bell, uint64_t token) final;
+  void notify(CompletionSink* notifier, uint64_t token) final;
   Status wait(const WaitContext& context) final;
   void cancel() final;
 
@@ -57,10 +57,10 @@ class Run : public Work {
 
   // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody. The group's
   // line calls these, with its lock held.
-  void set_bell(CompletionSink* bell, uint64_t token);
-  void ring_for_completions();
-  void ring_for_nothing();
-  void ring_now() const;  // any thread
+  void set_notifier(CompletionSink* notifier, uint64_t token);
+  void notify_completions();
+  void stop_notifying();
+  void notify_now() const;  // any thread
 
   bool started() const { return started_; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
@@ -82,8 +82,8 @@ class Run : public Work {
  private:
   Status result_;
   std::atomic<bool> ended_{false};
-  std::atomic<CompletionSink*> bell_{nullptr};
-  std::atomic<uint64_t> bell_token_{0};
+  std::atomic<CompletionSink*> notifier_{nullptr};
+  std::atomic<uint64_t> notifier_token_{0};
   GroupLine* line_ = nullptr;  // the rest: of a run that a caller holds
   std::shared_ptr<OpenGroups> groups_;
   std::shared_ptr<OpenGroup> group_;

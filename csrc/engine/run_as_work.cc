@@ -22,7 +22,7 @@ void Run::release() noexcept {
 
 WaitEnd Run::drive(const WaitContext& context) { return line_->drive(*this, context); }
 void Run::progress() { line_->progress(); }
-void Run::ring(CompletionSink* bell, uint64_t token) { line_->ring(*this, bell, token); }
+void Run::notify(CompletionSink* notifier, uint64_t token) { line_->notify(*this, notifier, token); }
 
 Status Run::wait(const WaitContext& context) {
   const WaitEnd how = line_->drive(*this, context);

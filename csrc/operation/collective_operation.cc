@@ -59,11 +59,11 @@ void CollectiveOperation::progress() {
   if (Work* const work = running().work.get(); work != nullptr) work->progress();
 }
 
-void CollectiveOperation::ring(CompletionSink* bell, uint64_t token) {
+void CollectiveOperation::notify(CompletionSink* notifier, uint64_t token) {
   for (const Call* each : {&made, &confirmation}) {
-    if (!each->done()) each->work->ring(bell, token);
+    if (!each->done()) each->work->notify(notifier, token);
   }
-  if (bell != nullptr && done()) bell->complete(Completion{token, Status(), {}, 0});
+  if (notifier != nullptr && done()) notifier->complete(Completion{token, Status(), {}, 0});
 }
 
 // An operation behind others waits for no rank: those before it are looked after.

@@ -58,7 +58,7 @@ class CollectiveOperation final : public Operation {
   bool done() const override { return made.done() && (confirmation.done() || made.failed()); }
   WaitEnd drive(const WaitContext& context) override;
   void progress() override;
-  void ring(CompletionSink* bell, uint64_t token) override;
+  void notify(CompletionSink* notifier, uint64_t token) override;
   void look_after(TimePoint now) override;
   bool asks(const WaitContext& context) override;
   uint64_t sequence() const override { return made.call.sequence; }

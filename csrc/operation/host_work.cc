@@ -46,7 +46,7 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
   claimed_ = true;
   lock.unlock();
-  work_->ring(nullptr, 0);
+  work_->notify(nullptr, 0);
   const WaitEnd end = work_->drive(with_own(context));
   if (end == WaitEnd::kReady || Waiter::check(own_) != WaitEnd::kReady) {
     finish(context.interrupted);
@@ -100,7 +100,7 @@ void HostWork::end() {
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
-    changed_.notify_all();  // and no bell, which would ring at once
+    changed_.notify_all();  // and no notifier, which would be completed at once
   }
   if (owner_->stopping()) end_now();
 }
@@ -116,7 +116,7 @@ void HostWork::let_go() {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
     changed_.notify_all();
-    work_->ring(owner_->bell(), id_);  // only now: the thread comes in vain while this is claimed
+    work_->notify(owner_->notifier(), id_);  // only now: the thread comes in vain while this is claimed
   }
   if (owner_->stopping()) end_now();
 }

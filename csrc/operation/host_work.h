@@ -26,9 +26,9 @@ class HostWork final : public AsyncWork {
   // Whose thread makes progress on calls for which no thread waits. Outlives them while they run.
   class Owner {
    public:
-    virtual CompletionSink* bell() = 0;    // completed with a call's number: go_on()
-    virtual void forget(uint64_t id) = 0;  // that call has ended
-    virtual bool stopping() const = 0;     // true: calls end now
+    virtual CompletionSink* notifier() = 0;  // completed with a call's number: go_on()
+    virtual void forget(uint64_t id) = 0;    // that call has ended
+    virtual bool stopping() const = 0;       // true: calls end now
 
    protected:
     ~Owner() = default;
@@ -48,7 +48,7 @@ class HostWork final : public AsyncWork {
  private:
   friend class Progress;
   // For the thread of `owner_`. Nothing, if somebody waits for this: he does the same.
-  void go_on();              // its bell has rung
+  void go_on();              // its notifier was completed
   void look(TimePoint now);  // every now and then
   void end_now();            // the group has ended
   TimePoint due() const { return own_.deadline.when(); }

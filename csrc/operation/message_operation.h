@@ -50,7 +50,7 @@ class MessageOperation final : public Operation {
   bool done() const override { return work_->done(); }
   WaitEnd drive(const WaitContext& context) override;
   void progress() override {}
-  void ring(CompletionSink* bell, uint64_t token) override { work_->ring(bell, token); }
+  void notify(CompletionSink* notifier, uint64_t token) override { work_->notify(notifier, token); }
   Status wait(const WaitContext& context) override;
   void cancel() override { work_->cancel(); }
   Rank waits_for() const override { return message_.peer; }

@@ -27,14 +27,14 @@ std::shared_ptr<AsyncWork> Progress::add(HostWork::Start start) {
     const std::lock_guard lock(mutex_);
     const uint64_t id = next_id_++;
     call = std::make_shared<HostWork>(*this, id, std::move(start));
-    call->claimed_ = true;  // until it has its bell
+    call->claimed_ = true;  // until it has its notifier
     is_first = calls_.empty();
     calls_.emplace(id, call);
     due_.emplace(call->due(), id);
     is_next = due_.begin()->second == id;
     if (is_first) needed_.notify_one();
   }
-  if (is_next && !is_first) bell_.complete(Completion{kWake, Status(), {}, 0});
+  if (is_next && !is_first) notifier_.complete(Completion{kWake, Status(), {}, 0});
   call->let_go();
   return call;
 }
@@ -53,7 +53,7 @@ void Progress::stop() {
     stopping_.store(true);
     needed_.notify_one();
   }
-  bell_.complete(Completion{kWake, Status(), {}, 0});
+  notifier_.complete(Completion{kWake, Status(), {}, 0});
   if (thread_.joinable()) thread_.join();
   std::map<uint64_t, std::shared_ptr<HostWork>> left;
   {
@@ -66,7 +66,7 @@ void Progress::stop() {
 void Progress::look_at_all() {
   const std::lock_guard lock(mutex_);
   if (!calls_.empty())
-    bell_.complete(Completion{kAll, Status(), {}, 0});  // else the thread does not look there
+    notifier_.complete(Completion{kAll, Status(), {}, 0});  // else the thread does not look there
 }
 
 // ---- the thread
@@ -74,7 +74,7 @@ void Progress::look_at_all() {
 void Progress::run() {
   TimePoint look_at = now() + kProgressRound;
   while (wait_until_needed()) {
-    (void)reactor_.wait_in_background(bell_, {Deadline(std::min(look_at, next_deadline()))});
+    (void)reactor_.wait_in_background(notifier_, {Deadline(std::min(look_at, next_deadline()))});
     listen();
     end_overdue();
     if (now() < look_at) continue;
@@ -95,10 +95,10 @@ TimePoint Progress::next_deadline() const {
 }
 
 void Progress::listen() {
-  for (Completion rung; bell_.take(rung);) {
-    if (rung.token == kAll)
+  for (Completion notified; notifier_.take(notified);) {
+    if (notified.token == kAll)
       look_around();
-    else if (const std::shared_ptr<HostWork> call = find(rung.token); call != nullptr)
+    else if (const std::shared_ptr<HostWork> call = find(notified.token); call != nullptr)
       call->go_on();
   }
 }

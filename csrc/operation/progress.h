@@ -35,7 +35,7 @@ class Progress final : public HostWork::Owner {
   void stop();
 
   // For HostWork.
-  CompletionSink* bell() override { return &bell_; }
+  CompletionSink* notifier() override { return &notifier_; }
   void forget(uint64_t id) override;
   bool stopping() const override { return stopping_.load(); }
 
@@ -53,13 +53,13 @@ class Progress final : public HostWork::Owner {
   void run();
   bool wait_until_needed();
   TimePoint next_deadline() const;
-  void listen();  // does what the bell has rung for
+  void listen();  // does what it was notified of
   void end_overdue();
   void look_around();
   std::shared_ptr<HostWork> find(uint64_t id) const;
 
   Reactor& reactor_;
-  CompletionQueue bell_;  // taken from by the thread only
+  CompletionQueue notifier_;  // taken from by the thread only
   GroupEnds group_ends_{*this};
 
   mutable std::mutex mutex_;  // guards what follows

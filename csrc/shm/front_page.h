@@ -22,7 +22,7 @@ struct alignas(4096) FrontPage {
   std::atomic<uint64_t> pid{0}, proof_address{0};
   std::atomic<uint64_t> proof[2] = {};
   std::atomic<int64_t> core{0};  // plus 1, that this rank was last seen waiting on (seat.h)
-  // Not 0: this rank sleeps, and who writes for it rings, once for each number.
+  // Not 0: this rank sleeps, and who writes for it notifies it, once for each number.
   alignas(kApart) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {
     static constexpr uint64_t kClosed = uint64_t{1} << 63;  // this rank reads nothing of that group any more

@@ -235,7 +235,7 @@ Result<std::map<Rank, std::string>> Reception::hand_round(Rank self, const Share
 Status Reception::give_all(const Guest& guest, Rank self, const SharedPart& own, const WaitContext& context) {
   const std::string doing = "handing rank " + std::to_string(guest.part.rank) + " the others' memory";
   std::vector<Rank> ranks = {self};
-  std::vector<int> descriptors = {own.memory.fd(), own.bell.fd()};
+  std::vector<int> descriptors = {own.memory.fd(), own.notifier.fd()};
   const uint32_t total = static_cast<uint32_t>(guests_.size());  // the leader, and all but that guest
   const auto send_them = [&] {
     const PartsBytes bytes = encode(PartsWord{total, std::exchange(ranks, {})});
@@ -246,7 +246,7 @@ Status Reception::give_all(const Guest& guest, Rank self, const SharedPart& own,
     if (ranks.size() == kRanksAtOnce) PC_TRY(send_them());
     ranks.push_back(rank);
     descriptors.push_back(other.part.memory.fd());
-    descriptors.push_back(other.part.bell.fd());
+    descriptors.push_back(other.part.notifier.fd());
   }
   PC_TRY(send_them());
   AnswerBytes bytes;
@@ -266,7 +266,7 @@ std::vector<PeerPart> Reception::take_peers() {
 Result<Visit> Visit::begin(const Invitation& leader, Rank self, uint32_t epoch, const SharedPart& own,
                            const WaitContext& context) {
   const JoinBytes bytes = encode(JoinWord{epoch, self, leader.token});
-  const std::array<int, 2> descriptors = {own.memory.fd(), own.bell.fd()};
+  const std::array<int, 2> descriptors = {own.memory.fd(), own.notifier.fd()};
   for (int knock = 1;; ++knock) {
     PC_ASSIGN_OR_RETURN(Fd socket, connect_to(leader, context));
     const Status joined =

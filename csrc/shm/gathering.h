@@ -1,6 +1,7 @@
-// How ranks of one host hand round the descriptors of their memory and bells: one of them leads, the others come to its socket,
-// which stands in no folder (an abstract AF_UNIX address). Anybody on the host may knock there, so nothing is taken from who has
-// another user or does not know the leader's token, which ranks learn through the store.
+// How ranks of one host hand round the descriptors of their memory and notifiers: one of them leads, the
+// others come to its socket, which stands in no folder (an abstract AF_UNIX address). Anybody on the host may
+// knock there, so nothing is taken from who has another user or does not know the leader's token, which ranks
+// learn through the store.
 #pragma once
 
 #include <cstdint>

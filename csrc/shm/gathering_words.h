@@ -22,7 +22,7 @@ struct Invitation {
 std::string to_text(const Invitation& invitation);  // for the store
 Result<Invitation> invitation_from(std::string_view text);
 
-// "I am rank 3, this is my memory, this is my bell": with two descriptors.
+// "I am rank 3, this is my memory, this is my notifier": with two descriptors.
 struct JoinWord {
   uint32_t epoch = 0;
   Rank rank = -1;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/round_up.h"
-#include "shm/bell.h"
+#include "shm/event_fd.h"
 
 namespace pc {
 namespace {
@@ -24,7 +24,7 @@ int make_pages(void* at, std::size_t nbytes) {
 
 class LoneNeighbours final : public Neighbours {
  public:
-  LoneNeighbours(Rank self, Bell bell) : self_(self), bell_(std::move(bell)) {}
+  LoneNeighbours(Rank self, EventFd notifier) : self_(self), notifier_(std::move(notifier)) {}
   LoneNeighbours(const LoneNeighbours&) = delete;
   LoneNeighbours& operator=(const LoneNeighbours&) = delete;
   ~LoneNeighbours() override {
@@ -33,14 +33,14 @@ class LoneNeighbours final : public Neighbours {
   bool has(Rank rank) const override { return rank == self_; }
   Result<SharedRange> grow(std::size_t nbytes) override;
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override;
-  void ring(Rank) noexcept override { bell_.ring(); }
-  int bell_fd() const override { return bell_.fd(); }
-  bool silence() noexcept override { return bell_.silence(); }
-  void close_in_child() noexcept override { bell_.close_in_child(); }
+  void notify(Rank) noexcept override { notifier_.notify(); }
+  int notify_fd() const override { return notifier_.fd(); }
+  bool clear_notification() noexcept override { return notifier_.clear_notification(); }
+  void close_in_child() noexcept override { notifier_.close_in_child(); }
 
  private:
   const Rank self_;
-  Bell bell_;
+  EventFd notifier_;
   std::mutex mutex_;  // guards what follows
   std::vector<SharedRange> pieces_;
 };
@@ -73,8 +73,8 @@ Result<std::span<std::byte>> LoneNeighbours::map(Rank rank, uint64_t offset, std
 }  // namespace
 
 Result<std::unique_ptr<Neighbours>> make_lone_neighbours(Rank self) {
-  PC_ASSIGN_OR_RETURN(Bell bell, Bell::create());
-  auto alone = std::make_unique<LoneNeighbours>(self, std::move(bell));
+  PC_ASSIGN_OR_RETURN(EventFd notifier, EventFd::create());
+  auto alone = std::make_unique<LoneNeighbours>(self, std::move(notifier));
   PC_TRY(alone->grow(Neighbours::kFirstNbytes).status());
   return std::unique_ptr<Neighbours>(std::move(alone));
 }

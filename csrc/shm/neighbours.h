@@ -1,5 +1,6 @@
 // The ranks of this host that share memory with this one, as one of them sees them: its own memory, which it alone makes
-// larger, the others' memory, and a bell for each. Whoever maps what another rank published trusts no number in it.
+// larger, the others' memory, and a notifier for each. Whoever maps what another rank published trusts no
+// number in it.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +29,11 @@ class Neighbours {
   virtual Result<SharedRange> grow(std::size_t nbytes) = 0;
   // A piece of another rank's memory. It must lie inside what that rank has now, else kMismatch.
   virtual Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) = 0;
-  // Makes that rank's bell_fd() readable. Never blocks.
-  virtual void ring(Rank rank) noexcept = 0;
-  // Readable (epoll) once somebody has rung, until silence().
-  virtual int bell_fd() const = 0;
-  virtual bool silence() noexcept = 0;  // false: nobody had
+  // Makes that rank's notify_fd() readable. Never blocks.
+  virtual void notify(Rank rank) noexcept = 0;
+  // Readable (epoll) once somebody has notified, until clear_notification().
+  virtual int notify_fd() const = 0;
+  virtual bool clear_notification() noexcept = 0;  // false: nobody had
   // In a forked child: closes every descriptor, touches nothing shared; nothing may follow.
   virtual void close_in_child() noexcept = 0;
 };

@@ -33,19 +33,19 @@ class ProcessNeighbours final : public Neighbours {
     return mapped.is_ok() ? mapped : mapped.status().with_peer(rank);
   }
 
-  void ring(Rank rank) noexcept override {
-    if (rank == self_) return own_.bell.ring();
-    if (const auto peer = peers_.find(rank); peer != peers_.end()) peer->second.bell.ring();
+  void notify(Rank rank) noexcept override {
+    if (rank == self_) return own_.notifier.notify();
+    if (const auto peer = peers_.find(rank); peer != peers_.end()) peer->second.notifier.notify();
   }
-  int bell_fd() const override { return own_.bell.fd(); }
-  bool silence() noexcept override { return own_.bell.silence(); }
+  int notify_fd() const override { return own_.notifier.fd(); }
+  bool clear_notification() noexcept override { return own_.notifier.clear_notification(); }
 
   void close_in_child() noexcept override {
     own_.memory.close_in_child();
-    own_.bell.close_in_child();
+    own_.notifier.close_in_child();
     for (auto& [rank, peer] : peers_) {
       peer.memory.close_in_child();
-      peer.bell.close_in_child();
+      peer.notifier.close_in_child();
     }
   }
 
@@ -61,16 +61,16 @@ class ProcessNeighbours final : public Neighbours {
 Result<SharedPart> SharedPart::create() {
   PC_ASSIGN_OR_RETURN(OwnSegment memory, OwnSegment::create());
   PC_TRY(memory.grow(Neighbours::kFirstNbytes).status());
-  PC_ASSIGN_OR_RETURN(Bell bell, Bell::create());
-  return SharedPart{std::move(memory), std::move(bell)};
+  PC_ASSIGN_OR_RETURN(EventFd notifier, EventFd::create());
+  return SharedPart{std::move(memory), std::move(notifier)};
 }
 
-Result<PeerPart> PeerPart::adopt(Rank rank, Fd memory, Fd bell) {
+Result<PeerPart> PeerPart::adopt(Rank rank, Fd memory, Fd notifier) {
   Result<PeerSegment> segment = PeerSegment::adopt(std::move(memory));
   if (!segment.is_ok()) return segment.status().with_peer(rank);
-  Result<Bell> rung = Bell::adopt(std::move(bell));
-  if (!rung.is_ok()) return rung.status().with_peer(rank);
-  return PeerPart{rank, std::move(segment).value(), std::move(rung).value()};
+  Result<EventFd> notified = EventFd::adopt(std::move(notifier));
+  if (!notified.is_ok()) return notified.status().with_peer(rank);
+  return PeerPart{rank, std::move(segment).value(), std::move(notified).value()};
 }
 
 std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers) {

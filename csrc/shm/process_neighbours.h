@@ -6,7 +6,7 @@
 
 #include "base/fd.h"
 #include "base/types.h"
-#include "shm/bell.h"
+#include "shm/event_fd.h"
 #include "shm/neighbours.h"
 #include "shm/segment.h"
 
@@ -15,7 +15,7 @@ namespace pc {
 // What a rank gives away, and keeps.
 struct SharedPart {
   OwnSegment memory;
-  Bell bell;
+  EventFd notifier;
   static Result<SharedPart> create();
 };
 
@@ -23,9 +23,9 @@ struct SharedPart {
 struct PeerPart {
   Rank rank = -1;
   PeerSegment memory;
-  Bell bell;
+  EventFd notifier;
   static Result<PeerPart> adopt(Rank rank, Fd memory,
-                                Fd bell);  // kMismatch: they are not what they should be
+                                Fd notifier);  // kMismatch: they are not what they should be
 };
 
 std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/round_up.h"
-#include "shm/bell.h"
+#include "shm/event_fd.h"
 
 namespace pc {
 namespace {
@@ -26,10 +26,10 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
     for (const auto& place : places_) ::munmap(place->base, kMost);
   }
   Status add_place() {
-    PC_ASSIGN_OR_RETURN(Bell bell, Bell::create());
+    PC_ASSIGN_OR_RETURN(EventFd notifier, EventFd::create());
     void* const at = ::mmap(nullptr, kMost, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) return system_error("mmap of addresses for a rank's memory", errno);
-    places_.push_back(std::make_unique<Place>(static_cast<std::byte*>(at), std::move(bell)));
+    places_.push_back(std::make_unique<Place>(static_cast<std::byte*>(at), std::move(notifier)));
     return Status::ok();
   }
   std::unique_ptr<Neighbours> neighbours_of(Rank rank) override;
@@ -48,13 +48,13 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
   }
   Result<SharedRange> grow(Rank rank, std::size_t nbytes);
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes);
-  Bell& bell(Rank rank) { return places_[static_cast<std::size_t>(rank)]->bell; }
+  EventFd& notifier(Rank rank) { return places_[static_cast<std::size_t>(rank)]->notifier; }
 
  private:
   struct Place {
-    Place(std::byte* at, Bell given) : base(at), bell(std::move(given)) {}
+    Place(std::byte* at, EventFd given) : base(at), notifier(std::move(given)) {}
     std::byte* const base;
-    Bell bell;
+    EventFd notifier;
     std::size_t domain = 0;
     std::mutex mutex;
     std::size_t nbytes = 0;  // guarded by mutex
@@ -99,10 +99,10 @@ class ThreadNeighbours final : public Neighbours {
     if (!has(rank)) return Status(Code::kInternal, "rank " + std::to_string(rank) + " shares no memory");
     return host_->map(rank, offset, nbytes);
   }
-  void ring(Rank rank) noexcept override { host_->bell(rank).ring(); }
-  int bell_fd() const override { return host_->bell(self_).fd(); }
-  bool silence() noexcept override { return host_->bell(self_).silence(); }
-  void close_in_child() noexcept override { host_->bell(self_).close_in_child(); }
+  void notify(Rank rank) noexcept override { host_->notifier(rank).notify(); }
+  int notify_fd() const override { return host_->notifier(self_).fd(); }
+  bool clear_notification() noexcept override { return host_->notifier(self_).clear_notification(); }
+  void close_in_child() noexcept override { host_->notifier(self_).close_in_child(); }
 
  private:
   const std::shared_ptr<ThreadHostImpl> host_;

@@ -9,7 +9,8 @@
 
 namespace pc {
 
-// The memory and the bells of all ranks; lives as long as the last neighbours_of(). Thread-safety: all methods.
+// The memory and the notifiers of all ranks; lives as long as the last neighbours_of(). Thread-safety: all
+// methods.
 class ThreadHost {
  public:
   // `domains`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.

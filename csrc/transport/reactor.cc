@@ -39,14 +39,15 @@ void CompletionQueue::complete(Completion&& completion) {
   const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
   if ((before & kInFutex) != 0) futex_wake(word_);
   if ((before & kInEpoll) != 0) ::eventfd_write(wake_fd_.load(std::memory_order_relaxed), 1);
-  if (bell_ != nullptr && before < kOne) bell_->complete(Completion{bell_token_, Status(), {}, 0});
+  if (notifier_ != nullptr && before < kOne)
+    notifier_->complete(Completion{notifier_token_, Status(), {}, 0});
 }
 
-void CompletionQueue::ring(CompletionSink* bell, uint64_t token) {
+void CompletionQueue::notify(CompletionSink* notifier, uint64_t token) {
   const std::lock_guard lock(mutex_);
-  bell_ = bell;
-  bell_token_ = token;
-  if (bell != nullptr && !empty()) bell->complete(Completion{token, Status(), {}, 0});
+  notifier_ = notifier;
+  notifier_token_ = token;
+  if (notifier != nullptr && !empty()) notifier->complete(Completion{token, Status(), {}, 0});
 }
 
 bool CompletionQueue::take(Completion& out) {
@@ -327,7 +328,7 @@ class Reactor::Background {
   }
 
  private:
-  // Either this sees who has come to wait, or they see that the baton is held here, and ring.
+  // Either this sees who has come to wait, or they see that the baton is held here, and notify.
   bool take() {
     if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
     state_.held_in_background.store(true);

@@ -23,9 +23,10 @@ class CompletionQueue final : public CompletionSink {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   void complete(Completion&& completion) override;
   bool take(Completion& out);  // false: empty
-  // From now on `bell` is completed with `token` whenever something comes while this queue is empty; at once, if there is
-  // something now. For whoever looks after many queues. Null: nobody. Thread-safety: from anywhere.
-  void ring(CompletionSink* bell, uint64_t token);
+  // From now on `notifier` is completed with `token` whenever something comes while this queue is empty; at
+  // once, if there is something now. For whoever looks after many queues. Null: nobody. Thread-safety: from
+  // anywhere.
+  void notify(CompletionSink* notifier, uint64_t token);
   bool empty() const { return word_.load(std::memory_order_acquire) < kOne; }
 
  private:
@@ -39,8 +40,8 @@ class CompletionQueue final : public CompletionSink {
   std::atomic<uint32_t> word_{0};  // bits above, number of items times kOne; a futex word
   std::atomic<int> wake_fd_{-1};   // eventfd that ends the taker's sleep while kInEpoll is set
   std::mutex mutex_;               // guards what follows; held by complete() to its very end
-  CompletionSink* bell_ = nullptr;
-  uint64_t bell_token_ = 0;
+  CompletionSink* notifier_ = nullptr;
+  uint64_t notifier_token_ = 0;
   std::vector<Completion> items_;
   std::size_t first_ = 0;
 };

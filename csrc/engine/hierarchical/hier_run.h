@@ -33,7 +33,7 @@ class HierRun final : public SharedRun {
           PlanCache& plans, const ChoosePlan& choose)
       : SharedRun(host, group, waiter),
         members_(members),
-        inter_group_(transport, plans, choose, members.inter_groups, bell(), kWake) {}
+        inter_group_(transport, plans, choose, members.inter_groups, notifier(), kWake) {}
   HierRun(const HierRun&) = delete;
   HierRun& operator=(const HierRun&) = delete;
   ~HierRun() override {

@@ -75,9 +75,9 @@ void InterGroup::exchange(uint32_t round, std::span<std::byte> memory) {
   launch_.split = plan.split;
   launch_.first_message = round * kMessagesOfRound;
   here.run->prepare(request, launch_);
-  here.run->set_bell(bell_, token_);
+  here.run->set_notifier(notifier_, token_);
   here.run->start(here.scratch);
-  if (!here.run->ended()) here.run->ring_for_completions();
+  if (!here.run->ended()) here.run->notify_completions();
 }
 
 Result<bool> InterGroup::take(uint32_t round) {

@@ -23,14 +23,14 @@ using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank si
 
 class InterGroup final : public InterDomainExchange {
  public:
-  // None of them is owned. `bell` is completed with `token` whenever take() has something to do.
+  // None of them is owned. `notifier` is completed with `token` whenever take() has something to do.
   InterGroup(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
-             const std::vector<std::vector<Rank>>& inter_groups, CompletionSink* bell, uint64_t token)
+             const std::vector<std::vector<Rank>>& inter_groups, CompletionSink* notifier, uint64_t token)
       : transport_(transport),
         plans_(plans),
         choose_(choose),
         inter_groups_(inter_groups),
-        bell_(bell),
+        notifier_(notifier),
         token_(token) {
     idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
   }
@@ -81,7 +81,7 @@ class InterGroup final : public InterDomainExchange {
   PlanCache& plans_;
   const ChoosePlan& choose_;
   const std::vector<std::vector<Rank>>& inter_groups_;  // by place in the domain
-  CompletionSink* const bell_;
+  CompletionSink* const notifier_;
   const uint64_t token_;
   Part part_;
   Launch launch_;                // this rank's in the inter-domain group

@@ -7,7 +7,7 @@
 namespace pc {
 namespace {
 
-// Thread-safety: done() and ring() from anywhere, the rest by one thread at a time.
+// Thread-safety: done() and notify() from anywhere, the rest by one thread at a time.
 class Message final : public Work {
  public:
   Message(Transport& transport, Reactor& reactor, Rank peer, bool sends, MessageEnd* how)
@@ -40,7 +40,7 @@ class Message final : public Work {
     return done() ? WaitEnd::kReady : reactor_.wait(queue_, context);
   }
   void progress() override {}  // the transport moves it
-  void ring(CompletionSink* bell, uint64_t token) override { queue_.ring(bell, token); }
+  void notify(CompletionSink* notifier, uint64_t token) override { queue_.notify(notifier, token); }
 
   Status wait(const WaitContext& context) override {
     if (ended_.load(std::memory_order_relaxed)) return result_;

@@ -37,7 +37,7 @@ class SharedRun : public Run {
   static void tell(const Launch& launch, const std::vector<Stray>& strays);
   std::string where() const override;
   Rank waits_for() const override { return waits_for_.load(std::memory_order_relaxed); }
-  CompletionSink* bell() { return &queue_; }  // for what reports that it can go on, with kWakeToken
+  CompletionSink* notifier() { return &queue_; }  // for what reports that it can go on, with kWakeToken
   static constexpr uint64_t kWake = kWakeToken;
 
  private:

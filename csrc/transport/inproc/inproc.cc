@@ -38,18 +38,18 @@ struct Pair {
   bool ended = false;         // one side has left: nothing moves any more
 };
 
-// Signals that a rank's poll() has something to do. Rung with the lock of the pair in question held, answered before
-// that lock is taken: so the answer to any ring sees its work, also when it swallows the ring of somebody who came
-// just now.
+// Signals that a rank's poll() has something to do. Notified with the lock of the pair in question held,
+// answered before that lock is taken: so the answer to any ring sees its work, also when it swallows the ring
+// of somebody who came just now.
 struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::atomic<bool> rung{false};  // spares poll() the system call
-  void ring() {
+  std::atomic<bool> notified{false};  // spares poll() the system call
+  void notify() {
     ::eventfd_write(event.get(), 1);
-    rung.store(true);
+    notified.store(true);
   }
   bool answer() {
-    if (!rung.load(std::memory_order_relaxed) || !rung.exchange(false)) return false;
+    if (!notified.load(std::memory_order_relaxed) || !notified.exchange(false)) return false;
     eventfd_t ignored = 0;
     ::eventfd_read(event.get(), &ignored);
     return true;
@@ -60,9 +60,9 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
  public:
   Hub(Rank size, const LinkLimits& limits)
       : size_(size),
-        bells_(static_cast<std::size_t>(size)),
-        taken_(bells_.size()),
-        joined_(bells_.size()) {
+        notifiers_(static_cast<std::size_t>(size)),
+        taken_(notifiers_.size()),
+        joined_(notifiers_.size()) {
     for (Rank high = 1; high < size; ++high) {
       for (Rank low = 0; low < high; ++low) pairs_.push_back(std::make_unique<Pair>(low, high, limits));
     }
@@ -70,18 +70,18 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
   std::unique_ptr<Transport> make_transport(Rank rank) override;
 
   Rank size() const { return size_; }
-  WakeEvent& bell(Rank rank) { return bells_[static_cast<std::size_t>(rank)]; }
+  WakeEvent& notifier(Rank rank) { return notifiers_[static_cast<std::size_t>(rank)]; }
   Pair& pair(Rank a, Rank b) {
     const std::size_t high = static_cast<std::size_t>(std::max(a, b));
     return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
   }
   Status join(Rank rank, const WaitContext& context);
-  // Moves frames both ways; the pair's lock is held. Rings both ends if something is left.
+  // Moves frames both ways; the pair's lock is held. Notifies both ends if something is left.
   std::size_t move(Pair& pair, Rank a, Rank b);
 
  private:
   const Rank size_;
-  std::vector<WakeEvent> bells_;
+  std::vector<WakeEvent> notifiers_;
   std::vector<std::unique_ptr<Pair>> pairs_;  // (low, high) at high*(high-1)/2 + low
   std::mutex mutex_;                          // guards taken_ and joined_
   std::condition_variable somebody_joined_;
@@ -134,8 +134,8 @@ std::size_t Hub::move(Pair& pair, Rank a, Rank b) {
     }
     if (nbytes < kMoveBytes) continue;
     if (pair.links[0].has_output() || pair.links[1].has_output()) {
-      bell(a).ring();
-      bell(b).ring();
+      notifier(a).notify();
+      notifier(b).notify();
     }
     break;
   }
@@ -207,12 +207,12 @@ class InprocTransport final : public Transport {
   }
 
   std::size_t poll() override {
-    if (!hub_->bell(rank_).answer()) return 0;
+    if (!hub_->notifier(rank_).answer()) return 0;
     std::size_t moved = 0;
     for_each_pair([&](Pair& pair, Rank peer) { moved += hub_->move(pair, rank_, peer); });
     return moved;
   }
-  int wait_fd() const override { return hub_->bell(rank_).event.get(); }
+  int wait_fd() const override { return hub_->notifier(rank_).event.get(); }
 
   void shutdown(Deadline deadline) override {
     for_each_pair([&](Pair& pair, Rank peer) { mine(pair, peer).say_goodbye(); });
@@ -239,7 +239,7 @@ class InprocTransport final : public Transport {
     for (Rank peer = 0; peer < hub_->size(); ++peer) {
       if (peer != rank_) control(hub_->pair(rank_, peer), peer).reset();
     }
-    hub_->bell(rank_).event.reset();
+    hub_->notifier(rank_).event.reset();
   }
 
  private:

@@ -14,7 +14,7 @@ Doorbell::Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world
     : neighbours_(neighbours),
       own_(own),
       pages_(static_cast<std::size_t>(world_size), nullptr),
-      rung_(static_cast<std::size_t>(world_size)) {
+      notified_(static_cast<std::size_t>(world_size)) {
   pages_[static_cast<std::size_t>(rank)] = &own;
 }
 
@@ -62,7 +62,7 @@ void Doorbell::list(CompletionQueue& queue, uint64_t token) {
   begin_sleep();
 }
 
-// Whoever writes from now on rings. What was written before is seen by who looks from now on.
+// Whoever writes from now on notifies. What was written before is seen by who looks from now on.
 void Doorbell::begin_sleep() {
   if (++sleep_ == 0) ++sleep_;
   sleeping_.store(1, std::memory_order_relaxed);
@@ -75,9 +75,9 @@ void Doorbell::stay_awake() {
   own_.asleep.store(0, std::memory_order_seq_cst);
 }
 
-void Doorbell::ring_once(Rank rank, uint32_t sleep) {
-  if (rung_[static_cast<std::size_t>(rank)].exchange(sleep, std::memory_order_relaxed) != sleep)
-    neighbours_.ring(rank);
+void Doorbell::notify_once(Rank rank, uint32_t sleep) {
+  if (notified_[static_cast<std::size_t>(rank)].exchange(sleep, std::memory_order_relaxed) != sleep)
+    neighbours_.notify(rank);
 }
 
 void Doorbell::unlist(CompletionQueue& queue) {
@@ -101,11 +101,11 @@ void Doorbell::wake_up() {
 }
 
 std::size_t Doorbell::poll() {
-  // Nobody sleeps here: a bell that rang late may ring on for a few polls.
+  // Nobody sleeps here: a late notification may stay for a few polls.
   if (sleeping_.load(std::memory_order_relaxed) == 0 &&
       idle_polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0)
     return 0;
-  if (!neighbours_.silence()) return 0;
+  if (!neighbours_.clear_notification()) return 0;
   const std::lock_guard lock(mutex_);
   if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before they look
   std::size_t woken = 0;

@@ -1,5 +1,5 @@
 // Who sleeps among the ranks that share memory, and how to wake him. Nobody pays a system call while all are awake: who writes
-// looks whether the reader sleeps, and rings only then.
+// looks whether the reader sleeps, and notifies only then.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ class Doorbell final : public Pollable {
   void wake(Rank rank) {
     const uint32_t sleep = pages_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
     if (sleep != 0) [[unlikely]]
-      ring_once(rank, sleep);
+      notify_once(rank, sleep);
   }
   // While it is listed, whatever a neighbour writes for this rank completes `queue` with `token`. What was written before
   // must be looked at once more, after list().
@@ -48,20 +48,21 @@ class Doorbell final : public Pollable {
   // ---- Pollable
   std::string_view name() const override { return "doorbell"; }
   std::size_t poll() override;
-  int wait_fd() const override { return neighbours_.bell_fd(); }
+  int wait_fd() const override { return neighbours_.notify_fd(); }
   bool fall_asleep() override;
   void wake_up() override;
 
  private:
   Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size);
-  void ring_once(Rank rank, uint32_t sleep);
+  void notify_once(Rank rank, uint32_t sleep);
   void begin_sleep();  // mutex_ held
   void stay_awake();   // mutex_ held
 
   Neighbours& neighbours_;
   FrontPage& own_;
-  std::vector<const FrontPage*> pages_;      // by world rank, once known; each is set before it is used
-  std::vector<std::atomic<uint32_t>> rung_;  // by world rank: the sleep for which we have rung already
+  std::vector<const FrontPage*> pages_;  // by world rank, once known; each is set before it is used
+  std::vector<std::atomic<uint32_t>>
+      notified_;  // by world rank: the sleep for which we have notified already
   std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
   std::mutex mutex_;     // guards what follows, and pages_ while they are found
   uint32_t sleep_ = 0;   // the number of the last one

@@ -140,7 +140,7 @@ TEST(Gathering, more_ranks_than_one_message_has_descriptors_for) {
   for (Rank rank = 1; rank < kLast; ++rank) {
     guests.push_back(stranger_at(place.invitation()));
     const JoinBytes join = encode(JoinWord{kEpoch, rank, place.invitation().token});
-    const std::vector<int> both = {part.memory.fd(), part.bell.fd()};
+    const std::vector<int> both = {part.memory.fd(), part.notifier.fd()};
     ASSERT_TRUE(send_message(guests.back().get(), join, both).value());
     ASSERT_TRUE(send_message(guests.back().get(), encode_answer(""), {}).value()) << "before it is asked";
     ASSERT_TRUE(attend_until(reception, [&] { return reception.has(rank); }));
@@ -265,7 +265,7 @@ class Door : public ::testing::Test {
     ASSERT_TRUE(send_message(socket.get(), bytes, descriptors).value());
   }
   JoinBytes join(Rank rank) const { return encode(JoinWord{kEpoch, rank, place.invitation().token}); }
-  std::vector<int> both() const { return {part.memory.fd(), part.bell.fd()}; }
+  std::vector<int> both() const { return {part.memory.fd(), part.notifier.fd()}; }
   // That one who says this is hung up on, and nothing of his kept.
   void must_be_turned_away(const JoinBytes& bytes, const std::vector<int>& descriptors) {
     const std::ptrdiff_t before = open_descriptors();
@@ -302,8 +302,8 @@ TEST_F(Door, stays_shut_for_another_epoch_or_a_rank_that_is_not_expected) {
 TEST_F(Door, stays_shut_for_too_few_and_too_many_descriptors) {
   must_be_turned_away(join(1), {});
   must_be_turned_away(join(1), {part.memory.fd()});
-  must_be_turned_away(join(1), {part.memory.fd(), part.bell.fd(), part.bell.fd()});
-  must_be_turned_away(join(1), std::vector<int>(200, part.bell.fd()));
+  must_be_turned_away(join(1), {part.memory.fd(), part.notifier.fd(), part.notifier.fd()});
+  must_be_turned_away(join(1), std::vector<int>(200, part.notifier.fd()));
 }
 
 TEST_F(Door, stays_shut_for_messages_of_another_size) {
@@ -323,10 +323,10 @@ TEST_F(Door, stays_shut_for_messages_of_another_size) {
 
 TEST_F(Door, memory_that_may_shrink_is_refused_and_the_reason_is_known) {
   const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  must_be_turned_away(join(1), {unsealed.get(), part.bell.fd()});
+  must_be_turned_away(join(1), {unsealed.get(), part.notifier.fd()});
   EXPECT_NE(reception.refusal_of(1).find("sealed"), std::string::npos);
   must_be_turned_away(join(2), {part.memory.fd(), part.memory.fd()});
-  EXPECT_NE(reception.refusal_of(2).find("bell"), std::string::npos);
+  EXPECT_NE(reception.refusal_of(2).find("notifier"), std::string::npos);
 }
 
 TEST_F(Door, a_rank_that_is_here_is_not_replaced) {
@@ -452,7 +452,7 @@ class FalseLeader : public ::testing::Test {
 
 TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
   const SharedPart part = SharedPart::create().value();
-  const std::vector<int> both = {part.memory.fd(), part.bell.fd()};
+  const std::vector<int> both = {part.memory.fd(), part.notifier.fd()};
   const std::ptrdiff_t before = open_descriptors();
   struct Lie {
     PartsWord word;

@@ -42,11 +42,11 @@ TEST(LoneNeighbours, what_is_not_there_is_refused) {
   EXPECT_FALSE(alone->map(1, 0, 1).is_ok());
 }
 
-TEST(LoneNeighbours, its_bell_rings_until_it_is_silenced) {
+TEST(LoneNeighbours, its_notification_stays_until_it_is_cleared) {
   const std::unique_ptr<Neighbours> alone = make_lone_neighbours(0).value();
-  EXPECT_FALSE(alone->silence());
-  alone->ring(0);
-  EXPECT_TRUE(alone->silence());
+  EXPECT_FALSE(alone->clear_notification());
+  alone->notify(0);
+  EXPECT_TRUE(alone->clear_notification());
 }
 
 }  // namespace

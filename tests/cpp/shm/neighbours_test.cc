@@ -35,7 +35,7 @@ All make(Kind kind, Rank size) {
     for (std::size_t from = 0; from < parts.size(); ++from) {
       if (from == to) continue;
       peers[to].push_back(PeerPart::adopt(static_cast<Rank>(from), duplicate(parts[from].memory.fd()),
-                                          duplicate(parts[from].bell.fd()))
+                                          duplicate(parts[from].notifier.fd()))
                               .value());
     }
   }
@@ -54,8 +54,8 @@ INSTANTIATE_TEST_SUITE_P(Both, NeighboursTest, ::testing::Values(Kind::kThreads,
                            return test.param == Kind::kThreads ? "threads" : "processes";
                          });
 
-bool rung(const Neighbours& neighbours) {
-  pollfd polled = {neighbours.bell_fd(), POLLIN, 0};
+bool notified(const Neighbours& neighbours) {
+  pollfd polled = {neighbours.notify_fd(), POLLIN, 0};
   return ::poll(&polled, 1, 0) == 1;
 }
 
@@ -105,14 +105,14 @@ TEST_P(NeighboursTest, what_is_not_there_is_a_mismatch_that_names_the_rank) {
   EXPECT_EQ(all[1]->map(3, 0, 1).status().code(), Code::kInternal);
 }
 
-TEST_P(NeighboursTest, a_bell_is_heard_by_its_rank_alone_until_it_is_silenced) {
-  all[2]->ring(1);
-  all[0]->ring(1);
-  EXPECT_FALSE(rung(*all[0]));
-  EXPECT_TRUE(rung(*all[1]));
-  EXPECT_FALSE(rung(*all[2]));
-  all[1]->silence();
-  EXPECT_FALSE(rung(*all[1]));
+TEST_P(NeighboursTest, a_notification_reaches_its_rank_alone_until_it_is_cleared) {
+  all[2]->notify(1);
+  all[0]->notify(1);
+  EXPECT_FALSE(notified(*all[0]));
+  EXPECT_TRUE(notified(*all[1]));
+  EXPECT_FALSE(notified(*all[2]));
+  all[1]->clear_notification();
+  EXPECT_FALSE(notified(*all[1]));
 }
 
 TEST_P(NeighboursTest, ranks_may_grow_and_map_at_the_same_time) {
@@ -137,9 +137,9 @@ TEST_P(NeighboursTest, ranks_may_grow_and_map_at_the_same_time) {
 }
 
 TEST_P(NeighboursTest, a_child_closes_the_descriptors) {
-  const int bell = all[0]->bell_fd();
+  const int notifier = all[0]->notify_fd();
   all[0]->close_in_child();
-  EXPECT_EQ(::fcntl(bell, F_GETFD), -1);
+  EXPECT_EQ(::fcntl(notifier, F_GETFD), -1);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 
 #include "bytes.h"
 #include "descriptors.h"
-#include "shm/bell.h"
+#include "shm/event_fd.h"
 #include "statuses.h"
 
 namespace pc {
@@ -275,38 +275,38 @@ TEST(Segment, the_limit_of_file_sizes_is_an_error_and_does_not_end_the_process) 
   EXPECT_EQ(status, 0);
 }
 
-TEST(Bell, rings_until_it_is_silenced) {
-  Bell bell = Bell::create().value();
-  Bell other = Bell::adopt(duplicate(bell.fd())).value();
+TEST(EventFd, stays_notified_until_it_is_cleared) {
+  EventFd notifier = EventFd::create().value();
+  EventFd other = EventFd::adopt(duplicate(notifier.fd())).value();
   const auto readable = [&] {
-    pollfd polled = {bell.fd(), POLLIN, 0};
+    pollfd polled = {notifier.fd(), POLLIN, 0};
     return ::poll(&polled, 1, 0) == 1;
   };
   EXPECT_FALSE(readable());
-  for (int i = 0; i < 1000; ++i) other.ring();
+  for (int i = 0; i < 1000; ++i) other.notify();
   EXPECT_TRUE(readable());
-  bell.silence();
+  notifier.clear_notification();
   EXPECT_FALSE(readable());
-  bell.silence();
+  notifier.clear_notification();
 }
 
-TEST(Bell, that_cannot_take_more_rings_blocks_nobody) {
-  Bell bell = Bell::create().value();
+TEST(EventFd, that_cannot_take_more_notifications_blocks_nobody) {
+  EventFd notifier = EventFd::create().value();
   const uint64_t nearly_full = UINT64_MAX - 1;
-  ASSERT_EQ(::write(bell.fd(), &nearly_full, sizeof nearly_full), 8);
-  bell.ring();
-  bell.silence();
+  ASSERT_EQ(::write(notifier.fd(), &nearly_full, sizeof nearly_full), 8);
+  notifier.notify();
+  notifier.clear_notification();
 }
 
-TEST(Bell, what_is_none_or_might_block_is_refused) {
+TEST(EventFd, what_is_none_or_might_block_is_refused) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   const Fd reads(ends[0]);
-  EXPECT_EQ(Bell::adopt(Fd(ends[1])).status().code(), Code::kMismatch);
-  EXPECT_EQ(Bell::adopt(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC | O_NONBLOCK))).status().code(),
+  EXPECT_EQ(EventFd::adopt(Fd(ends[1])).status().code(), Code::kMismatch);
+  EXPECT_EQ(EventFd::adopt(Fd(::open("/dev/null", O_RDWR | O_CLOEXEC | O_NONBLOCK))).status().code(),
             Code::kMismatch);
-  EXPECT_EQ(Bell::adopt(Fd(::eventfd(0, EFD_CLOEXEC))).status().code(), Code::kMismatch);
-  EXPECT_EQ(Bell::adopt(Fd()).status().code(), Code::kMismatch);
+  EXPECT_EQ(EventFd::adopt(Fd(::eventfd(0, EFD_CLOEXEC))).status().code(), Code::kMismatch);
+  EXPECT_EQ(EventFd::adopt(Fd()).status().code(), Code::kMismatch);
 }
 
 }  // namespace

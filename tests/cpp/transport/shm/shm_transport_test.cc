@@ -160,20 +160,20 @@ TEST_F(ShmTransportTest, small_messages_stop_at_the_credit_and_go_on_when_they_a
   EXPECT_TRUE(sides[0].send_at_once(out, sent));
 }
 
-TEST_F(ShmTransportTest, who_sleeps_is_woken_and_who_is_awake_is_not_rung) {
+TEST_F(ShmTransportTest, who_sleeps_is_woken_and_who_is_awake_is_not_notified) {
   begin();
   std::vector<std::byte> in(1), out(1);
   ASSERT_TRUE(sides[0].send_at_once(out, 1));
-  EXPECT_FALSE(sides[1].neighbours->silence()) << "nobody sleeps";
+  EXPECT_FALSE(sides[1].neighbours->clear_notification()) << "nobody sleeps";
   while (!sides[1].recv_at_once(in, 1)) {
   }
   EXPECT_TRUE(sides[1].transport->fall_asleep());
   ASSERT_TRUE(sides[0].send_at_once(out, 2));
-  EXPECT_FALSE(sides[1].neighbours->silence()) << "who sleeps waits for nothing here";
+  EXPECT_FALSE(sides[1].neighbours->clear_notification()) << "who sleeps waits for nothing here";
   sides[1].recv(in, 3);  // by another thread
   ASSERT_TRUE(sides[0].send_at_once(out, 3));
   ASSERT_TRUE(sides[0].send_at_once(out, 4));
-  EXPECT_TRUE(sides[1].neighbours->silence());
+  EXPECT_TRUE(sides[1].neighbours->clear_notification());
   sides[1].transport->wake_up();
   EXPECT_FALSE(sides[1].transport->fall_asleep()) << "something has come";
   sides[1].transport->wake_up();

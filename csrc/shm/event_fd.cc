@@ -1,4 +1,4 @@
-#include "shm/bell.h"
+#include "shm/event_fd.h"
 
 #include <fcntl.h>
 
@@ -7,8 +7,8 @@
 
 namespace pc {
 
-Result<Bell> Bell::adopt(Fd fd) {
-  const Status refused(Code::kMismatch, "what another rank gave as its bell is none");
+Result<EventFd> EventFd::adopt(Fd fd) {
+  const Status refused(Code::kMismatch, "what another rank gave as its notifier is none");
   const int flags = ::fcntl(fd.get(), F_GETFL);
   if (flags < 0 || (flags & O_NONBLOCK) == 0 || (flags & O_ACCMODE) != O_RDWR) return refused;
   char target[64];
@@ -17,7 +17,7 @@ Result<Bell> Bell::adopt(Fd fd) {
   // Without /proc there is no telling what it is; a member of this job has given it.
   if (length >= 0 && std::string_view(target, static_cast<std::size_t>(length)) != "anon_inode:[eventfd]")
     return refused;
-  return Bell(std::move(fd));
+  return EventFd(std::move(fd));
 }
 
 }  // namespace pc

@@ -1,0 +1,43 @@
+// Wakes a rank that sleeps: an eventfd that another process may write. It remembers that it was notified, not
+// how often.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace pc {
+
+// Thread-safety: notify() and clear_notification() from any thread.
+class EventFd {
+ public:
+  static Result<EventFd> create() {
+    Fd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!fd.valid()) return system_error("eventfd", errno);
+    return EventFd(std::move(fd));
+  }
+  // kMismatch: a descriptor from outside that is no notifier, or one that might block whoever notifies.
+  static Result<EventFd> adopt(Fd fd);
+
+  // Never blocks: where the counter is full, somebody has notified.
+  void notify() noexcept { (void)!::write(fd_.get(), &kOnce, sizeof kOnce); }
+  bool clear_notification() noexcept {
+    uint64_t count = 0;
+    return ::read(fd_.get(), &count, sizeof count) == static_cast<ssize_t>(sizeof count);
+  }
+  int fd() const { return fd_.get(); }
+  void close_in_child() noexcept { fd_.reset(); }
+
+ private:
+  explicit EventFd(Fd fd) : fd_(std::move(fd)) {}
+  static constexpr uint64_t kOnce = 1;
+  Fd fd_;
+};
+
+}  // namespace pc
