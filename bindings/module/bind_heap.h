@@ -1,4 +1,4 @@
-// Memory of arrays that neighbours read where they lie: what pycollective.runtime.heap makes arrays of.
+// Memory of arrays that local peers read where they lie: what pycollective.runtime.heap makes arrays of.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

@@ -24,14 +24,14 @@ py::object world_facts(const State& state) {
       std::array{world.rank, world.size, world.local_rank, world.local_size};
   const HostMap& map = runtime->hosts();
   const HostMap::Entry& here = map.ranks[static_cast<std::size_t>(rank)];
-  py::list hosts, addresses, neighbours;
+  py::list hosts, addresses, local_peers;
   for (std::size_t other = 0; other < map.ranks.size(); ++other) {
     hosts.append(map.ranks[other].host_name);
-    if (here.why_alone.empty() && map.ranks[other].domain == here.domain) neighbours.append(other);
+    if (here.why_alone.empty() && map.ranks[other].domain == here.domain) local_peers.append(other);
   }
   for (const std::string& address : runtime->addresses()) addresses.append(address);
   return py::make_tuple(rank, size, local_rank, local_size, py::tuple(hosts), py::tuple(addresses),
-                        py::tuple(neighbours), here.why_alone, runtime->group_count() + 1);
+                        py::tuple(local_peers), here.why_alone, runtime->group_count() + 1);
 }
 
 // None where the kernel does not say.

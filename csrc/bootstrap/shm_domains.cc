@@ -278,22 +278,22 @@ Status refuse_together(Store& store, const RuntimeOptions& options, const Meetin
   return why;
 }
 
-std::unique_ptr<Neighbours> neighbours_of(const RuntimeOptions& options, const HostMap& map,
-                                          Candidate candidate) {
+std::unique_ptr<LocalPeers> local_peers_of(const RuntimeOptions& options, const HostMap& map,
+                                           Candidate candidate) {
   const auto domain = [&](Rank rank) { return map.ranks[static_cast<std::size_t>(rank)].domain; };
   std::erase_if(candidate.peers,
                 [&](const PeerPart& peer) { return domain(peer.rank) != domain(options.rank); });
   if (candidate.peers.empty() || !candidate.own.is_ok() ||
       !map.ranks[static_cast<std::size_t>(options.rank)].why_alone.empty())
     return nullptr;
-  return make_process_neighbours(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
+  return make_process_local_peers(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
 }
 
-// Of tests: who shares memory with whom is what the neighbours say.
-std::unique_ptr<Neighbours> made_neighbours(const RuntimeOptions& options, HostMap& map) {
-  std::unique_ptr<Neighbours> ours;
+// Of tests: who shares memory with whom is what the local peers say.
+std::unique_ptr<LocalPeers> made_local_peers(const RuntimeOptions& options, HostMap& map) {
+  std::unique_ptr<LocalPeers> ours;
   for (Rank rank = 0; rank < options.size; ++rank) {
-    std::unique_ptr<Neighbours> made = options.make_neighbours(rank);
+    std::unique_ptr<LocalPeers> made = options.make_local_peers(rank);
     Rank first = 0, others = 0;
     while (!made->has(first)) ++first;
     for (Rank other = 0; other < options.size; ++other) others += made->has(other) && other != rank ? 1 : 0;
@@ -307,22 +307,22 @@ std::unique_ptr<Neighbours> made_neighbours(const RuntimeOptions& options, HostM
 
 }  // namespace
 
-Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeOptions& options,
-                                                    const Result<GatheringPlace>& place, Meeting& meeting,
-                                                    const WaitContext& context) {
+Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
+                                                     const Result<GatheringPlace>& place, Meeting& meeting,
+                                                     const WaitContext& context) {
   HostMap& map = meeting.hosts;
-  if (options.make_neighbours) {
-    return made_neighbours(options, map);
+  if (options.make_local_peers) {
+    return made_local_peers(options, map);
   }
   if (options.make_transport || meeting.transport == "tcp") {
     all_alone(map, options.make_transport ? "the ranks are threads of one process"
                                           : "the transport that was asked for is tcp");
-    return std::unique_ptr<Neighbours>();
+    return std::unique_ptr<LocalPeers>();
   }
   const std::vector<std::vector<Rank>> hosts = hosts_of(map);
   if (hosts.size() > 1) PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
   all_alone(map, "no other rank is on its host");
-  if (hosts.size() == map.ranks.size()) return std::unique_ptr<Neighbours>();
+  if (hosts.size() == map.ranks.size()) return std::unique_ptr<LocalPeers>();
   Candidate candidate;
   Status gathered;
   for (const std::vector<Rank>& ranks : hosts) {
@@ -338,7 +338,7 @@ Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeO
     map.ranks[static_cast<std::size_t>(rank)].why_alone = found.why_alone;
   }
   PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
-  return neighbours_of(options, map, std::move(candidate));
+  return local_peers_of(options, map, std::move(candidate));
 }
 
 }  // namespace pc

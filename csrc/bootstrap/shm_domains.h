@@ -8,7 +8,7 @@
 #include "base/waiter.h"
 #include "bootstrap/bootstrap.h"
 #include "shm/gathering.h"
-#include "shm/neighbours.h"
+#include "shm/local_peers.h"
 
 namespace pc {
 
@@ -16,8 +16,8 @@ namespace pc {
 // shares memory with nobody.
 // `place` is this rank's, whose invitation meet() has published; `why_no_place` where it has none. A rank that cannot share memory is no
 // error unless rank 0 asked for "shm": then it is kUnsupported, on every rank.
-Result<std::unique_ptr<Neighbours>> find_neighbours(Store& store, const RuntimeOptions& options,
-                                                    const Result<GatheringPlace>& place, Meeting& meeting,
-                                                    const WaitContext& context);
+Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
+                                                     const Result<GatheringPlace>& place, Meeting& meeting,
+                                                     const WaitContext& context);
 
 }  // namespace pc

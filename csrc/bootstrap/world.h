@@ -32,7 +32,7 @@ struct RuntimeOptions {
   // "auto"; "tcp": never shared memory; "shm": nothing but shared memory. Rank 0's word counts, a word of no transport is refused.
   std::string transport = "auto";
   int tcp_sockets = 1;                // for data, between two ranks; the same on all
-  bool single_copy = true;            // neighbours may read each other's private memory
+  bool single_copy = true;            // local peers may read each other's private memory
   std::vector<std::string> bind_ips;  // where the data listener binds; empty: loopback
   std::string tune;                   // selection overrides of rank 0
   std::string profile = "off";        // rank 0's word: see load_profile()
@@ -53,7 +53,7 @@ struct RuntimeOptions {
   std::function<std::unique_ptr<class Transport>(Rank)>
       make_transport;  // tests only: worlds inside one process
   // Tests only: the memory that all ranks of such a world share. Without it ranks of such a world share none.
-  std::function<std::unique_ptr<class Neighbours>(Rank)> make_neighbours;
+  std::function<std::unique_ptr<class LocalPeers>(Rank)> make_local_peers;
 };
 
 // What the ranks told each other at init.

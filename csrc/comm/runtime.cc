@@ -161,9 +161,9 @@ struct Runtime::State {
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
-  std::unique_ptr<Neighbours> neighbours;  // null: nobody to share memory with
-  std::unique_ptr<Doorbell> doorbell;      // likewise
-  std::unique_ptr<Seat> seat;              // likewise
+  std::unique_ptr<LocalPeers> local_peers;  // null: nobody to share memory with
+  std::unique_ptr<Doorbell> doorbell;       // likewise
+  std::unique_ptr<Seat> seat;               // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Transport> messages_transport;  // the same with messages of this rank to itself
   std::unique_ptr<Reactor> reactor;
@@ -234,7 +234,7 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
-  SharedMemory::Parts parts{neighbours.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
+  SharedMemory::Parts parts{local_peers.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
   parts.oversubscribed = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
   parts.limits = meeting.profile.tuning.limits();
@@ -287,16 +287,16 @@ Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
 
 Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline) {
   const WaitContext context{deadline, nullptr, options.interrupted ? &options.interrupted : nullptr};
-  PC_ASSIGN_OR_RETURN(neighbours, find_neighbours(*options.store, options, place, meeting, context));
-  if (neighbours != nullptr) {
-    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*neighbours, options.rank, options.size));
+  PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, place, meeting, context));
+  if (local_peers != nullptr) {
+    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*local_peers, options.rank, options.size));
     seat = std::make_unique<Seat>(*doorbell);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
                          .oversubscribed = more_ranks_than_cores(meeting.hosts.local_size),
                          .core = seat.get()};
-    PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *neighbours, *doorbell));
+    PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *local_peers, *doorbell));
   }
   return transport->connect(meeting.addresses, context);
 }
@@ -504,7 +504,7 @@ void Runtime::close_in_child() noexcept {
   if (state_->transport) state_->transport->close_in_child();
   if (state_->reactor) state_->reactor->close_in_child();
   if (state_->control) state_->control->close_in_child();
-  if (state_->neighbours) state_->neighbours->close_in_child();
+  if (state_->local_peers) state_->local_peers->close_in_child();
   if (state_->memory) state_->memory->close_in_child();
 }
 

@@ -5,7 +5,7 @@
 
 #include "engine/hierarchical/hier_executor.h"
 #include "engine/shm/shared_executor.h"
-#include "shm/lone_neighbours.h"
+#include "shm/local_peers_single.h"
 #include "tuning/selection.h"
 
 namespace pc {
@@ -34,7 +34,7 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 // Members go in reverse order: the executors before what they use.
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
-  std::unique_ptr<Neighbours> lone;  // of a rank that shares memory with nobody, where others do
+  std::unique_ptr<LocalPeers> lone;  // of a rank that shares memory with nobody, where others do
   std::unique_ptr<Doorbell> lone_doorbell;
   std::unique_ptr<shm::Host> host;
   std::unique_ptr<shm::SharedExecutor> together;    // null: nobody shares memory with this rank
@@ -50,18 +50,18 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
   State& state = *made->state_;
   state.domain_of = domains_of(hosts);
   const bool is_divided = shm::GroupTable(state.domain_of, rank).shape().worth_it();
-  if (parts.neighbours == nullptr && !is_divided) return std::unique_ptr<SharedMemory>();
-  Neighbours* neighbours = parts.neighbours;
+  if (parts.local_peers == nullptr && !is_divided) return std::unique_ptr<SharedMemory>();
+  LocalPeers* local_peers = parts.local_peers;
   Doorbell* doorbell = parts.doorbell;
-  if (neighbours == nullptr) {
-    PC_ASSIGN_OR_RETURN(state.lone, make_lone_neighbours(rank));
-    neighbours = state.lone.get();
+  if (local_peers == nullptr) {
+    PC_ASSIGN_OR_RETURN(state.lone, make_single_local_peers(rank));
+    local_peers = state.lone.get();
     const Rank size = static_cast<Rank>(state.domain_of.size());
-    PC_ASSIGN_OR_RETURN(state.lone_doorbell, Doorbell::create(*neighbours, rank, size));
+    PC_ASSIGN_OR_RETURN(state.lone_doorbell, Doorbell::create(*local_peers, rank, size));
     doorbell = state.lone_doorbell.get();
   }
-  PC_ASSIGN_OR_RETURN(state.host, shm::Host::create(*neighbours, *doorbell, parts.single_copy));
-  if (parts.neighbours != nullptr) {
+  PC_ASSIGN_OR_RETURN(state.host, shm::Host::create(*local_peers, *doorbell, parts.single_copy));
+  if (parts.local_peers != nullptr) {
     state.together = std::make_unique<shm::SharedExecutor>(*state.host, *parts.reactor, parts.oversubscribed,
                                                            parts.limits, parts.core);
   }

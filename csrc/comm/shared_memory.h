@@ -17,9 +17,9 @@ namespace pc {
 // Thread-safety: all methods.
 class SharedMemory {
  public:
-  struct Parts {                       // not owned; they outlive this
-    Neighbours* neighbours = nullptr;  // null: nobody shares memory with this rank
-    Doorbell* doorbell = nullptr;      // likewise
+  struct Parts {                        // not owned; they outlive this
+    LocalPeers* local_peers = nullptr;  // null: nobody shares memory with this rank
+    Doorbell* doorbell = nullptr;       // likewise
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
     CoreWatch* core = nullptr;    // hears of waits in shared memory; may be null

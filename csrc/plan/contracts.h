@@ -15,7 +15,7 @@ namespace pc {
 // Which of them an array of the caller's holds, in the order of its memory: first, first + stride, ...
 struct Held {
   uint32_t first = 0, count = 0, stride = 1;
-  bool has(Chunks names) const;  // several only where they are neighbours
+  bool has(Chunks names) const;  // several only where they are local peers
   uint32_t place(uint32_t name) const { return (name - first) / stride; }
   uint32_t name(uint32_t place) const { return first + place * stride; }
 };

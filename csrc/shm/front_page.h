@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shm/neighbours.h"
+#include "shm/local_peers.h"
 
 namespace pc {
 
@@ -35,6 +35,6 @@ struct alignas(4096) FrontPage {
   static constexpr uint64_t kRefused = ~uint64_t{0};  // and there will be none
   alignas(kApart) std::atomic<uint64_t> channels[kMaxChannels];
 };
-static_assert(sizeof(FrontPage) <= Neighbours::kFirstNbytes);
+static_assert(sizeof(FrontPage) <= LocalPeers::kFirstNbytes);
 
 }  // namespace pc

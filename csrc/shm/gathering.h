@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/waiter.h"
 #include "shm/gathering_words.h"
-#include "shm/process_neighbours.h"
+#include "shm/local_peers_process.h"
 #include "wire/doorkeeper.h"
 
 namespace pc {
@@ -44,7 +44,8 @@ class Reception {
   bool has(Rank rank) const { return guests_.contains(rank); }
   // Why one that knows the token was turned away; empty: it was not.
   std::string refusal_of(Rank rank) const;
-  // Gives all who are here everybody's descriptors. Returns for each that could not take them the reason; it is gone then.
+  // Gives all who are here everybody's descriptors. Returns for each that could not take them the reason; it
+  // is gone then.
   Result<std::map<Rank, std::string>> hand_round(Rank self, const SharedPart& own,
                                                  const WaitContext& context);
   std::vector<PeerPart> take_peers();  // those who have everything. Ends the reception
@@ -71,11 +72,12 @@ class Reception {
 // Everybody else's side. Thread-safety: none.
 class Visit {
  public:
-  // Comes to the leader with this rank's descriptors. kTimeout, kAborted, kInterrupted: the context ended it; any other error says
-  // why this rank cannot come.
+  // Comes to the leader with this rank's descriptors. kTimeout, kAborted, kInterrupted: the context ended it;
+  // any other error says why this rank cannot come.
   static Result<Visit> begin(const Invitation& leader, Rank self, uint32_t epoch, const SharedPart& own,
                              const WaitContext& context);
-  // What the others brought, each of them one of `expected`. The leader hears whether this rank could take it.
+  // What the others brought, each of them one of `expected`. The leader hears whether this rank could take
+  // it.
   Result<std::vector<PeerPart>> receive(const std::set<Rank>& expected, const WaitContext& context);
 
  private:

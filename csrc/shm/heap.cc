@@ -52,7 +52,7 @@ Result<std::byte*> Heap::allocate(std::size_t nbytes) {
     if (std::byte* const memory = take_from(piece); memory != nullptr) return memory;
   }
   const std::size_t more = std::max(kPieceNbytes, round_up(wanted, kLargeAlign) + kLargeAlign);
-  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(more));
+  PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(more));
   usage_.reserved_nbytes += range.memory.size();
   pieces_.push_back({range.offset, range.memory, {{0, range.memory.size()}}});
   return take_from(pieces_.back());

@@ -1,4 +1,5 @@
-// Memory for arrays that neighbours read where they lie. Pieces of 64 MiB or more of this rank's shared memory, cut first-fit.
+// Memory for arrays that local peers read where they lie. Pieces of 64 MiB or more of this rank's shared
+// memory, cut first-fit.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "base/shown.h"
-#include "shm/neighbours.h"
+#include "shm/local_peers.h"
 
 namespace pc::shm {
 
@@ -26,7 +27,7 @@ class Heap {
   struct Usage {
     std::size_t reserved_nbytes = 0, used_nbytes = 0;
   };
-  explicit Heap(Neighbours& neighbours) : neighbours_(neighbours) {}
+  explicit Heap(LocalPeers& local_peers) : local_peers_(local_peers) {}
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
   ~Heap() = default;
@@ -47,7 +48,7 @@ class Heap {
   static std::optional<std::size_t> take(Piece& piece, std::size_t nbytes, std::size_t alignment);
   Piece* piece_of(const std::byte* data);
 
-  Neighbours& neighbours_;
+  LocalPeers& local_peers_;
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Piece> pieces_;
   std::map<std::byte*, std::size_t> taken_;

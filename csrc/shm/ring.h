@@ -51,7 +51,7 @@ class Ring {
     uint64_t begin = 0, end = 0;
     Use use;
   };
-  // Messages of small calls are many: neighbours are kept as one, until the last of them is free.
+  // Messages of small calls are many: local peers are kept as one, until the last of them is free.
   void keep(uint64_t end, const Use& use) {
     Kept& last = kept_[(newest_ - 1) % kept_.size()];
     const bool joins = newest_ != oldest_ && use.round == kByCall && last.use.round == kByCall &&

@@ -10,9 +10,9 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "shm/local_peers.h"
 #include "shm/mapping.h"
 #include "shm/memory_room.h"
-#include "shm/neighbours.h"
 
 namespace pc {
 
@@ -21,7 +21,7 @@ class OwnSegment {
  public:
   // With no memory in it. `room` says how many bytes may still be taken; other than memory_room in tests.
   static Result<OwnSegment> create(std::function<uint64_t()> room = [] { return memory_room(); });
-  // See Neighbours::grow. A failure leaves everything as it was.
+  // See LocalPeers::grow. A failure leaves everything as it was.
   Result<SharedRange> grow(std::size_t nbytes);
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // what others see there
   int fd() const { return fd_.get(); }
@@ -43,7 +43,7 @@ class PeerSegment {
  public:
   // kMismatch: not memory that is sealed against shrinking and that this process may write.
   static Result<PeerSegment> adopt(Fd fd);
-  // See Neighbours::map. The same memory again where one mapping has all of it.
+  // See LocalPeers::map. The same memory again where one mapping has all of it.
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);
   int fd() const { return fd_.get(); }
   void close_in_child() noexcept { fd_.reset(); }

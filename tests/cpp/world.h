@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/runtime.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 #include "statuses.h"
 #include "store/memory.h"
 #include "transport/inproc/inproc.h"
@@ -88,7 +88,7 @@ inline Outcomes run_world(const WorldOptions& world, const Body& body) {
     options.tuning = rank == 0 ? world.tuning : world.others_tuning;
     options.log = Logger(LogLevel::kWarning, -1, world.log_fd);
     if (hub) options.make_transport = [hub](Rank r) { return hub->make_transport(r); };
-    if (host) options.make_neighbours = [host](Rank r) { return host->neighbours_of(r); };
+    if (host) options.make_local_peers = [host](Rank r) { return host->local_peers_of(r); };
     ranks.emplace_back(
         [&, rank, options] { outcomes[static_cast<std::size_t>(rank)] = run_rank(options, world, body); });
   }

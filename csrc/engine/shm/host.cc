@@ -20,8 +20,8 @@ Status hostile(Rank rank, const char* what) {
 
 }  // namespace
 
-Result<std::unique_ptr<Host>> Host::create(Neighbours& neighbours, Doorbell& doorbell, bool single_copy) {
-  std::unique_ptr<Host> host(new Host(neighbours, doorbell));
+Result<std::unique_ptr<Host>> Host::create(LocalPeers& local_peers, Doorbell& doorbell, bool single_copy) {
+  std::unique_ptr<Host> host(new Host(local_peers, doorbell));
   if (single_copy) PC_TRY(host->offer_private_memory());
   return host;
 }
@@ -113,7 +113,7 @@ Result<std::size_t> Host::take_area() {
                       " groups at the same time that share memory; close those that are not "
                       "needed, or use PYCOLLECTIVE_TRANSPORT=tcp");
   }
-  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(sizeof(GroupArea)));
+  PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(GroupArea)));
   doorbell_.own_page().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
   areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // zeros are what it begins with
   return areas_.size() - 1;
@@ -139,7 +139,7 @@ Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
     if (id != wanted) continue;
     const uint64_t offset = entry.offset.load(std::memory_order_relaxed);
     if (offset % alignof(GroupArea) != 0) return hostile(rank, "has a group at a place that cannot be");
-    PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours_.map(rank, offset, sizeof(GroupArea)));
+    PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, offset, sizeof(GroupArea)));
     return FoundArea{reinterpret_cast<const GroupArea*>(memory.data()), &entry.id, wanted};
   }
   return FoundArea{nullptr, &page->groups_made, made};
@@ -158,7 +158,7 @@ Result<std::span<std::byte>> Host::make_ring(GroupArea& area, std::size_t nbytes
   const std::lock_guard lock(mutex_);
   SharedRange& ring = own(area).ring;
   if (ring.memory.size() < nbytes) {
-    PC_ASSIGN_OR_RETURN(ring, neighbours_.grow(nbytes));
+    PC_ASSIGN_OR_RETURN(ring, local_peers_.grow(nbytes));
   }
   area.ring_nbytes.store(nbytes, std::memory_order_relaxed);
   area.ring_offset.store(ring.offset, std::memory_order_release);
@@ -169,7 +169,7 @@ Result<std::span<const std::byte>> Host::find_ring(Rank rank, const GroupArea& a
   const uint64_t offset = area.ring_offset.load(std::memory_order_acquire);
   const uint64_t nbytes = area.ring_nbytes.load(std::memory_order_relaxed);
   if (offset == 0) return hostile(rank, "has no ring, though a message is said to be there");
-  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours_.map(rank, offset, nbytes));
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, offset, nbytes));
   return std::span<const std::byte>(memory);
 }
 
@@ -178,7 +178,7 @@ Result<const std::byte*> Host::find_array(Rank rank, const HeapPlace& place, std
   if (place.offset > piece || nbytes > piece - place.offset)
     return hostile(rank, "does not hold the array that is said to be there");
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
-                      neighbours_.map(rank, uint64_t{place.first_page} * kPage, piece));
+                      local_peers_.map(rank, uint64_t{place.first_page} * kPage, piece));
   return static_cast<const std::byte*>(memory.data() + place.offset);
 }
 

@@ -1,4 +1,4 @@
-// The shared memory of one rank and of its neighbours: where the areas of groups are.
+// The shared memory of one rank and of its local peers: where the areas of groups are.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +19,9 @@ namespace pc::shm {
 // Thread-safety: all methods.
 class Host {
  public:
-  // `single_copy`: neighbours may read this rank's private memory, if the kernel lets them, and it theirs. The others are not owned.
-  static Result<std::unique_ptr<Host>> create(Neighbours& neighbours, Doorbell& doorbell,
+  // `single_copy`: local peers may read this rank's private memory, if the kernel lets them, and it theirs.
+  // The others are not owned.
+  static Result<std::unique_ptr<Host>> create(LocalPeers& local_peers, Doorbell& doorbell,
                                               bool single_copy = true);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -35,7 +36,7 @@ class Host {
     uint64_t seen = 0;       // else the member's entry, which holds `seen` until it is closed
     bool is_closed = false;  // the member has closed the group, and this rank comes too late
   };
-  // The area that a neighbour made for it.
+  // The area that a local peer made for it.
   Result<FoundArea> find_area(Rank rank, uint32_t group);
   struct Member {
     Rank world;
@@ -47,7 +48,7 @@ class Host {
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
   Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
 
-  // An array in a neighbour's heap, of at least so many bytes.
+  // An array in a local peer's heap, of at least so many bytes.
   Result<const std::byte*> find_array(Rank rank, const HeapPlace& place, std::size_t nbytes);
   Heap& heap() { return heap_; }
   // Private memory: whether it can be read (tried anew each time), and reading it. See shm/process_memory.h.
@@ -57,19 +58,19 @@ class Host {
 
   // See Doorbell.
   void wake(Rank rank) { doorbell_.wake(rank); }
-  Status wake_first(Rank rank);  // the same for a neighbour whose memory may not have been looked at yet
+  Status wake_first(Rank rank);  // the same for a local peer whose memory may not have been looked at yet
   void list(CompletionQueue& queue, uint64_t token) { doorbell_.list(queue, token); }
   void unlist(CompletionQueue& queue) { doorbell_.unlist(queue); }
 
  private:
-  Host(Neighbours& neighbours, Doorbell& doorbell)
-      : neighbours_(neighbours),
+  Host(LocalPeers& local_peers, Doorbell& doorbell)
+      : local_peers_(local_peers),
         doorbell_(doorbell),
-        heap_(neighbours),
+        heap_(local_peers),
         pids_(doorbell.world_size()) {}
   Status offer_private_memory();
 
-  Neighbours& neighbours_;
+  LocalPeers& local_peers_;
   Doorbell& doorbell_;
   Heap heap_;
   uint64_t proof_[2] = {};                // what the front page says is here

@@ -1,4 +1,4 @@
-// Idea     Parts go up a binomial tree: a rank collects those of its subtree, which are neighbours, and sends them on together.
+// Idea     Parts go up a binomial tree: a rank collects those of its subtree, which are local peers, and sends them on together.
 // Cost     ceil(log2 n) rounds; the root receives ceil(log2 n) messages. A part is sent once per level that it climbs. Inner
 //          ranks need one chunk of scratch per rank of their subtree.
 // n = 4    root 0:   3 -> 2 (p3), 1 -> 0 (p1);   2 -> 0 (p2 p3)

@@ -7,7 +7,7 @@
 //          round 2   rank 0 holds 0 1 2 3, gets 4     from 4
 // Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for all-to-all communications in
 //          multiport message-passing systems, 1997.
-// Limits   For small parts; large ones travel better around a ring, where all messages go to neighbours.
+// Limits   For small parts; large ones travel better around a ring, where all messages go to local peers.
 #include <algorithm>
 
 #include "plan/algorithms/part_runs.h"

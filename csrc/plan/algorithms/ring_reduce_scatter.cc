@@ -8,7 +8,7 @@
 //            rank 1   p0 (1)  p3 (2)  p2 (3)
 // Source   The first half of P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //          workstations, 2009.
-// Limits   n-1 latencies. Talks to neighbours only: for many hosts and large parts.
+// Limits   n-1 latencies. Talks to local peers only: for many hosts and large parts.
 #include <algorithm>
 #include <array>
 

@@ -28,9 +28,9 @@ bool is_large_message(const FrameHeader& header) {
 
 }  // namespace
 
-ShmConnection::ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const FrontPage& page,
+ShmConnection::ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const FrontPage& page,
                              const Ends& ends, const LinkLimits& limits)
-    : neighbours_(neighbours),
+    : local_peers_(local_peers),
       doorbell_(doorbell),
       page_(page),
       ends_(ends),
@@ -43,7 +43,7 @@ bool ShmConnection::unsent() const {
 
 Status ShmConnection::open() {
   if (own_ != nullptr) return Status::ok();
-  PC_ASSIGN_OR_RETURN(const SharedRange range, neighbours_.grow(sizeof(Channel) + ends_.ring_nbytes));
+  PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(Channel) + ends_.ring_nbytes));
   own_ = reinterpret_cast<Channel*>(range.memory.data());  // begins as zeros
   ring_ = range.memory.subspan(sizeof(Channel), ends_.ring_nbytes);
   own_->ring_nbytes.store(ring_.size(), std::memory_order_relaxed);
@@ -163,7 +163,7 @@ Result<bool> ShmConnection::find_theirs() {
   const auto hostile = [] { return Status(Code::kPeerFailure, "its shared memory has another layout"); };
   if (offset % alignof(Channel) != 0) return hostile();
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
-                      neighbours_.map(ends_.peer, offset, sizeof(Channel) + ends_.ring_nbytes));
+                      local_peers_.map(ends_.peer, offset, sizeof(Channel) + ends_.ring_nbytes));
   const Channel* const found = reinterpret_cast<const Channel*>(memory.data());
   if (found->ring_nbytes.load(std::memory_order_acquire) != ends_.ring_nbytes) return hostile();
   their_ring_ = memory.subspan(sizeof(Channel));

@@ -1,5 +1,5 @@
-// One neighbour: the channels to and from it, and the protocol on them. A frame is copied into the channel whole, and taken from
-// it whole; so nothing is ever half moved.
+// One local peer: the channels to and from it, and the protocol on them. A frame is copied into the channel
+// whole, and taken from it whole; so nothing is ever half moved.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class ShmConnection {
     CoreWatch* core = nullptr;
   };
   // Both outlive it; `page` is the peer's.
-  ShmConnection(Neighbours& neighbours, Doorbell& doorbell, const FrontPage& page, const Ends& ends,
+  ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const FrontPage& page, const Ends& ends,
                 const LinkLimits& limits);
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -79,7 +79,7 @@ class ShmConnection {
   void say_taken();
   void broken(const Status& why);
 
-  Neighbours& neighbours_;
+  LocalPeers& local_peers_;
   Doorbell& doorbell_;
   const FrontPage& page_;
   const Ends ends_;

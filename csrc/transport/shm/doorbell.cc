@@ -10,26 +10,26 @@ constexpr int64_t kMostCores = 65536;
 
 }  // namespace
 
-Doorbell::Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size)
-    : neighbours_(neighbours),
+Doorbell::Doorbell(LocalPeers& local_peers, Rank rank, FrontPage& own, Rank world_size)
+    : local_peers_(local_peers),
       own_(own),
       pages_(static_cast<std::size_t>(world_size), nullptr),
       notified_(static_cast<std::size_t>(world_size)) {
   pages_[static_cast<std::size_t>(rank)] = &own;
 }
 
-Result<std::unique_ptr<Doorbell>> Doorbell::create(Neighbours& neighbours, Rank rank, Rank world_size) {
-  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours.map(rank, 0, sizeof(FrontPage)));
+Result<std::unique_ptr<Doorbell>> Doorbell::create(LocalPeers& local_peers, Rank rank, Rank world_size) {
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers.map(rank, 0, sizeof(FrontPage)));
   FrontPage* const page = reinterpret_cast<FrontPage*>(memory.data());  // begins as zeros
   page->magic.store(kFrontPageMagic, std::memory_order_seq_cst);
-  return std::unique_ptr<Doorbell>(new Doorbell(neighbours, rank, *page, world_size));
+  return std::unique_ptr<Doorbell>(new Doorbell(local_peers, rank, *page, world_size));
 }
 
 Result<const FrontPage*> Doorbell::page_of(Rank rank) {
   const std::lock_guard lock(mutex_);
   const FrontPage*& known = pages_[static_cast<std::size_t>(rank)];
   if (known != nullptr) return known;
-  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, neighbours_.map(rank, 0, sizeof(FrontPage)));
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, 0, sizeof(FrontPage)));
   const FrontPage* const page = reinterpret_cast<const FrontPage*>(memory.data());
   const uint64_t magic = page->magic.load(std::memory_order_acquire);
   if (magic != 0 && magic != kFrontPageMagic) {
@@ -77,7 +77,7 @@ void Doorbell::stay_awake() {
 
 void Doorbell::notify_once(Rank rank, uint32_t sleep) {
   if (notified_[static_cast<std::size_t>(rank)].exchange(sleep, std::memory_order_relaxed) != sleep)
-    neighbours_.notify(rank);
+    local_peers_.notify(rank);
 }
 
 void Doorbell::unlist(CompletionQueue& queue) {
@@ -105,7 +105,7 @@ std::size_t Doorbell::poll() {
   if (sleeping_.load(std::memory_order_relaxed) == 0 &&
       idle_polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0)
     return 0;
-  if (!neighbours_.clear_notification()) return 0;
+  if (!local_peers_.clear_notification()) return 0;
   const std::lock_guard lock(mutex_);
   if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before they look
   std::size_t woken = 0;

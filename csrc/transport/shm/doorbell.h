@@ -16,7 +16,7 @@ namespace pc {
 // Of one rank. In a reactor it ends the sleep of whoever waits there, and wakes the waits that are listed. Thread-safety: all methods.
 class Doorbell final : public Pollable {
  public:
-  static Result<std::unique_ptr<Doorbell>> create(Neighbours& neighbours, Rank rank, Rank world_size);
+  static Result<std::unique_ptr<Doorbell>> create(LocalPeers& local_peers, Rank rank, Rank world_size);
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
   ~Doorbell() = default;
@@ -29,36 +29,37 @@ class Doorbell final : public Pollable {
     return *pages_[static_cast<std::size_t>(rank)];
   }  // later
 
-  // Where this rank and its known neighbours wait, in the order of their ranks; -1: not known. See seat.h. Returns which of them
-  // is this rank's.
+  // Where this rank and its known local peers wait, in the order of their ranks; -1: not known. See seat.h.
+  // Returns which of them is this rank's.
   std::size_t find_cores(std::vector<int>& cores);
   void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
-  // After a write that a neighbour may sleep for; the write and this are sequentially consistent. page_of() came before.
+  // After a write that a local peer may sleep for; the write and this are sequentially consistent. page_of()
+  // came before.
   void wake(Rank rank) {
     const uint32_t sleep = pages_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
     if (sleep != 0) [[unlikely]]
       notify_once(rank, sleep);
   }
-  // While it is listed, whatever a neighbour writes for this rank completes `queue` with `token`. What was written before
-  // must be looked at once more, after list().
+  // While it is listed, whatever a local peer writes for this rank completes `queue` with `token`. What was
+  // written before must be looked at once more, after list().
   void list(CompletionQueue& queue, uint64_t token);
   void unlist(CompletionQueue& queue);
 
   // ---- Pollable
   std::string_view name() const override { return "doorbell"; }
   std::size_t poll() override;
-  int wait_fd() const override { return neighbours_.notify_fd(); }
+  int wait_fd() const override { return local_peers_.notify_fd(); }
   bool fall_asleep() override;
   void wake_up() override;
 
  private:
-  Doorbell(Neighbours& neighbours, Rank rank, FrontPage& own, Rank world_size);
+  Doorbell(LocalPeers& local_peers, Rank rank, FrontPage& own, Rank world_size);
   void notify_once(Rank rank, uint32_t sleep);
   void begin_sleep();  // mutex_ held
   void stay_awake();   // mutex_ held
 
-  Neighbours& neighbours_;
+  LocalPeers& local_peers_;
   FrontPage& own_;
   std::vector<const FrontPage*> pages_;  // by world rank, once known; each is set before it is used
   std::vector<std::atomic<uint32_t>>

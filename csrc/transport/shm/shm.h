@@ -16,10 +16,10 @@ struct ShmOptions {
   LinkLimits limits = {};
   CoreWatch* core = nullptr;  // of its waits; may be null, else outlives the transport
 };
-// `inner` connects every pair, has the control sockets, and says when a neighbour ends. It is not connected yet. The other two
-// are not owned; they outlive the transport, which polls the doorbell for all who use it.
+// `inner` connects every pair, has the control sockets, and says when a local peer ends. It is not connected
+// yet. The other two are not owned; they outlive the transport, which polls the doorbell for all who use it.
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
-                                                      Neighbours& neighbours, Doorbell& doorbell);
+                                                      LocalPeers& local_peers, Doorbell& doorbell);
 
 }  // namespace pc

@@ -28,10 +28,10 @@ std::size_t ring_nbytes_for(std::size_t ranks) {
 
 class ShmTransport final : public Transport {
  public:
-  ShmTransport(const ShmOptions& options, std::unique_ptr<Transport> inner, Neighbours& neighbours,
+  ShmTransport(const ShmOptions& options, std::unique_ptr<Transport> inner, LocalPeers& local_peers,
                Doorbell& doorbell, Fd epoll)
       : options_(options),
-        neighbours_(neighbours),
+        local_peers_(local_peers),
         doorbell_(doorbell),
         inner_(std::move(inner)),
         epoll_(std::move(epoll)),
@@ -113,7 +113,7 @@ class ShmTransport final : public Transport {
   void end(const Status& why);  // mutex_ held
 
   const ShmOptions options_;
-  Neighbours& neighbours_;
+  LocalPeers& local_peers_;
   Doorbell& doorbell_;
   CompletionQueue ends_;  // of the inner transport's connections, by rank
   const std::unique_ptr<Transport> inner_;
@@ -121,8 +121,8 @@ class ShmTransport final : public Transport {
   bool reaches_all_ = false;
   std::atomic<unsigned> polls_{0};                           // since the inner transport was polled
   std::mutex mutex_;                                         // guards what follows, and all connections
-  std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: no neighbour
-  std::vector<ShmConnection*> neighbours_in_order_;
+  std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: no local peer
+  std::vector<ShmConnection*> local_peers_in_order_;
   uint32_t sleepers_ = 0;  // between fall_asleep() and wake_up()
   bool armed_ = false;     // for them
   Status ended_;           // not OK: after shutdown or abort
@@ -132,7 +132,7 @@ Status ShmTransport::connect(const std::vector<std::string>& addresses, const Wa
   PC_TRY(inner_->connect(addresses, context));
   const std::lock_guard lock(mutex_);
   PC_TRY(install());
-  for (const ShmConnection* connection : neighbours_in_order_) {
+  for (const ShmConnection* connection : local_peers_in_order_) {
     inner_->post_recv(connection->peer(), {.id = kNever,
                                            .payload = {},
                                            .nbytes = 0,
@@ -146,7 +146,7 @@ Status ShmTransport::connect(const std::vector<std::string>& addresses, const Wa
 Status ShmTransport::install() {
   std::vector<Rank> ranks;
   for (Rank rank = 0; rank < options_.size; ++rank) {
-    if (neighbours_.has(rank)) ranks.push_back(rank);
+    if (local_peers_.has(rank)) ranks.push_back(rank);
   }
   if (ranks.size() > kMaxChannels) return Status::ok();
   ShmConnection::Ends ends;
@@ -163,8 +163,8 @@ Status ShmTransport::install() {
     ends.peer_place = place;
     PC_ASSIGN_OR_RETURN(const FrontPage* const page, doorbell_.page_of(ends.peer));
     std::unique_ptr<ShmConnection>& connection = connections_[static_cast<std::size_t>(ends.peer)];
-    connection = std::make_unique<ShmConnection>(neighbours_, doorbell_, *page, ends, options_.limits);
-    neighbours_in_order_.push_back(connection.get());
+    connection = std::make_unique<ShmConnection>(local_peers_, doorbell_, *page, ends, options_.limits);
+    local_peers_in_order_.push_back(connection.get());
   }
   reaches_all_ = ranks.size() == static_cast<std::size_t>(options_.size);
   return Status::ok();
@@ -173,7 +173,7 @@ Status ShmTransport::install() {
 bool ShmTransport::cancel(const CompletionSink* sink, const Status& why) {
   bool untold = inner_->cancel(sink, why);
   const std::lock_guard lock(mutex_);
-  for (ShmConnection* connection : neighbours_in_order_) {
+  for (ShmConnection* connection : local_peers_in_order_) {
     untold = connection->link().cancel(sink, why) && untold;
     connection->write();
   }
@@ -184,7 +184,7 @@ bool ShmTransport::cancel(const CompletionSink* sink, const Status& why) {
 void ShmTransport::discard(uint32_t group, uint64_t sequence) {
   inner_->discard(group, sequence);
   const std::lock_guard lock(mutex_);
-  for (ShmConnection* connection : neighbours_in_order_) {
+  for (ShmConnection* connection : local_peers_in_order_) {
     connection->link().discard(group, sequence);
     connection->write();
   }
@@ -231,7 +231,7 @@ std::size_t ShmTransport::poll() {
 
 std::size_t ShmTransport::poll_channels() {
   std::size_t moved = 0;
-  for (ShmConnection* connection : neighbours_in_order_) moved += connection->read() + connection->write();
+  for (ShmConnection* connection : local_peers_in_order_) moved += connection->read() + connection->write();
   for (Completion end; ends_.take(end); ++moved)
     find(static_cast<Rank>(end.token))->end_as_peer_did(end.status);
   return moved;
@@ -243,7 +243,7 @@ bool ShmTransport::fall_asleep() {
   ++sleepers_;
   arm_for_sleepers();
   // Only now: either this sees what the others have written, or they see that this rank sleeps.
-  for (ShmConnection* connection : neighbours_in_order_) {
+  for (ShmConnection* connection : local_peers_in_order_) {
     if (connection->ended_by_peer())
       connection->end_as_peer_did(Status(
           Code::kPeerFailure,
@@ -257,7 +257,7 @@ bool ShmTransport::fall_asleep() {
 void ShmTransport::arm_for_sleepers() {
   if (sleepers_ == 0 || armed_) return;
   armed_ =
-      std::any_of(neighbours_in_order_.begin(), neighbours_in_order_.end(), [](ShmConnection* connection) {
+      std::any_of(local_peers_in_order_.begin(), local_peers_in_order_.end(), [](ShmConnection* connection) {
         return connection->link().has_posted() || connection->link().has_output();
       });
   if (armed_) doorbell_.fall_asleep();
@@ -275,13 +275,13 @@ void ShmTransport::wake_up() {
 
 void ShmTransport::shutdown(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  for (ShmConnection* connection : neighbours_in_order_) connection->say_goodbye();
+  for (ShmConnection* connection : local_peers_in_order_) connection->say_goodbye();
   for (;;) {
     lock.unlock();
     inner_->poll();
     lock.lock();
     poll_channels();
-    const bool unsent = std::any_of(neighbours_in_order_.begin(), neighbours_in_order_.end(),
+    const bool unsent = std::any_of(local_peers_in_order_.begin(), local_peers_in_order_.end(),
                                     [](const ShmConnection* connection) { return connection->unsent(); });
     if (!unsent || deadline.expired()) break;
     lock.unlock();
@@ -305,15 +305,15 @@ void ShmTransport::abort(const Status& why) noexcept {
 void ShmTransport::end(const Status& why) {
   if (!ended_.is_ok()) return;
   ended_ = why;
-  for (ShmConnection* connection : neighbours_in_order_) connection->close(why);
-  neighbours_in_order_.clear();
+  for (ShmConnection* connection : local_peers_in_order_) connection->close(why);
+  local_peers_in_order_.clear();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
-                                                      Neighbours& neighbours, Doorbell& doorbell) {
+                                                      LocalPeers& local_peers, Doorbell& doorbell) {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create", errno);
   for (const int fd : {inner->wait_fd(), doorbell.wait_fd()}) {
@@ -323,7 +323,7 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
       return system_error("epoll_ctl for the transport through shared memory", errno);
   }
   return std::unique_ptr<Transport>(
-      std::make_unique<ShmTransport>(options, std::move(inner), neighbours, doorbell, std::move(epoll)));
+      std::make_unique<ShmTransport>(options, std::move(inner), local_peers, doorbell, std::move(epoll)));
 }
 
 }  // namespace pc

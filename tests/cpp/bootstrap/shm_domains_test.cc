@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bootstrap/store_words.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 #include "store/memory.h"
 #include "world.h"
 
@@ -28,7 +28,7 @@ constexpr double kPatienceS = 20;
 // What one rank came to know.
 struct Found {
   Status status = Status(Code::kInternal, "did not run");
-  std::unique_ptr<Neighbours> neighbours;
+  std::unique_ptr<LocalPeers> local_peers;
   HostMap hosts;
 };
 
@@ -76,9 +76,9 @@ std::vector<Found> find(const Case& given) {
       Meeting own = meeting;
       const std::function<bool()> stopped = [&] { return given.stopped.contains(rank); };
       const WaitContext context{Deadline::after(given.timeout_s), nullptr, &stopped};
-      Result<std::unique_ptr<Neighbours>> got = find_neighbours(store, options, places[i], own, context);
+      Result<std::unique_ptr<LocalPeers>> got = find_local_peers(store, options, places[i], own, context);
       found[i].status = got.status();
-      if (got.is_ok()) found[i].neighbours = std::move(got).value();
+      if (got.is_ok()) found[i].local_peers = std::move(got).value();
       found[i].hosts = own.hosts;
     });
   }
@@ -97,22 +97,22 @@ void must_be(const std::vector<Found>& found, const std::vector<Rank>& domains) 
       EXPECT_EQ(entry.why_alone.empty(), !alone) << entry.why_alone;
       EXPECT_EQ(entry.why_alone, found[0].hosts.ranks[rank].why_alone);
       const bool together = !alone && domains[rank] == domains[i];
-      EXPECT_EQ(found[i].neighbours && found[i].neighbours->has(static_cast<Rank>(rank)), together)
+      EXPECT_EQ(found[i].local_peers && found[i].local_peers->has(static_cast<Rank>(rank)), together)
           << rank << i;
     }
   }
 }
 
-// One byte of every rank, seen by every neighbour.
+// One byte of every rank, seen by every local peer.
 void must_share(const std::vector<Found>& found) {
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i].neighbours) found[i].neighbours->grow(1).value().memory[0] = static_cast<std::byte>(i + 1);
+    if (found[i].local_peers) found[i].local_peers->grow(1).value().memory[0] = static_cast<std::byte>(i + 1);
   }
   for (const Found& each : found) {
-    for (std::size_t i = 0; each.neighbours && i < found.size(); ++i) {
+    for (std::size_t i = 0; each.local_peers && i < found.size(); ++i) {
       const Rank rank = static_cast<Rank>(i);
-      if (!each.neighbours->has(rank)) continue;
-      EXPECT_EQ(each.neighbours->map(rank, Neighbours::kFirstNbytes, 1).value()[0],
+      if (!each.local_peers->has(rank)) continue;
+      EXPECT_EQ(each.local_peers->map(rank, LocalPeers::kFirstNbytes, 1).value()[0],
                 static_cast<std::byte>(i + 1));
     }
   }
@@ -134,7 +134,7 @@ TEST(ShmDomains, every_host_is_one_and_everybody_knows_all) {
 TEST(ShmDomains, ranks_that_are_alone_on_their_hosts_need_no_word) {
   const std::vector<Found> found = find({.hosts = {"a", "b"}, .absent = {1}});
   EXPECT_TRUE(found[0].status.is_ok());
-  EXPECT_EQ(found[0].neighbours, nullptr);
+  EXPECT_EQ(found[0].local_peers, nullptr);
 }
 
 TEST(ShmDomains, tcp_shares_no_memory) {
@@ -203,7 +203,7 @@ TEST(ShmDomains, nonsense_in_the_store_is_a_mismatch) {
     meeting.hosts.ranks.resize(3);
     for (std::size_t i = 0; i < 3; ++i) meeting.hosts.ranks[i].host_key = i < 2 ? "a" : "b";
     ASSERT_TRUE(store.set(Keys(options).domains("w"), nonsense, Deadline::after(1)).is_ok());
-    EXPECT_EQ(find_neighbours(store, options, Status(Code::kSystem, "none"), meeting, {Deadline::after(5)})
+    EXPECT_EQ(find_local_peers(store, options, Status(Code::kSystem, "none"), meeting, {Deadline::after(5)})
                   .status()
                   .code(),
               Code::kMismatch);
@@ -271,7 +271,7 @@ TEST(ShmDomains, ranks_that_are_threads_share_the_memory_that_they_are_given) {
     std::vector<RuntimeOptions> all = {options_of(0, 2, store), options_of(1, 2, store)};
     for (RuntimeOptions& each : all) {
       each.make_transport = [its_hub](Rank r) { return its_hub->make_transport(r); };
-      if (given) each.make_neighbours = [host](Rank r) { return host->neighbours_of(r); };
+      if (given) each.make_local_peers = [host](Rank r) { return host->local_peers_of(r); };
     }
     const std::vector<Rank> domains = given ? std::vector<Rank>{0, 0} : std::vector<Rank>{0, 1};
     const Outcomes outcomes = run_all(std::move(all), [&](Runtime& r) { return domains_are(r, domains); });

@@ -1,5 +1,5 @@
 // What only shared memory can get wrong: memory that is used again while others are behind, calls that end in the middle,
-// and neighbours that say what cannot be.
+// and local peers that say what cannot be.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -55,7 +55,8 @@ void put(Bytes& data, uint64_t bits, std::size_t nbytes) {
   data.insert(data.end(), raw, raw + nbytes);
 }
 
-// Zeros, subnormals, ones, neighbours of powers of two, largest, infinity, NaN; for integers the ends of their ranges.
+// Zeros, subnormals, ones, local peers of powers of two, largest, infinity, NaN; for integers the ends of
+// their ranges.
 std::vector<uint64_t> specials(DType of) {
   const DType dtype = part_of(of);
   const unsigned bits = static_cast<unsigned>(8 * size_of(dtype));

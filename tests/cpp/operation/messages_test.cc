@@ -226,7 +226,7 @@ TEST_P(Messages, sendrecv_goes_round_a_ring_at_every_size) {
         Elements got = garbage(DType::kF32, count);
         PC_TRY(group.messages().sendrecv({x.view(), next}, got.buffer(), previous, 0));
         PC_TRY(
-            must_hold(got.bytes == contribution(DType::kF32, count, previous, n).bytes, "the neighbour's"));
+            must_hold(got.bytes == contribution(DType::kF32, count, previous, n).bytes, "the local peer's"));
       }
       Elements x = contribution(DType::kF32, 8, 0, n), short_one = garbage(DType::kF32, 7);
       const Buffer part{x.buffer().data + 4, 7, DType::kF32};

@@ -53,7 +53,7 @@ bool attend_until(Reception& reception, const std::function<bool()>& so, double 
   return false;
 }
 
-using Outcome = Result<std::unique_ptr<Neighbours>>;
+using Outcome = Result<std::unique_ptr<LocalPeers>>;
 
 Outcome lead(const GatheringPlace& place, Rank size) {
   PC_ASSIGN_OR_RETURN(SharedPart own, SharedPart::create());
@@ -65,14 +65,14 @@ Outcome lead(const GatheringPlace& place, Rank size) {
     return Status(Code::kTimeout, "not all came");
   PC_ASSIGN_OR_RETURN(const auto failed, reception.hand_round(0, own, patience()));
   if (!failed.empty()) return Status(Code::kPeerFailure, failed.begin()->second);
-  return make_process_neighbours(0, std::move(own), reception.take_peers());
+  return make_process_local_peers(0, std::move(own), reception.take_peers());
 }
 
 Outcome visit(const Invitation& invitation, Rank self, Rank size) {
   PC_ASSIGN_OR_RETURN(SharedPart own, SharedPart::create());
   PC_ASSIGN_OR_RETURN(Visit guest, Visit::begin(invitation, self, kEpoch, own, patience()));
   PC_ASSIGN_OR_RETURN(std::vector<PeerPart> peers, guest.receive(others(size, self), patience()));
-  return make_process_neighbours(self, std::move(own), std::move(peers));
+  return make_process_local_peers(self, std::move(own), std::move(peers));
 }
 
 std::vector<Outcome> gather(Rank size) {

@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 
 namespace pc::shm {
 namespace {
@@ -20,8 +20,8 @@ class HeapTest : public ::testing::Test {
     Result<std::shared_ptr<ThreadHost>> host = ThreadHost::create(1);
     ASSERT_TRUE(host.is_ok()) << host.status().to_string();
     host_ = std::move(host).value();
-    neighbours_ = host_->neighbours_of(0);
-    heap_ = std::make_unique<Heap>(*neighbours_);
+    local_peers_ = host_->local_peers_of(0);
+    heap_ = std::make_unique<Heap>(*local_peers_);
   }
   std::byte* allocate(std::size_t nbytes) {
     const Result<std::byte*> memory = heap_->allocate(nbytes);
@@ -29,7 +29,7 @@ class HeapTest : public ::testing::Test {
     return memory.is_ok() ? memory.value() : nullptr;
   }
   std::shared_ptr<ThreadHost> host_;
-  std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<LocalPeers> local_peers_;
   std::unique_ptr<Heap> heap_;
 };
 

@@ -1,6 +1,6 @@
 // Every transport keeps the promises of conformance/transport_suite.h.
 #include "conformance/transport_suite.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
@@ -33,11 +33,11 @@ std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& li
 class OverThreads final : public Transport {
  public:
   OverThreads(Rank rank, Rank size, const LinkLimits& limits, std::unique_ptr<Transport> inner,
-              std::unique_ptr<Neighbours> neighbours)
-      : neighbours_(std::move(neighbours)),
-        doorbell_(Doorbell::create(*neighbours_, rank, size).value()),
+              std::unique_ptr<LocalPeers> local_peers)
+      : local_peers_(std::move(local_peers)),
+        doorbell_(Doorbell::create(*local_peers_, rank, size).value()),
         shm_(make_shm_transport({.rank = rank, .size = size, .epoch = 0, .limits = limits}, std::move(inner),
-                                *neighbours_, *doorbell_)
+                                *local_peers_, *doorbell_)
                  .value()) {}
   std::string_view name() const override { return shm_->name(); }
   Capabilities capabilities() const override { return shm_->capabilities(); }
@@ -62,11 +62,11 @@ class OverThreads final : public Transport {
   void abort(const Status& why) noexcept override { shm_->abort(why); }
   void close_in_child() noexcept override {
     shm_->close_in_child();
-    neighbours_->close_in_child();
+    local_peers_->close_in_child();
   }
 
  private:
-  const std::unique_ptr<Neighbours> neighbours_;
+  const std::unique_ptr<LocalPeers> local_peers_;
   const std::unique_ptr<Doorbell> doorbell_;
   const std::unique_ptr<Transport> shm_;
 };
@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<Transport>> make_shm(Rank size, const LinkLimits& li
   for (Rank rank = 0; rank < size; ++rank) {
     std::unique_ptr<Transport>& transport = transports[static_cast<std::size_t>(rank)];
     transport =
-        std::make_unique<OverThreads>(rank, size, limits, std::move(transport), host->neighbours_of(rank));
+        std::make_unique<OverThreads>(rank, size, limits, std::move(transport), host->local_peers_of(rank));
   }
   return transports;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "shm/lone_neighbours.h"
+#include "shm/local_peers_single.h"
 
 namespace pc::shm {
 namespace {
@@ -40,9 +40,9 @@ class ListeningTransport final : public Transport {
 
 // Its messages would be kept for good.
 TEST(HierExecutor, a_call_that_is_refused_before_its_group_made_any_is_discarded) {
-  const std::unique_ptr<Neighbours> neighbours = make_lone_neighbours(0).value();
-  const std::unique_ptr<Doorbell> doorbell = Doorbell::create(*neighbours, 0, 3).value();
-  const std::unique_ptr<Host> host = Host::create(*neighbours, *doorbell).value();
+  const std::unique_ptr<LocalPeers> local_peers = make_single_local_peers(0).value();
+  const std::unique_ptr<Doorbell> doorbell = Doorbell::create(*local_peers, 0, 3).value();
+  const std::unique_ptr<Host> host = Host::create(*local_peers, *doorbell).value();
   ListeningTransport transport;
   Reactor reactor{false};
   HierExecutor executor({.host = host.get(), .transport = &transport, .reactor = &reactor});

@@ -33,8 +33,8 @@ class PromptExchange final : public InterDomainExchange {
   const std::array<std::array<Rank, 2>, 2> parts_ = {{{0, 2}, {1, 3}}};  // by domain
 };
 
-// The other hosts may need what this rank's plans do next, and cannot know of its neighbour.
-TEST(InterDomainExchange, rounds_go_on_while_a_neighbour_is_late) {
+// The other hosts may need what this rank's plans do next, and cannot know of its local peer.
+TEST(InterDomainExchange, rounds_go_on_while_a_local_peer_is_late) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(2).value();
   Member early(*memory, 0, 2), late(*memory, 1, 2);
   for (Member* const member : {&early, &late, &early}) ASSERT_TRUE(member->group.join().is_ok());

@@ -9,7 +9,7 @@
 
 #include "engine/shm/group.h"
 #include "engine/shm/host.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 
 namespace pc::shm {
 
@@ -17,9 +17,9 @@ inline constexpr std::array<Rank, 3> kRanks = {0, 1, 2};
 
 struct Member {
   Member(ThreadHost& memory, Rank rank, Rank size)
-      : neighbours(memory.neighbours_of(rank)),
-        doorbell(Doorbell::create(*neighbours, rank, size).value()),
-        host(Host::create(*neighbours, *doorbell).value()),
+      : local_peers(memory.local_peers_of(rank)),
+        doorbell(Doorbell::create(*local_peers, rank, size).value()),
+        host(Host::create(*local_peers, *doorbell).value()),
         group(*host, 0, rank, std::span(kRanks).first(static_cast<std::size_t>(size)), usual_limits(size)) {}
   bool joins() {
     group.awaited().clear();
@@ -27,7 +27,7 @@ struct Member {
     EXPECT_TRUE(joined.is_ok()) << joined.status().to_string();
     return joined.is_ok() && joined.value();
   }
-  std::unique_ptr<Neighbours> neighbours;
+  std::unique_ptr<LocalPeers> local_peers;
   std::unique_ptr<Doorbell> doorbell;
   std::unique_ptr<Host> host;
   Group group;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 
 namespace pc {
 namespace {
@@ -46,9 +46,9 @@ TEST(Seat, is_better_where_two_ranks_fewer_are) {
 // Two ranks of this process.
 struct Pair {
   std::shared_ptr<ThreadHost> host = ThreadHost::create(2).value();
-  std::unique_ptr<Neighbours> neighbours[2] = {host->neighbours_of(0), host->neighbours_of(1)};
-  std::unique_ptr<Doorbell> doorbells[2] = {Doorbell::create(*neighbours[0], 0, 2).value(),
-                                            Doorbell::create(*neighbours[1], 1, 2).value()};
+  std::unique_ptr<LocalPeers> local_peers[2] = {host->local_peers_of(0), host->local_peers_of(1)};
+  std::unique_ptr<Doorbell> doorbells[2] = {Doorbell::create(*local_peers[0], 0, 2).value(),
+                                            Doorbell::create(*local_peers[1], 1, 2).value()};
   Seat seats[2] = {Seat(*doorbells[0]), Seat(*doorbells[1])};
   Pair() {
     EXPECT_TRUE(doorbells[0]->page_of(1).is_ok());
@@ -63,7 +63,7 @@ struct Pair {
 
 std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU_COUNT(&set)); }
 
-TEST(Seat, of_a_rank_is_known_to_its_neighbours) {
+TEST(Seat, of_a_rank_is_known_to_its_local_peers) {
   Pair pair;
   pair.doorbells[1]->sit_on(77);
   EXPECT_EQ(pair.core_of(1), 77);

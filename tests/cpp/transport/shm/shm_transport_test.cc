@@ -1,5 +1,5 @@
 // What goes through shared memory besides what every transport promises: the short way, who sleeps and is woken, and what a
-// neighbour that writes nonsense comes to.
+// local peer that writes nonsense comes to.
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "conformance/world.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 #include "transport/inproc/inproc.h"
 #include "transport/shm/channel.h"
 
@@ -25,7 +25,7 @@ MessageId message(uint64_t sequence, uint64_t digest = 5) {
 }
 
 struct Side {
-  std::unique_ptr<Neighbours> neighbours;
+  std::unique_ptr<LocalPeers> local_peers;
   std::unique_ptr<Doorbell> doorbell;
   std::unique_ptr<Transport> transport;
   Reactor reactor{false};
@@ -65,10 +65,10 @@ class ShmTransportTest : public ::testing::Test {
     for (Rank rank : {0, 1}) {
       Side& side = sides[static_cast<std::size_t>(rank)];
       side.peer = 1 - rank;
-      side.neighbours = host->neighbours_of(rank);
-      side.doorbell = Doorbell::create(*side.neighbours, rank, 2).value();
+      side.local_peers = host->local_peers_of(rank);
+      side.doorbell = Doorbell::create(*side.local_peers, rank, 2).value();
       side.transport = make_shm_transport({.rank = rank, .size = 2}, hub->make_transport(rank),
-                                          *side.neighbours, *side.doorbell)
+                                          *side.local_peers, *side.doorbell)
                            .value();
     }
     both([](Side& side) {
@@ -97,7 +97,7 @@ class ShmTransportTest : public ::testing::Test {
   // What rank 0 has written for rank 1.
   Channel& channel() {
     const uint64_t offset = sides[0].doorbell->own_page().channels[1].load();
-    return *reinterpret_cast<Channel*>(sides[1].neighbours->map(0, offset, sizeof(Channel)).value().data());
+    return *reinterpret_cast<Channel*>(sides[1].local_peers->map(0, offset, sizeof(Channel)).value().data());
   }
   std::array<Side, 2> sides;
 };
@@ -164,23 +164,23 @@ TEST_F(ShmTransportTest, who_sleeps_is_woken_and_who_is_awake_is_not_notified) {
   begin();
   std::vector<std::byte> in(1), out(1);
   ASSERT_TRUE(sides[0].send_at_once(out, 1));
-  EXPECT_FALSE(sides[1].neighbours->clear_notification()) << "nobody sleeps";
+  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "nobody sleeps";
   while (!sides[1].recv_at_once(in, 1)) {
   }
   EXPECT_TRUE(sides[1].transport->fall_asleep());
   ASSERT_TRUE(sides[0].send_at_once(out, 2));
-  EXPECT_FALSE(sides[1].neighbours->clear_notification()) << "who sleeps waits for nothing here";
+  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "who sleeps waits for nothing here";
   sides[1].recv(in, 3);  // by another thread
   ASSERT_TRUE(sides[0].send_at_once(out, 3));
   ASSERT_TRUE(sides[0].send_at_once(out, 4));
-  EXPECT_TRUE(sides[1].neighbours->clear_notification());
+  EXPECT_TRUE(sides[1].local_peers->clear_notification());
   sides[1].transport->wake_up();
   EXPECT_FALSE(sides[1].transport->fall_asleep()) << "something has come";
   sides[1].transport->wake_up();
   EXPECT_TRUE(sides[1].wait().status.is_ok());
 }
 
-TEST_F(ShmTransportTest, a_neighbour_that_writes_nonsense_is_an_error_on_both_sides) {
+TEST_F(ShmTransportTest, a_local_peer_that_writes_nonsense_is_an_error_on_both_sides) {
   begin();
   std::vector<std::byte> in(1), out(1);
   sides[0].recv(in, 1);
@@ -208,11 +208,11 @@ TEST_P(ShmWrongPlace, a_place_where_no_channel_can_be_is_an_error) {
   EXPECT_EQ(done.status.peer(), 0) << done.status.to_string();
 }
 
-TEST_F(ShmTransportTest, a_neighbour_that_says_it_took_more_than_there_was_is_an_error) {
+TEST_F(ShmTransportTest, a_local_peer_that_says_it_took_more_than_there_was_is_an_error) {
   begin();
   const uint64_t offset = sides[1].doorbell->own_page().channels[0].load();
   Channel& theirs =
-      *reinterpret_cast<Channel*>(sides[0].neighbours->map(1, offset, sizeof(Channel)).value().data());
+      *reinterpret_cast<Channel*>(sides[0].local_peers->map(1, offset, sizeof(Channel)).value().data());
   theirs.bytes_taken.store(uint64_t{1} << 62);
   const std::vector<std::byte> out(100);
   EXPECT_FALSE(sides[0].send_at_once(out, 1));

@@ -1,4 +1,4 @@
-#include "shm/process_neighbours.h"
+#include "shm/local_peers_process.h"
 
 #include <map>
 #include <mutex>
@@ -8,9 +8,9 @@
 namespace pc {
 namespace {
 
-class ProcessNeighbours final : public Neighbours {
+class ProcessLocalPeers final : public LocalPeers {
  public:
-  ProcessNeighbours(Rank self, SharedPart own, std::vector<PeerPart> peers)
+  ProcessLocalPeers(Rank self, SharedPart own, std::vector<PeerPart> peers)
       : self_(self),
         own_(std::move(own)) {
     for (PeerPart& peer : peers) peers_.emplace(peer.rank, std::move(peer));
@@ -60,7 +60,7 @@ class ProcessNeighbours final : public Neighbours {
 
 Result<SharedPart> SharedPart::create() {
   PC_ASSIGN_OR_RETURN(OwnSegment memory, OwnSegment::create());
-  PC_TRY(memory.grow(Neighbours::kFirstNbytes).status());
+  PC_TRY(memory.grow(LocalPeers::kFirstNbytes).status());
   PC_ASSIGN_OR_RETURN(EventFd notifier, EventFd::create());
   return SharedPart{std::move(memory), std::move(notifier)};
 }
@@ -73,8 +73,8 @@ Result<PeerPart> PeerPart::adopt(Rank rank, Fd memory, Fd notifier) {
   return PeerPart{rank, std::move(segment).value(), std::move(notified).value()};
 }
 
-std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers) {
-  return std::make_unique<ProcessNeighbours>(self, std::move(own), std::move(peers));
+std::unique_ptr<LocalPeers> make_process_local_peers(Rank self, SharedPart own, std::vector<PeerPart> peers) {
+  return std::make_unique<ProcessLocalPeers>(self, std::move(own), std::move(peers));
 }
 
 }  // namespace pc

@@ -1,5 +1,5 @@
 // A rank that shares memory with nobody has it all the same.
-#include "shm/lone_neighbours.h"
+#include "shm/local_peers_single.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,12 +11,12 @@
 namespace pc {
 namespace {
 
-TEST(LoneNeighbours, has_itself_alone_and_memory_of_zeros) {
-  const std::unique_ptr<Neighbours> alone = make_lone_neighbours(3).value();
+TEST(SingleLocalPeers, has_itself_alone_and_memory_of_zeros) {
+  const std::unique_ptr<LocalPeers> alone = make_single_local_peers(3).value();
   EXPECT_TRUE(alone->has(3));
   EXPECT_FALSE(alone->has(2));
   const SharedRange more = alone->grow(10'000).value();
-  EXPECT_EQ(more.offset, Neighbours::kFirstNbytes);
+  EXPECT_EQ(more.offset, LocalPeers::kFirstNbytes);
   EXPECT_GE(more.memory.size(), 10'000U);
   EXPECT_TRUE(
       std::all_of(more.memory.begin(), more.memory.end(), [](std::byte b) { return b == std::byte{}; }));
@@ -24,8 +24,8 @@ TEST(LoneNeighbours, has_itself_alone_and_memory_of_zeros) {
 }
 
 // Else a call would end the process where memory is short.
-TEST(LoneNeighbours, memory_is_there_before_it_is_touched) {
-  const std::unique_ptr<Neighbours> alone = make_lone_neighbours(0).value();
+TEST(SingleLocalPeers, memory_is_there_before_it_is_touched) {
+  const std::unique_ptr<LocalPeers> alone = make_single_local_peers(0).value();
   const std::span<std::byte> memory = alone->grow(1'000'000).value().memory;
   if (::madvise(memory.data(), memory.size(), 23) != 0 && errno == EINVAL)  // MADV_POPULATE_WRITE
     GTEST_SKIP() << "this kernel cannot do that (Linux 5.14 can)";
@@ -35,15 +35,15 @@ TEST(LoneNeighbours, memory_is_there_before_it_is_touched) {
   EXPECT_TRUE(std::all_of(resident.begin(), resident.end(), [](unsigned char page) { return page == 1; }));
 }
 
-TEST(LoneNeighbours, what_is_not_there_is_refused) {
-  const std::unique_ptr<Neighbours> alone = make_lone_neighbours(0).value();
-  EXPECT_FALSE(alone->map(0, Neighbours::kFirstNbytes, 1).is_ok());
-  EXPECT_FALSE(alone->map(0, 0, Neighbours::kFirstNbytes + 1).is_ok());
+TEST(SingleLocalPeers, what_is_not_there_is_refused) {
+  const std::unique_ptr<LocalPeers> alone = make_single_local_peers(0).value();
+  EXPECT_FALSE(alone->map(0, LocalPeers::kFirstNbytes, 1).is_ok());
+  EXPECT_FALSE(alone->map(0, 0, LocalPeers::kFirstNbytes + 1).is_ok());
   EXPECT_FALSE(alone->map(1, 0, 1).is_ok());
 }
 
-TEST(LoneNeighbours, its_notification_stays_until_it_is_cleared) {
-  const std::unique_ptr<Neighbours> alone = make_lone_neighbours(0).value();
+TEST(SingleLocalPeers, its_notification_stays_until_it_is_cleared) {
+  const std::unique_ptr<LocalPeers> alone = make_single_local_peers(0).value();
   EXPECT_FALSE(alone->clear_notification());
   alone->notify(0);
   EXPECT_TRUE(alone->clear_notification());

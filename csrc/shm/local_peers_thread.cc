@@ -1,4 +1,4 @@
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_thread.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_t
     places_.push_back(std::make_unique<Place>(static_cast<std::byte*>(at), std::move(notifier)));
     return Status::ok();
   }
-  std::unique_ptr<Neighbours> neighbours_of(Rank rank) override;
+  std::unique_ptr<LocalPeers> local_peers_of(Rank rank) override;
 
   void cut(const std::vector<Rank>& domains) {
     std::size_t first = 0;
@@ -90,9 +90,9 @@ Result<std::span<std::byte>> ThreadHostImpl::map(Rank rank, uint64_t offset, std
   return std::span<std::byte>(place.base + offset, nbytes);
 }
 
-class ThreadNeighbours final : public Neighbours {
+class ThreadLocalPeers final : public LocalPeers {
  public:
-  ThreadNeighbours(std::shared_ptr<ThreadHostImpl> host, Rank self) : host_(std::move(host)), self_(self) {}
+  ThreadLocalPeers(std::shared_ptr<ThreadHostImpl> host, Rank self) : host_(std::move(host)), self_(self) {}
   bool has(Rank rank) const override { return host_->share(self_, rank); }
   Result<SharedRange> grow(std::size_t nbytes) override { return host_->grow(self_, nbytes); }
   Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) override {
@@ -109,8 +109,8 @@ class ThreadNeighbours final : public Neighbours {
   const Rank self_;
 };
 
-std::unique_ptr<Neighbours> ThreadHostImpl::neighbours_of(Rank rank) {
-  return std::make_unique<ThreadNeighbours>(shared_from_this(), rank);
+std::unique_ptr<LocalPeers> ThreadHostImpl::local_peers_of(Rank rank) {
+  return std::make_unique<ThreadLocalPeers>(shared_from_this(), rank);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ Result<std::shared_ptr<ThreadHost>> ThreadHost::create(Rank size, const std::vec
   auto host = std::make_shared<ThreadHostImpl>();
   for (Rank rank = 0; rank < size; ++rank) {
     PC_TRY(host->add_place());
-    PC_TRY(host->grow(rank, Neighbours::kFirstNbytes).status());
+    PC_TRY(host->grow(rank, LocalPeers::kFirstNbytes).status());
   }
   host->cut(domains);
   return std::shared_ptr<ThreadHost>(std::move(host));

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "shm/neighbours.h"
+#include "shm/local_peers.h"
 
 namespace pc {
 
-Result<std::unique_ptr<Neighbours>> make_lone_neighbours(Rank self);
+Result<std::unique_ptr<LocalPeers>> make_single_local_peers(Rank self);
 
 }  // namespace pc

@@ -1,5 +1,5 @@
-// What every kind of neighbours promises: threads of one process, and descriptors of several.
-#include "shm/neighbours.h"
+// What every kind of local peers promises: threads of one process, and descriptors of several.
+#include "shm/local_peers.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,21 +11,21 @@
 #include <vector>
 
 #include "descriptors.h"
-#include "shm/process_neighbours.h"
-#include "shm/thread_neighbours.h"
+#include "shm/local_peers_process.h"
+#include "shm/local_peers_thread.h"
 
 namespace pc {
 namespace {
 
 using testing::duplicate;
 enum class Kind : uint8_t { kThreads, kProcesses };
-using All = std::vector<std::unique_ptr<Neighbours>>;  // by rank
+using All = std::vector<std::unique_ptr<LocalPeers>>;  // by rank
 
 All make(Kind kind, Rank size) {
   All all;
   if (kind == Kind::kThreads) {
     const std::shared_ptr<ThreadHost> host = ThreadHost::create(size).value();
-    for (Rank rank = 0; rank < size; ++rank) all.push_back(host->neighbours_of(rank));
+    for (Rank rank = 0; rank < size; ++rank) all.push_back(host->local_peers_of(rank));
     return all;
   }
   std::vector<SharedPart> parts;
@@ -41,27 +41,27 @@ All make(Kind kind, Rank size) {
   }
   for (std::size_t rank = 0; rank < parts.size(); ++rank)
     all.push_back(
-        make_process_neighbours(static_cast<Rank>(rank), std::move(parts[rank]), std::move(peers[rank])));
+        make_process_local_peers(static_cast<Rank>(rank), std::move(parts[rank]), std::move(peers[rank])));
   return all;
 }
 
-class NeighboursTest : public ::testing::TestWithParam<Kind> {
+class LocalPeersTest : public ::testing::TestWithParam<Kind> {
  protected:
   All all = make(GetParam(), 3);
 };
-INSTANTIATE_TEST_SUITE_P(Both, NeighboursTest, ::testing::Values(Kind::kThreads, Kind::kProcesses),
+INSTANTIATE_TEST_SUITE_P(Both, LocalPeersTest, ::testing::Values(Kind::kThreads, Kind::kProcesses),
                          [](const auto& test) {
                            return test.param == Kind::kThreads ? "threads" : "processes";
                          });
 
-bool notified(const Neighbours& neighbours) {
-  pollfd polled = {neighbours.notify_fd(), POLLIN, 0};
+bool notified(const LocalPeers& local_peers) {
+  pollfd polled = {local_peers.notify_fd(), POLLIN, 0};
   return ::poll(&polled, 1, 0) == 1;
 }
 
-constexpr std::size_t kFirst = Neighbours::kFirstNbytes;
+constexpr std::size_t kFirst = LocalPeers::kFirstNbytes;
 
-TEST_P(NeighboursTest, every_rank_is_there_and_no_other) {
+TEST_P(LocalPeersTest, every_rank_is_there_and_no_other) {
   for (const auto& each : all) {
     for (Rank rank = 0; rank < 3; ++rank) EXPECT_TRUE(each->has(rank));
     EXPECT_FALSE(each->has(3));
@@ -69,7 +69,7 @@ TEST_P(NeighboursTest, every_rank_is_there_and_no_other) {
   }
 }
 
-TEST_P(NeighboursTest, own_memory_begins_at_offset_0_and_what_is_added_follows_and_everybody_sees_it) {
+TEST_P(LocalPeersTest, own_memory_begins_at_offset_0_and_what_is_added_follows_and_everybody_sees_it) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const SharedRange first = all[rank]->grow(4096).value(), next = all[rank]->grow(4096).value();
     EXPECT_EQ(all[rank]->map(static_cast<Rank>(rank), 0, kFirst).value()[kFirst - 1], std::byte{0});
@@ -84,7 +84,7 @@ TEST_P(NeighboursTest, own_memory_begins_at_offset_0_and_what_is_added_follows_a
   }
 }
 
-TEST_P(NeighboursTest, a_piece_over_two_that_were_given_apart_is_one) {
+TEST_P(LocalPeersTest, a_piece_over_two_that_were_given_apart_is_one) {
   const SharedRange first = all[0]->grow(4096).value(), next = all[0]->grow(4096).value();
   first.memory.back() = std::byte{1};
   next.memory.front() = std::byte{2};
@@ -93,7 +93,7 @@ TEST_P(NeighboursTest, a_piece_over_two_that_were_given_apart_is_one) {
   EXPECT_EQ(both[1], std::byte{2});
 }
 
-TEST_P(NeighboursTest, what_is_not_there_is_a_mismatch_that_names_the_rank) {
+TEST_P(LocalPeersTest, what_is_not_there_is_a_mismatch_that_names_the_rank) {
   ASSERT_TRUE(all[0]->grow(4096).is_ok());
   for (const auto& [offset, nbytes] :
        {std::pair<uint64_t, std::size_t>{kFirst + 4096, 1}, {0, kFirst + 4097}, {UINT64_MAX, 2}}) {
@@ -105,7 +105,7 @@ TEST_P(NeighboursTest, what_is_not_there_is_a_mismatch_that_names_the_rank) {
   EXPECT_EQ(all[1]->map(3, 0, 1).status().code(), Code::kInternal);
 }
 
-TEST_P(NeighboursTest, a_notification_reaches_its_rank_alone_until_it_is_cleared) {
+TEST_P(LocalPeersTest, a_notification_reaches_its_rank_alone_until_it_is_cleared) {
   all[2]->notify(1);
   all[0]->notify(1);
   EXPECT_FALSE(notified(*all[0]));
@@ -115,7 +115,7 @@ TEST_P(NeighboursTest, a_notification_reaches_its_rank_alone_until_it_is_cleared
   EXPECT_FALSE(notified(*all[1]));
 }
 
-TEST_P(NeighboursTest, ranks_may_grow_and_map_at_the_same_time) {
+TEST_P(LocalPeersTest, ranks_may_grow_and_map_at_the_same_time) {
   constexpr int kTimes = 50;
   std::vector<std::thread> ranks;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -136,7 +136,7 @@ TEST_P(NeighboursTest, ranks_may_grow_and_map_at_the_same_time) {
     EXPECT_EQ(all[0]->map(rank, 0, 2 * kTimes * 4096).value().size(), 2u * kTimes * 4096u);
 }
 
-TEST_P(NeighboursTest, a_child_closes_the_descriptors) {
+TEST_P(LocalPeersTest, a_child_closes_the_descriptors) {
   const int notifier = all[0]->notify_fd();
   all[0]->close_in_child();
   EXPECT_EQ(::fcntl(notifier, F_GETFD), -1);

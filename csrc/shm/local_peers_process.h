@@ -1,4 +1,4 @@
-// Neighbours that are processes: made of the descriptors that they handed round (gathering.h).
+// Local peers that are processes: made of the descriptors that they handed round (gathering.h).
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "base/types.h"
 #include "shm/event_fd.h"
-#include "shm/neighbours.h"
+#include "shm/local_peers.h"
 #include "shm/segment.h"
 
 namespace pc {
@@ -28,6 +28,6 @@ struct PeerPart {
                                 Fd notifier);  // kMismatch: they are not what they should be
 };
 
-std::unique_ptr<Neighbours> make_process_neighbours(Rank self, SharedPart own, std::vector<PeerPart> peers);
+std::unique_ptr<LocalPeers> make_process_local_peers(Rank self, SharedPart own, std::vector<PeerPart> peers);
 
 }  // namespace pc

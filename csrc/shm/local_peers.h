@@ -19,9 +19,9 @@ struct SharedRange {
 };
 
 // Ranks are ranks of the world. Everything that is mapped stays until this goes. Thread-safety: all methods.
-class Neighbours {
+class LocalPeers {
  public:
-  virtual ~Neighbours() = default;
+  virtual ~LocalPeers() = default;
   virtual bool has(Rank rank) const = 0;  // this rank itself included
   // The first piece of everybody's memory is there from the beginning: zeros, at offset 0.
   static constexpr std::size_t kFirstNbytes = 64UL * 1024;

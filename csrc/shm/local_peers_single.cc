@@ -1,4 +1,4 @@
-#include "shm/lone_neighbours.h"
+#include "shm/local_peers_single.h"
 
 #include <sys/mman.h>
 
@@ -22,12 +22,12 @@ int make_pages(void* at, std::size_t nbytes) {
   return ::madvise(at, nbytes, kPopulateWrite) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-class LoneNeighbours final : public Neighbours {
+class SingleLocalPeers final : public LocalPeers {
  public:
-  LoneNeighbours(Rank self, EventFd notifier) : self_(self), notifier_(std::move(notifier)) {}
-  LoneNeighbours(const LoneNeighbours&) = delete;
-  LoneNeighbours& operator=(const LoneNeighbours&) = delete;
-  ~LoneNeighbours() override {
+  SingleLocalPeers(Rank self, EventFd notifier) : self_(self), notifier_(std::move(notifier)) {}
+  SingleLocalPeers(const SingleLocalPeers&) = delete;
+  SingleLocalPeers& operator=(const SingleLocalPeers&) = delete;
+  ~SingleLocalPeers() override {
     for (const SharedRange& piece : pieces_) ::munmap(piece.memory.data(), piece.memory.size());
   }
   bool has(Rank rank) const override { return rank == self_; }
@@ -45,7 +45,7 @@ class LoneNeighbours final : public Neighbours {
   std::vector<SharedRange> pieces_;
 };
 
-Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
+Result<SharedRange> SingleLocalPeers::grow(std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   nbytes = round_up(nbytes, kPage);
   void* const at = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -59,7 +59,7 @@ Result<SharedRange> LoneNeighbours::grow(std::size_t nbytes) {
   return pieces_.back();
 }
 
-Result<std::span<std::byte>> LoneNeighbours::map(Rank rank, uint64_t offset, std::size_t nbytes) {
+Result<std::span<std::byte>> SingleLocalPeers::map(Rank rank, uint64_t offset, std::size_t nbytes) {
   const std::lock_guard lock(mutex_);
   for (const SharedRange& piece : pieces_) {
     const bool begins_there = offset >= piece.offset && offset - piece.offset < piece.memory.size();
@@ -72,11 +72,11 @@ Result<std::span<std::byte>> LoneNeighbours::map(Rank rank, uint64_t offset, std
 
 }  // namespace
 
-Result<std::unique_ptr<Neighbours>> make_lone_neighbours(Rank self) {
+Result<std::unique_ptr<LocalPeers>> make_single_local_peers(Rank self) {
   PC_ASSIGN_OR_RETURN(EventFd notifier, EventFd::create());
-  auto alone = std::make_unique<LoneNeighbours>(self, std::move(notifier));
-  PC_TRY(alone->grow(Neighbours::kFirstNbytes).status());
-  return std::unique_ptr<Neighbours>(std::move(alone));
+  auto alone = std::make_unique<SingleLocalPeers>(self, std::move(notifier));
+  PC_TRY(alone->grow(LocalPeers::kFirstNbytes).status());
+  return std::unique_ptr<LocalPeers>(std::move(alone));
 }
 
 }  // namespace pc
