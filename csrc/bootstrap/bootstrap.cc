@@ -20,7 +20,7 @@ constexpr double kNamingS = 0.5;  // kept back from the deadline to find out who
 struct Member {
   Rank size = 0;
   std::string address;
-  std::string invitation;
+  std::string endpoint;
   HostMap::Entry entry;
   int tcp_sockets = 1;
 };
@@ -28,7 +28,7 @@ struct Member {
 std::string encode_member(const Member& m) {
   return std::to_string(m.size) + kField + m.address + kField + m.entry.host_name + kField +
          m.entry.host_key + kField + std::to_string(m.entry.pid) + kField + m.entry.pid_key + kField +
-         m.invitation + kField + std::to_string(m.tcp_sockets) + kField + (m.entry.joins_gpus ? "1" : "0");
+         m.endpoint + kField + std::to_string(m.tcp_sockets) + kField + (m.entry.joins_gpus ? "1" : "0");
 }
 
 Result<Member> decode_member(Rank rank, std::string_view text) {
@@ -45,7 +45,7 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   m.entry.host_name = fields[2];
   m.entry.host_key = fields[3];
   m.entry.pid_key = fields[5];
-  m.invitation = fields[6];
+  m.endpoint = fields[6];
   m.entry.joins_gpus = fields[8] == "1";
   return m;
 }
@@ -256,7 +256,7 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
     meeting.addresses.push_back(std::move(member.address));
-    meeting.invitations.push_back(std::move(member.invitation));
+    meeting.endpoints.push_back(std::move(member.endpoint));
     member.entry.domain = rank;
     meeting.hosts.ranks.push_back(std::move(member.entry));
   }
@@ -325,7 +325,7 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
 }  // namespace
 
 Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     const std::string& invitation, Deadline deadline) {
+                     const std::string& endpoint, Deadline deadline) {
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
@@ -339,7 +339,7 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
   if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
   Result<Meeting> meeting =
-      meet_as(store, keys, options, Member{options.size, address, invitation, here, options.tcp_sockets},
+      meet_as(store, keys, options, Member{options.size, address, endpoint, here, options.tcp_sockets},
               patience, deadline);
   if (!meeting.is_ok()) release_rank(store, options);
   return meeting;

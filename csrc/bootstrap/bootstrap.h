@@ -14,8 +14,8 @@
 namespace pc {
 
 struct Meeting {
-  std::vector<std::string> addresses;    // by rank
-  std::vector<std::string> invitations;  // by rank, of shm/gathering.h; empty where there is none
+  std::vector<std::string> addresses;  // by rank
+  std::vector<std::string> endpoints;  // by rank, of shm/fd_exchange.h; empty where there is none
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
   Profile profile;  // rank 0's
@@ -24,9 +24,9 @@ struct Meeting {
   std::string world;      // a name of its own, for what must not be mixed up with that of other worlds
 };
 
-// `address` and `invitation` are this rank's. At the deadline the error names who never came.
+// `address` and `endpoint` are this rank's. At the deadline the error names who never came.
 Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     const std::string& invitation, Deadline deadline);
+                     const std::string& endpoint, Deadline deadline);
 
 // Takes this rank's part out of a store that outlives the world, so that the next program finds nothing old there. Before the
 // others are let go: until then a process that claims this rank is a twin.

@@ -13,7 +13,7 @@
 namespace pc {
 namespace {
 
-constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the door
+constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the listener
 constexpr double kKeptBackS = 0.5;  // of the deadline, to tell others who is missing
 constexpr double kFarewellS = 1;    // that rank 0 keeps its store for the others, when all refuse
 constexpr std::string_view kHere = "here", kNo = "no: ";
@@ -80,26 +80,26 @@ struct Candidate {
 };
 
 // The ranks of this host, one of which is this one.
-class Gathering {
+class FdExchange {
  public:
-  Gathering(Store& store, const RuntimeOptions& options, const Meeting& meeting, std::vector<Rank> ranks,
-            const WaitContext& context)
+  FdExchange(Store& store, const RuntimeOptions& options, const Meeting& meeting, std::vector<Rank> ranks,
+             const WaitContext& context)
       : store_(store),
         keys_(options),
         options_(options),
         meeting_(meeting),
         ranks_(std::move(ranks)),
         context_(context) {}
-  Status lead(const Result<GatheringPlace>& place, Candidate& candidate);
+  Status lead(const Result<FdExchangeListener>& listener, Candidate& candidate);
   Status come(Candidate& candidate);
 
  private:
   Rank leader() const { return ranks_.front(); }
-  Status await_words(Reception& reception, const WaitContext& patience, Places& places);
-  Result<std::string> word_of(Rank rank, Reception& reception, const WaitContext& patience);
-  Status await_arrival(Rank rank, Reception& reception);
-  Result<Places> gather(const Result<GatheringPlace>& place, Candidate& candidate);
-  Result<Visit> visit(const Candidate& candidate) const;
+  Status await_words(FdExchangeServer& server, const WaitContext& patience, Places& places);
+  Result<std::string> word_of(Rank rank, FdExchangeServer& server, const WaitContext& patience);
+  Status await_arrival(Rank rank, FdExchangeServer& server);
+  Result<Places> gather(const Result<FdExchangeListener>& listener, Candidate& candidate);
+  Result<FdExchangeClient> connect_client(const Candidate& candidate) const;
   std::set<Rank> others() const {
     std::set<Rank> set(ranks_.begin(), ranks_.end());
     set.erase(options_.rank);
@@ -114,16 +114,16 @@ class Gathering {
   const WaitContext context_;
 };
 
-Status Gathering::lead(const Result<GatheringPlace>& place, Candidate& candidate) {
-  const Result<Places> places = gather(place, candidate);
+Status FdExchange::lead(const Result<FdExchangeListener>& listener, Candidate& candidate) {
+  const Result<Places> places = gather(listener, candidate);
   const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
   const Status told = store_.set(keys_.domain_of(meeting_.world, leader()), text, context_.deadline);
   return places.is_ok() ? told : places.status();
 }
 
-Result<Places> Gathering::gather(const Result<GatheringPlace>& place, Candidate& candidate) {
+Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Candidate& candidate) {
   Places places;
-  const Status able = place.is_ok() ? candidate.own.status() : place.status();
+  const Status able = listener.is_ok() ? candidate.own.status() : listener.status();
   if (!able.is_ok()) {
     const std::string why =
         "rank " + std::to_string(leader()) + ", which leads on its host, cannot share memory: ";
@@ -132,25 +132,24 @@ Result<Places> Gathering::gather(const Result<GatheringPlace>& place, Candidate&
   }
   WaitContext patience = context_;
   patience.deadline = some_before(context_.deadline);
-  Reception reception(place.value(), options_.epoch, others());
-  PC_TRY(await_words(reception, patience, places));
-  PC_ASSIGN_OR_RETURN(const auto failed,
-                      reception.hand_round(options_.rank, candidate.own.value(), patience));
+  FdExchangeServer server(listener.value(), options_.epoch, others());
+  PC_TRY(await_words(server, patience, places));
+  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(options_.rank, candidate.own.value(), patience));
   for (const auto& [rank, why] : failed) places[rank] = {rank, why};
-  candidate.peers = reception.take_peers();
+  candidate.peers = server.take_peers();
   for (const PeerPart& peer : candidate.peers) places[peer.rank] = {leader(), ""};
   const std::string why = candidate.peers.empty() ? "no other rank of its host can share memory" : "";
   places[leader()] = {leader(), why};
   return places;
 }
 
-// Those that come are at the reception afterwards; of the others it is known why they do not.
-Status Gathering::await_words(Reception& reception, const WaitContext& patience, Places& places) {
+// Those that come are at the server afterwards; of the others it is known why they do not.
+Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& patience, Places& places) {
   for (const Rank rank : others()) {
-    PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, reception, patience));
-    if (word == kHere) PC_TRY(await_arrival(rank, reception));
-    if (reception.has(rank)) continue;
-    const std::string refusal = reception.refusal_of(rank);
+    PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, server, patience));
+    if (word == kHere) PC_TRY(await_arrival(rank, server));
+    if (server.has(rank)) continue;
+    const std::string refusal = server.refusal_of(rank);
     places[rank] = {rank, word.starts_with(kNo) ? word.substr(kNo.size())
                           : !refusal.empty()
                               ? refusal
@@ -160,10 +159,10 @@ Status Gathering::await_words(Reception& reception, const WaitContext& patience,
   return Status::ok();
 }
 
-// The door is looked after meanwhile: others come there.
-Result<std::string> Gathering::word_of(Rank rank, Reception& reception, const WaitContext& patience) {
+// The listener is served meanwhile: others come there.
+Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, const WaitContext& patience) {
   for (;;) {
-    PC_TRY(reception.attend(0));
+    PC_TRY(server.serve(0));
     Result<std::string> word =
         store_.get(keys_.memory_of(meeting_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
     if (word.is_ok() || word.status().code() != Code::kTimeout) return word;
@@ -179,35 +178,35 @@ Result<std::string> Gathering::word_of(Rank rank, Reception& reception, const Wa
   }
 }
 
-Status Gathering::await_arrival(Rank rank, Reception& reception) {
+Status FdExchange::await_arrival(Rank rank, FdExchangeServer& server) {
   const Deadline arrival = Deadline::after(kArrivalS);
-  while (!reception.has(rank) && reception.refusal_of(rank).empty() && !arrival.expired())
-    PC_TRY(reception.attend(arrival.slice_ms()));
+  while (!server.has(rank) && server.refusal_of(rank).empty() && !arrival.expired())
+    PC_TRY(server.serve(arrival.slice_ms()));
   return Status::ok();
 }
 
-Status Gathering::come(Candidate& candidate) {
-  Result<Visit> guest = visit(candidate);
-  if (!guest.is_ok() && ended_init(guest.status())) return guest.status();
+Status FdExchange::come(Candidate& candidate) {
+  Result<FdExchangeClient> client = connect_client(candidate);
+  if (!client.is_ok() && ended_init(client.status())) return client.status();
   const std::string word =
-      guest.is_ok() ? std::string(kHere) : std::string(kNo) + one_line(guest.status().message());
+      client.is_ok() ? std::string(kHere) : std::string(kNo) + one_line(client.status().message());
   PC_TRY(store_.set(keys_.memory_of(meeting_.world, options_.rank), word, context_.deadline));
-  if (!guest.is_ok()) return Status::ok();
-  Result<std::vector<PeerPart>> peers = guest.value().receive(others(), context_);
+  if (!client.is_ok()) return Status::ok();
+  Result<std::vector<PeerPart>> peers = client.value().receive(others(), context_);
   if (!peers.is_ok())
     return ended_init(peers.status()) ? peers.status() : Status::ok();  // else the leader knows
   candidate.peers = std::move(peers).value();
   return Status::ok();
 }
 
-Result<Visit> Gathering::visit(const Candidate& candidate) const {
+Result<FdExchangeClient> FdExchange::connect_client(const Candidate& candidate) const {
   PC_TRY(candidate.own.status());
-  const std::string& text = meeting_.invitations[static_cast<std::size_t>(leader())];
+  const std::string& text = meeting_.endpoints[static_cast<std::size_t>(leader())];
   if (text.empty())
     return Status(Code::kSystem,
                   "rank " + std::to_string(leader()) + ", which leads on its host, has no socket for it");
-  PC_ASSIGN_OR_RETURN(const Invitation invitation, invitation_from(text));
-  return Visit::begin(invitation, options_.rank, options_.epoch, candidate.own.value(), context_);
+  PC_ASSIGN_OR_RETURN(const FdEndpoint endpoint, endpoint_from(text));
+  return FdExchangeClient::begin(endpoint, options_.rank, options_.epoch, candidate.own.value(), context_);
 }
 
 // Rank 0: what the leaders found out.
@@ -225,21 +224,21 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
   return encode_places(all);
 }
 
-// What rank 0 publishes. `gathered` is how it went on this rank's host.
+// What rank 0 publishes. `exchanged` is how it went on this rank's host.
 Result<Places> await_domains(Store& store, const RuntimeOptions& options, const Meeting& meeting,
-                             const std::vector<std::vector<Rank>>& hosts, const Status& gathered,
+                             const std::vector<std::vector<Rank>>& hosts, const Status& exchanged,
                              Deadline deadline) {
   const Keys keys(options);
   if (options.rank == 0) {
     const Deadline patience = Deadline::after(deadline.remaining_s() - kKeptBackS / 2);
     const Result<std::string> all =
-        gathered.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : gathered;
+        exchanged.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : exchanged;
     const std::string text = all.is_ok() ? all.value() : publish(all.status());
     const Status told = store.set(keys.domains(meeting.world), text, deadline);
     PC_TRY(all.status());
     PC_TRY(told);
   }
-  PC_TRY(gathered);
+  PC_TRY(exchanged);
   PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.domains(meeting.world), deadline));
   return decode_places(text, options.size);
 }
@@ -308,8 +307,8 @@ std::unique_ptr<LocalPeers> made_local_peers(const RuntimeOptions& options, Host
 }  // namespace
 
 Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
-                                                     const Result<GatheringPlace>& place, Meeting& meeting,
-                                                     const WaitContext& context) {
+                                                     const Result<FdExchangeListener>& listener,
+                                                     Meeting& meeting, const WaitContext& context) {
   HostMap& map = meeting.hosts;
   if (options.make_local_peers) {
     return made_local_peers(options, map);
@@ -324,15 +323,15 @@ Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const Runtime
   all_alone(map, "no other rank is on its host");
   if (hosts.size() == map.ranks.size()) return std::unique_ptr<LocalPeers>();
   Candidate candidate;
-  Status gathered;
+  Status exchanged;
   for (const std::vector<Rank>& ranks : hosts) {
     if (ranks.size() == 1 || std::find(ranks.begin(), ranks.end(), options.rank) == ranks.end()) continue;
     candidate.own = SharedPart::create();
-    Gathering gathering(store, options, meeting, ranks, context);
-    gathered = ranks.front() == options.rank ? gathering.lead(place, candidate) : gathering.come(candidate);
+    FdExchange exchange(store, options, meeting, ranks, context);
+    exchanged = ranks.front() == options.rank ? exchange.lead(listener, candidate) : exchange.come(candidate);
   }
   PC_ASSIGN_OR_RETURN(const Places places,
-                      await_domains(store, options, meeting, hosts, gathered, context.deadline));
+                      await_domains(store, options, meeting, hosts, exchanged, context.deadline));
   for (const auto& [rank, found] : places) {
     map.ranks[static_cast<std::size_t>(rank)].domain = found.domain;
     map.ranks[static_cast<std::size_t>(rank)].why_alone = found.why_alone;

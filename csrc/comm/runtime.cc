@@ -143,7 +143,7 @@ struct Runtime::State {
   Status start(Deadline deadline);
   Result<Meeting> find_the_others(Deadline deadline);
   Status share_memory(const Meeting& meeting);
-  Status connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline);
+  Status connect(const Result<FdExchangeListener>& listener, Meeting& meeting, Deadline deadline);
   Status start_control();
   void make_reactor();  // once the transport is there, if there are others
   GroupParts parts_of(const std::vector<Rank>& ranks);
@@ -274,20 +274,22 @@ Status Runtime::State::start_control() {
 }
 
 Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
-  const Result<GatheringPlace> place =
-      options.make_transport ? Status(Code::kUnsupported, "the ranks are threads") : GatheringPlace::open();
-  const std::string invitation = place.is_ok() ? to_text(place.value().invitation()) : "";
+  const Result<FdExchangeListener> listener = options.make_transport
+                                                  ? Status(Code::kUnsupported, "the ranks are threads")
+                                                  : FdExchangeListener::open();
+  const std::string endpoint = listener.is_ok() ? to_text(listener.value().endpoint()) : "";
   PC_ASSIGN_OR_RETURN(Meeting meeting,
-                      meet(*options.store, options, transport->address(), invitation, deadline));
-  const Status ready = connect(place, meeting, deadline);
+                      meet(*options.store, options, transport->address(), endpoint, deadline));
+  const Status ready = connect(listener, meeting, deadline);
   if (!ready.is_ok()) release_rank(*options.store, options);
   options.store.reset();
   return ready.is_ok() ? Result<Meeting>(std::move(meeting)) : ready;
 }
 
-Status Runtime::State::connect(const Result<GatheringPlace>& place, Meeting& meeting, Deadline deadline) {
+Status Runtime::State::connect(const Result<FdExchangeListener>& listener, Meeting& meeting,
+                               Deadline deadline) {
   const WaitContext context{deadline, nullptr, options.interrupted ? &options.interrupted : nullptr};
-  PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, place, meeting, context));
+  PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, listener, meeting, context));
   if (local_peers != nullptr) {
     PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*local_peers, options.rank, options.size));
     seat = std::make_unique<Seat>(*doorbell);

@@ -1,4 +1,4 @@
-// Local peers that are processes: made of the descriptors that they handed round (gathering.h).
+// Local peers that are processes: made of the descriptors that they handed round (fd_exchange.h).
 #pragma once
 
 #include <memory>

@@ -32,13 +32,13 @@ struct Found {
   HostMap hosts;
 };
 
-// Ranks as threads, each on the host of this name, as after meet(). No gathering place where `broken` says so; an unusable one
-// leads to nobody.
+// Ranks as threads, each on the host of this name, as after meet(). No listener where `broken` says so; an
+// unusable one leads to nobody.
 struct Case {
   std::vector<std::string> hosts;
   std::string transport = "auto";
   std::set<Rank> no_place = {};  // have no socket
-  std::set<Rank> gone = {};      // their invitations lead nowhere
+  std::set<Rank> gone = {};      // their endpoints lead nowhere
   std::set<Rank> absent = {};    // never come
   std::set<Rank> stopped = {};   // by Ctrl-C
   double timeout_s = kPatienceS;
@@ -47,18 +47,18 @@ struct Case {
 std::vector<Found> find(const Case& given) {
   const Rank size = static_cast<Rank>(given.hosts.size());
   MemoryStore store;
-  std::vector<Result<GatheringPlace>> places;
+  std::vector<Result<FdExchangeListener>> places;
   Meeting meeting;
   meeting.transport = given.transport;
   meeting.world = "w";
   for (Rank rank = 0; rank < size; ++rank) {
     places.push_back(given.no_place.contains(rank)
-                         ? Result<GatheringPlace>(Status(Code::kSystem, "no socket here"))
-                         : GatheringPlace::open());
+                         ? Result<FdExchangeListener>(Status(Code::kSystem, "no socket here"))
+                         : FdExchangeListener::open());
     const bool gone = given.gone.contains(rank);
-    Invitation invitation = places.back().is_ok() ? places.back().value().invitation() : Invitation{};
-    if (gone) invitation.name[0] ^= std::byte{1};
-    meeting.invitations.push_back(places.back().is_ok() ? to_text(invitation) : "");
+    FdEndpoint endpoint = places.back().is_ok() ? places.back().value().endpoint() : FdEndpoint{};
+    if (gone) endpoint.name[0] ^= std::byte{1};
+    meeting.endpoints.push_back(places.back().is_ok() ? to_text(endpoint) : "");
     HostMap::Entry entry;
     entry.host_key = given.hosts[static_cast<std::size_t>(rank)];
     entry.domain = rank;
@@ -199,7 +199,7 @@ TEST(ShmDomains, nonsense_in_the_store_is_a_mismatch) {
     Meeting meeting;
     meeting.world = "w";
     meeting.transport = "auto";
-    meeting.invitations.resize(3);
+    meeting.endpoints.resize(3);
     meeting.hosts.ranks.resize(3);
     for (std::size_t i = 0; i < 3; ++i) meeting.hosts.ranks[i].host_key = i < 2 ? "a" : "b";
     ASSERT_TRUE(store.set(Keys(options).domains("w"), nonsense, Deadline::after(1)).is_ok());

@@ -1,5 +1,5 @@
 // Ranks of one host hand round their descriptors: everybody gets everybody's, and nobody else gets or gives anything.
-#include "shm/gathering.h"
+#include "shm/fd_exchange.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 #include "bytes.h"
 #include "descriptors.h"
 #include "shm/descriptor_message.h"
-#include "shm/gathering_words.h"
+#include "shm/fd_exchange_messages.h"
 #include "statuses.h"
 
 namespace pc {
@@ -44,46 +44,47 @@ std::set<Rank> others(Rank size, Rank self) {
 }
 
 // Until this is so; false at the deadline.
-bool attend_until(Reception& reception, const std::function<bool()>& so, double seconds = kPatienceS) {
+bool serve_until(FdExchangeServer& server, const std::function<bool()>& so, double seconds = kPatienceS) {
   const Deadline deadline = Deadline::after(seconds);
   while (!deadline.expired()) {
     if (so()) return true;
-    if (!reception.attend(deadline.slice_ms(20)).is_ok()) return false;
+    if (!server.serve(deadline.slice_ms(20)).is_ok()) return false;
   }
   return false;
 }
 
 using Outcome = Result<std::unique_ptr<LocalPeers>>;
 
-Outcome lead(const GatheringPlace& place, Rank size) {
+Outcome lead(const FdExchangeListener& listener, Rank size) {
   PC_ASSIGN_OR_RETURN(SharedPart own, SharedPart::create());
-  Reception reception(place, kEpoch, others(size, 0));
-  if (!attend_until(reception, [&] {
+  FdExchangeServer server(listener, kEpoch, others(size, 0));
+  if (!serve_until(server, [&] {
         const std::set<Rank> all = others(size, 0);
-        return std::all_of(all.begin(), all.end(), [&](Rank rank) { return reception.has(rank); });
+        return std::all_of(all.begin(), all.end(), [&](Rank rank) { return server.has(rank); });
       }))
     return Status(Code::kTimeout, "not all came");
-  PC_ASSIGN_OR_RETURN(const auto failed, reception.hand_round(0, own, patience()));
+  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(0, own, patience()));
   if (!failed.empty()) return Status(Code::kPeerFailure, failed.begin()->second);
-  return make_process_local_peers(0, std::move(own), reception.take_peers());
+  return make_process_local_peers(0, std::move(own), server.take_peers());
 }
 
-Outcome visit(const Invitation& invitation, Rank self, Rank size) {
+Outcome connect_client(const FdEndpoint& endpoint, Rank self, Rank size) {
   PC_ASSIGN_OR_RETURN(SharedPart own, SharedPart::create());
-  PC_ASSIGN_OR_RETURN(Visit guest, Visit::begin(invitation, self, kEpoch, own, patience()));
-  PC_ASSIGN_OR_RETURN(std::vector<PeerPart> peers, guest.receive(others(size, self), patience()));
+  PC_ASSIGN_OR_RETURN(FdExchangeClient client,
+                      FdExchangeClient::begin(endpoint, self, kEpoch, own, patience()));
+  PC_ASSIGN_OR_RETURN(std::vector<PeerPart> peers, client.receive(others(size, self), patience()));
   return make_process_local_peers(self, std::move(own), std::move(peers));
 }
 
 std::vector<Outcome> gather(Rank size) {
-  const GatheringPlace place = GatheringPlace::open().value();
+  const FdExchangeListener listener = FdExchangeListener::open().value();
   std::vector<Outcome> outcomes;
   for (Rank rank = 0; rank < size; ++rank) outcomes.emplace_back(Status(Code::kInternal, "did not run"));
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
       outcomes[static_cast<std::size_t>(rank)] =
-          rank == 0 ? lead(place, size) : visit(place.invitation(), rank, size);
+          rank == 0 ? lead(listener, size) : connect_client(listener.endpoint(), rank, size);
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -105,15 +106,15 @@ void must_share(const std::vector<Outcome>& outcomes) {
 }
 
 // A connection to the leader by somebody who need not be a rank.
-Fd stranger_at(const Invitation& invitation) {
+Fd connect_raw(const FdEndpoint& endpoint) {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const std::string name = "pycollective/";
   std::copy(name.begin(), name.end(), address.sun_path + 1);
-  std::transform(invitation.name.begin(), invitation.name.end(), address.sun_path + 1 + name.size(),
+  std::transform(endpoint.name.begin(), endpoint.name.end(), address.sun_path + 1 + name.size(),
                  [](std::byte b) { return static_cast<char>(b); });
-  const std::size_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size() + invitation.name.size();
+  const std::size_t length = offsetof(sockaddr_un, sun_path) + 1 + name.size() + endpoint.name.size();
   const int connected =
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(length));
   return connected == 0 ? std::move(socket) : Fd();
@@ -126,49 +127,50 @@ bool hung_up(const Fd& socket) {  // waits for it
   return count == 0 || (count < 0 && errno == ECONNRESET);
 }
 
-TEST(Gathering, every_rank_gets_everybodys_memory) {
+TEST(FdExchange, every_rank_gets_everybodys_memory) {
   for (const Rank size : {2, 3, 5}) must_share(gather(size));
 }
 
 // All but the last are made of one descriptor twice: a process may not have as many as so many ranks have.
-TEST(Gathering, more_ranks_than_one_message_has_descriptors_for) {
+TEST(FdExchange, more_ranks_than_one_message_has_descriptors_for) {
   constexpr Rank kLast = static_cast<Rank>(2 * kRanksAtOnce + 3);
-  const GatheringPlace place = GatheringPlace::open().value();
+  const FdExchangeListener listener = FdExchangeListener::open().value();
   const SharedPart part = SharedPart::create().value();
-  Reception reception(place, kEpoch, others(kLast + 1, 0));
-  std::vector<Fd> guests;
+  FdExchangeServer server(listener, kEpoch, others(kLast + 1, 0));
+  std::vector<Fd> clients;
   for (Rank rank = 1; rank < kLast; ++rank) {
-    guests.push_back(stranger_at(place.invitation()));
-    const JoinBytes join = encode(JoinWord{kEpoch, rank, place.invitation().token});
+    clients.push_back(connect_raw(listener.endpoint()));
+    const JoinBytes join = encode(JoinMessage{kEpoch, rank, listener.endpoint().token});
     const std::vector<int> both = {part.memory.fd(), part.notifier.fd()};
-    ASSERT_TRUE(send_message(guests.back().get(), join, both).value());
-    ASSERT_TRUE(send_message(guests.back().get(), encode_answer(""), {}).value()) << "before it is asked";
-    ASSERT_TRUE(attend_until(reception, [&] { return reception.has(rank); }));
+    ASSERT_TRUE(send_message(clients.back().get(), join, both).value());
+    ASSERT_TRUE(send_message(clients.back().get(), encode_answer(""), {}).value()) << "before it is asked";
+    ASSERT_TRUE(serve_until(server, [&] { return server.has(rank); }));
   }
   std::thread last([&] {
     const SharedPart own = SharedPart::create().value();
-    Visit guest = std::move(Visit::begin(place.invitation(), kLast, kEpoch, own, patience()).value());
-    const Result<std::vector<PeerPart>> all = guest.receive(others(kLast + 1, kLast), patience());
+    FdExchangeClient client =
+        std::move(FdExchangeClient::begin(listener.endpoint(), kLast, kEpoch, own, patience()).value());
+    const Result<std::vector<PeerPart>> all = client.receive(others(kLast + 1, kLast), patience());
     EXPECT_TRUE(all.is_ok()) << all.status().to_string();
     EXPECT_EQ(all.is_ok() ? all.value().size() : 0, static_cast<std::size_t>(kLast));
   });
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(kLast); }));
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(kLast); }));
   // Nobody reads what the others get: it is taken off their hands.
   std::atomic<bool> done = false;
   std::thread reads([&] {
     PartsBytes parts;
     while (!done) {
-      for (const Fd& each : guests) (void)receive_message(each.get(), parts, 2 * kRanksAtOnce);
+      for (const Fd& each : clients) (void)receive_message(each.get(), parts, 2 * kRanksAtOnce);
     }
   });
-  EXPECT_TRUE(reception.hand_round(0, part, patience()).value().empty());
+  EXPECT_TRUE(server.distribute(0, part, patience()).value().empty());
   done = true;
   last.join();
   reads.join();
-  EXPECT_EQ(reception.take_peers().size(), static_cast<std::size_t>(kLast));
+  EXPECT_EQ(server.take_peers().size(), static_cast<std::size_t>(kLast));
 }
 
-TEST(Gathering, leaves_no_descriptor_open) {
+TEST(FdExchange, leaves_no_descriptor_open) {
   const std::ptrdiff_t before = open_descriptors();
   must_share(gather(4));
   EXPECT_EQ(open_descriptors(), before);
@@ -192,7 +194,7 @@ int holders_of(const std::set<std::string>& inodes) {
   return count;
 }
 
-TEST(Gathering, nothing_is_left_of_the_memory_of_ranks_that_were_all_killed) {
+TEST(FdExchange, nothing_is_left_of_the_memory_of_ranks_that_were_all_killed) {
   constexpr Rank kSize = 3;
   const auto in_shm = [] {
     std::error_code failed;
@@ -208,12 +210,13 @@ TEST(Gathering, nothing_is_left_of_the_memory_of_ranks_that_were_all_killed) {
   Fd writes(ends[1]);
   std::vector<pid_t> ranks;
   {
-    const GatheringPlace place = GatheringPlace::open().value();
+    const FdExchangeListener listener = FdExchangeListener::open().value();
     for (Rank rank = 0; rank < kSize; ++rank) {
       const pid_t child = ::fork();
       ASSERT_GE(child, 0);
       if (child == 0) {
-        const Outcome outcome = rank == 0 ? lead(place, kSize) : visit(place.invitation(), rank, kSize);
+        const Outcome outcome =
+            rank == 0 ? lead(listener, kSize) : connect_client(listener.endpoint(), rank, kSize);
         const bool has_it = outcome.is_ok() && outcome.value()->grow(kMiB).is_ok();
         const char word = has_it ? 'y' : 'n';
         (void)!::write(writes.get(), &word, 1);
@@ -246,108 +249,108 @@ TEST(Gathering, nothing_is_left_of_the_memory_of_ranks_that_were_all_killed) {
   EXPECT_EQ(in_shm(), before) << "it has no name";
 }
 
-TEST(Gathering, an_invitation_survives_the_store_and_anything_else_is_refused) {
-  const GatheringPlace place = GatheringPlace::open().value();
-  const std::string text = to_text(place.invitation());
-  const Invitation same = invitation_from(text).value();
-  EXPECT_EQ(same.name, place.invitation().name);
-  EXPECT_EQ(same.token, place.invitation().token);
+TEST(FdExchange, an_endpoint_survives_the_store_and_anything_else_is_refused) {
+  const FdExchangeListener listener = FdExchangeListener::open().value();
+  const std::string text = to_text(listener.endpoint());
+  const FdEndpoint same = endpoint_from(text).value();
+  EXPECT_EQ(same.name, listener.endpoint().name);
+  EXPECT_EQ(same.token, listener.endpoint().token);
   for (const std::string& wrong : {std::string(), text + "0", text.substr(1), "g" + text.substr(1)})
-    EXPECT_EQ(invitation_from(wrong).status().code(), Code::kMismatch);
+    EXPECT_EQ(endpoint_from(wrong).status().code(), Code::kMismatch);
 }
 
-class Door : public ::testing::Test {
+class PendingConnection : public ::testing::Test {
  protected:
-  GatheringPlace place = GatheringPlace::open().value();
-  Reception reception{place, kEpoch, {1, 2}};
+  FdExchangeListener listener = FdExchangeListener::open().value();
+  FdExchangeServer server{listener, kEpoch, {1, 2}};
   SharedPart part = SharedPart::create().value();
   void send(const Fd& socket, const JoinBytes& bytes, std::vector<int> descriptors) const {
     ASSERT_TRUE(send_message(socket.get(), bytes, descriptors).value());
   }
-  JoinBytes join(Rank rank) const { return encode(JoinWord{kEpoch, rank, place.invitation().token}); }
+  JoinBytes join(Rank rank) const { return encode(JoinMessage{kEpoch, rank, listener.endpoint().token}); }
   std::vector<int> both() const { return {part.memory.fd(), part.notifier.fd()}; }
   // That one who says this is hung up on, and nothing of his kept.
   void must_be_turned_away(const JoinBytes& bytes, const std::vector<int>& descriptors) {
     const std::ptrdiff_t before = open_descriptors();
     {
-      const Fd socket = stranger_at(place.invitation());
+      const Fd socket = connect_raw(listener.endpoint());
       ASSERT_TRUE(socket.valid());
       send(socket, bytes, descriptors);
-      ASSERT_TRUE(reception.attend(1000).is_ok());
+      ASSERT_TRUE(server.serve(1000).is_ok());
       EXPECT_TRUE(hung_up(socket));
     }
-    EXPECT_FALSE(reception.has(1) || reception.has(2));
+    EXPECT_FALSE(server.has(1) || server.has(2));
     EXPECT_EQ(open_descriptors(), before);
   }
 };
 
-TEST_F(Door, opens_for_who_says_the_right_words) {
-  const Fd socket = stranger_at(place.invitation());
+TEST_F(PendingConnection, opens_for_who_says_the_right_words) {
+  const Fd socket = connect_raw(listener.endpoint());
   send(socket, join(1), both());
-  EXPECT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
+  EXPECT_TRUE(serve_until(server, [&] { return server.has(1); }));
 }
 
-TEST_F(Door, stays_shut_for_who_does_not_know_the_token) {
-  JoinWord word{kEpoch, 1, place.invitation().token};
+TEST_F(PendingConnection, stays_shut_for_who_does_not_know_the_token) {
+  JoinMessage word{kEpoch, 1, listener.endpoint().token};
   word.token[15] ^= std::byte{1};
   must_be_turned_away(encode(word), both());
   must_be_turned_away(JoinBytes{}, both());
 }
 
-TEST_F(Door, stays_shut_for_another_epoch_or_a_rank_that_is_not_expected) {
-  must_be_turned_away(encode(JoinWord{kEpoch + 1, 1, place.invitation().token}), both());
+TEST_F(PendingConnection, stays_shut_for_another_epoch_or_a_rank_that_is_not_expected) {
+  must_be_turned_away(encode(JoinMessage{kEpoch + 1, 1, listener.endpoint().token}), both());
   for (const Rank rank : {0, 3, -1, INT32_MAX}) must_be_turned_away(join(rank), both());
 }
 
-TEST_F(Door, stays_shut_for_too_few_and_too_many_descriptors) {
+TEST_F(PendingConnection, stays_shut_for_too_few_and_too_many_descriptors) {
   must_be_turned_away(join(1), {});
   must_be_turned_away(join(1), {part.memory.fd()});
   must_be_turned_away(join(1), {part.memory.fd(), part.notifier.fd(), part.notifier.fd()});
   must_be_turned_away(join(1), std::vector<int>(200, part.notifier.fd()));
 }
 
-TEST_F(Door, stays_shut_for_messages_of_another_size) {
+TEST_F(PendingConnection, stays_shut_for_messages_of_another_size) {
   const std::ptrdiff_t before = open_descriptors();
   for (const std::size_t size : {std::size_t{1}, kJoinBytes - 1, kJoinBytes + 1, std::size_t{60000}}) {
-    const Fd socket = stranger_at(place.invitation());
+    const Fd socket = connect_raw(listener.endpoint());
     std::vector<std::byte> bytes(size);
     const JoinBytes good = join(1);
     std::copy_n(good.begin(), std::min(size, good.size()), bytes.begin());
     ASSERT_TRUE(send_message(socket.get(), bytes, both()).value());
-    ASSERT_TRUE(reception.attend(1000).is_ok());
+    ASSERT_TRUE(server.serve(1000).is_ok());
     EXPECT_TRUE(hung_up(socket));
   }
-  EXPECT_FALSE(reception.has(1));
+  EXPECT_FALSE(server.has(1));
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST_F(Door, memory_that_may_shrink_is_refused_and_the_reason_is_known) {
+TEST_F(PendingConnection, memory_that_may_shrink_is_refused_and_the_reason_is_known) {
   const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   must_be_turned_away(join(1), {unsealed.get(), part.notifier.fd()});
-  EXPECT_NE(reception.refusal_of(1).find("sealed"), std::string::npos);
+  EXPECT_NE(server.refusal_of(1).find("sealed"), std::string::npos);
   must_be_turned_away(join(2), {part.memory.fd(), part.memory.fd()});
-  EXPECT_NE(reception.refusal_of(2).find("notifier"), std::string::npos);
+  EXPECT_NE(server.refusal_of(2).find("notifier"), std::string::npos);
 }
 
-TEST_F(Door, a_rank_that_is_here_is_not_replaced) {
-  const Fd first = stranger_at(place.invitation());
+TEST_F(PendingConnection, a_rank_that_is_here_is_not_replaced) {
+  const Fd first = connect_raw(listener.endpoint());
   send(first, join(1), both());
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
-  const Fd twin = stranger_at(place.invitation());
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
+  const Fd twin = connect_raw(listener.endpoint());
   send(twin, join(1), both());
-  ASSERT_TRUE(reception.attend(1000).is_ok());
+  ASSERT_TRUE(server.serve(1000).is_ok());
   EXPECT_TRUE(hung_up(twin));
   char byte = 0;
   EXPECT_EQ(::recv(first.get(), &byte, 1, MSG_DONTWAIT), -1) << "nobody hung up on the first";
 }
 
-TEST_F(Door, strangers_that_say_nothing_delay_nobody_and_have_to_go) {
+TEST_F(PendingConnection, pending_connections_that_send_nothing_delay_nobody_and_are_closed) {
   std::vector<Fd> silent;
-  for (int i = 0; i < 10; ++i) silent.push_back(stranger_at(place.invitation()));
-  const Fd guest = stranger_at(place.invitation());
-  send(guest, join(1), both());
+  for (int i = 0; i < 10; ++i) silent.push_back(connect_raw(listener.endpoint()));
+  const Fd client = connect_raw(listener.endpoint());
+  send(client, join(1), both());
   const TimePoint began = std::chrono::steady_clock::now();
-  EXPECT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
+  EXPECT_TRUE(serve_until(server, [&] { return server.has(1); }));
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2));
   const auto gone = [&] {
     return std::all_of(silent.begin(), silent.end(), [](const Fd& socket) {
@@ -355,23 +358,23 @@ TEST_F(Door, strangers_that_say_nothing_delay_nobody_and_have_to_go) {
       return ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
     });
   };
-  EXPECT_TRUE(attend_until(reception, gone, 10));
-  EXPECT_TRUE(reception.has(1));
+  EXPECT_TRUE(serve_until(server, gone, 10));
+  EXPECT_TRUE(server.has(1));
 }
 
-TEST_F(Door, more_strangers_than_there_is_room_for_push_out_each_other_and_no_guest) {
+TEST_F(PendingConnection, more_pending_connections_than_are_allowed_push_out_each_other_and_no_client) {
   std::vector<Fd> silent;
   for (int i = 0; i < 200; ++i) {
-    silent.push_back(stranger_at(place.invitation()));
-    ASSERT_TRUE(reception.attend(1000).is_ok());
+    silent.push_back(connect_raw(listener.endpoint()));
+    ASSERT_TRUE(server.serve(1000).is_ok());
   }
   EXPECT_TRUE(hung_up(silent.front()));
-  const Fd guest = stranger_at(place.invitation());
-  send(guest, join(2), both());
-  EXPECT_TRUE(attend_until(reception, [&] { return reception.has(2); }));
+  const Fd client = connect_raw(listener.endpoint());
+  send(client, join(2), both());
+  EXPECT_TRUE(serve_until(server, [&] { return server.has(2); }));
 }
 
-TEST_F(Door, another_user_is_turned_away_although_it_knows_the_token) {
+TEST_F(PendingConnection, another_user_is_turned_away_although_it_knows_the_token) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const JoinBytes bytes = join(1);
   const std::vector<int> descriptors = both();
@@ -379,68 +382,69 @@ TEST_F(Door, another_user_is_turned_away_although_it_knows_the_token) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
-    const Fd socket = stranger_at(place.invitation());
+    const Fd socket = connect_raw(listener.endpoint());
     if (!socket.valid()) ::_exit(3);
     (void)send_message(socket.get(), bytes, descriptors);
     ::_exit(hung_up(socket) ? 0 : 1);
   }
   int status = -1;
-  EXPECT_TRUE(attend_until(reception, [&] { return ::waitpid(child, &status, WNOHANG) == child; }));
+  EXPECT_TRUE(serve_until(server, [&] { return ::waitpid(child, &status, WNOHANG) == child; }));
   EXPECT_EQ(status, 0);
-  EXPECT_FALSE(reception.has(1));
+  EXPECT_FALSE(server.has(1));
 }
 
-TEST_F(Door, a_guest_that_goes_while_all_is_handed_round_is_named_and_the_others_get_theirs) {
-  Fd leaves = stranger_at(place.invitation());
+TEST_F(PendingConnection, a_client_that_goes_while_all_is_distributed_is_named_and_the_others_get_theirs) {
+  Fd leaves = connect_raw(listener.endpoint());
   send(leaves, join(1), both());
   std::thread stays([&] {
     const SharedPart own = SharedPart::create().value();
-    Visit guest = std::move(Visit::begin(place.invitation(), 2, kEpoch, own, patience()).value());
-    EXPECT_EQ(guest.receive({0, 1}, patience()).value().size(), 2u);
+    FdExchangeClient client =
+        std::move(FdExchangeClient::begin(listener.endpoint(), 2, kEpoch, own, patience()).value());
+    EXPECT_EQ(client.receive({0, 1}, patience()).value().size(), 2u);
   });
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(1) && reception.has(2); }));
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(1) && server.has(2); }));
   leaves.reset();
-  const auto failed = reception.hand_round(0, part, patience()).value();
+  const auto failed = server.distribute(0, part, patience()).value();
   stays.join();
   EXPECT_EQ(failed.size(), 1u);
   EXPECT_TRUE(failed.contains(1));
-  EXPECT_EQ(reception.take_peers().size(), 1u);
+  EXPECT_EQ(server.take_peers().size(), 1u);
 }
 
-TEST_F(Door, a_guest_that_does_not_answer_is_a_timeout_that_names_it) {
-  const Fd silent = stranger_at(place.invitation());
+TEST_F(PendingConnection, a_client_that_does_not_answer_is_a_timeout_that_names_it) {
+  const Fd silent = connect_raw(listener.endpoint());
   send(silent, join(1), both());
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
-  const Status status = reception.hand_round(0, part, patience(0.05)).status();
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
+  const Status status = server.distribute(0, part, patience(0.05)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.peer(), 1);
 }
 
-TEST_F(Door, an_abort_or_an_interrupt_ends_handing_round) {
-  const Fd silent = stranger_at(place.invitation());
+TEST_F(PendingConnection, an_abort_or_an_interrupt_ends_handing_round) {
+  const Fd silent = connect_raw(listener.endpoint());
   send(silent, join(1), both());
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
   const std::atomic<uint32_t> aborted = 1;
   const std::function<bool()> interrupted = [] { return true; };
-  EXPECT_EQ(reception.hand_round(0, part, {Deadline::after(kPatienceS), &aborted}).status().code(),
+  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kPatienceS), &aborted}).status().code(),
             Code::kAborted);
-  EXPECT_EQ(
-      reception.hand_round(0, part, {Deadline::after(kPatienceS), nullptr, &interrupted}).status().code(),
-      Code::kInterrupted);
+  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kPatienceS), nullptr, &interrupted}).status().code(),
+            Code::kInterrupted);
 }
 
 // What a rank does with a leader that is none.
 class FalseLeader : public ::testing::Test {
  protected:
-  GatheringPlace place = GatheringPlace::open().value();
+  FdExchangeListener listener = FdExchangeListener::open().value();
   // What the visitor makes of this message.
   Result<std::vector<PeerPart>> after(std::span<const std::byte> bytes, const std::vector<int>& descriptors,
                                       std::string& answer) const {
     const SharedPart own = SharedPart::create().value();
-    Visit guest = std::move(Visit::begin(place.invitation(), 1, kEpoch, own, patience()).value());
-    const Fd socket(::accept4(place.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    FdExchangeClient client =
+        std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, patience()).value());
+    const Fd socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     EXPECT_TRUE(send_message(socket.get(), bytes, descriptors).value());
-    Result<std::vector<PeerPart>> got = guest.receive({0, 2}, patience());
+    Result<std::vector<PeerPart>> got = client.receive({0, 2}, patience());
     JoinBytes joined;
     (void)receive_message(socket.get(), joined, 2);
     AnswerBytes answered = {};
@@ -455,7 +459,7 @@ TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
   const std::vector<int> both = {part.memory.fd(), part.notifier.fd()};
   const std::ptrdiff_t before = open_descriptors();
   struct Lie {
-    PartsWord word;
+    PartsMessage word;
     std::vector<int> descriptors;
   };
   const std::vector<Lie> lies = {
@@ -473,7 +477,7 @@ TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
     EXPECT_NE(answer, "");
     EXPECT_EQ(open_descriptors(), before);
   }
-  PartsBytes too_many = encode(PartsWord{1, {0}});
+  PartsBytes too_many = encode(PartsMessage{1, {0}});
   too_many[9] = std::byte{1};
   std::string answer;
   EXPECT_EQ(after(too_many, both, answer).status().code(), Code::kMismatch);
@@ -481,39 +485,41 @@ TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
 }
 
 TEST_F(FalseLeader, that_went_is_not_found) {
-  const Invitation gone = GatheringPlace::open().value().invitation();
+  const FdEndpoint gone = FdExchangeListener::open().value().endpoint();
   const SharedPart own = SharedPart::create().value();
-  const Status status = Visit::begin(gone, 1, kEpoch, own, patience()).status();
+  const Status status = FdExchangeClient::begin(gone, 1, kEpoch, own, patience()).status();
   EXPECT_TRUE(has(status, "ECONNREFUSED")) << status.to_string();
   EXPECT_TRUE(has(status, "network namespace")) << status.to_string();
 }
 
 TEST_F(FalseLeader, that_never_answers_is_a_timeout) {
   const SharedPart own = SharedPart::create().value();
-  Visit guest = std::move(Visit::begin(place.invitation(), 1, kEpoch, own, patience()).value());
-  EXPECT_EQ(guest.receive({0}, patience(0.05)).status().code(), Code::kTimeout);
+  FdExchangeClient client =
+      std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, patience()).value());
+  EXPECT_EQ(client.receive({0}, patience(0.05)).status().code(), Code::kTimeout);
 }
 
-TEST(Gathering, a_rank_that_can_open_no_more_descriptors_says_so) {
-  const GatheringPlace place = GatheringPlace::open().value();
+TEST(FdExchange, a_rank_that_can_open_no_more_descriptors_says_so) {
+  const FdExchangeListener listener = FdExchangeListener::open().value();
   const SharedPart own = SharedPart::create().value();
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     const SharedPart its = SharedPart::create().value();
-    Result<Visit> guest = Visit::begin(place.invitation(), 1, kEpoch, its, patience());
+    Result<FdExchangeClient> client =
+        FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, its, patience());
     // A first failure while there are descriptors: UBSan looks at the first object of each class by means of a pipe.
-    const Invitation gone = GatheringPlace::open().value().invitation();
-    if (!has(Visit::begin(gone, 1, kEpoch, its, patience()).status(), "ECONNREFUSED")) ::_exit(2);
+    const FdEndpoint gone = FdExchangeListener::open().value().endpoint();
+    if (!has(FdExchangeClient::begin(gone, 1, kEpoch, its, patience()).status(), "ECONNREFUSED")) ::_exit(2);
     const Fd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
     const rlimit limit = {static_cast<rlim_t>(next.get() + 1), static_cast<rlim_t>(next.get() + 1)};
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    const bool refused = guest.is_ok() && has(guest.value().receive({0}, patience()).status(), "ulimit -n");
+    const bool refused = client.is_ok() && has(client.value().receive({0}, patience()).status(), "ulimit -n");
     ::_exit(refused ? 0 : 1);
   }
-  Reception reception(place, kEpoch, {1});
-  ASSERT_TRUE(attend_until(reception, [&] { return reception.has(1); }));
-  const auto failed = reception.hand_round(0, own, patience()).value();
+  FdExchangeServer server(listener, kEpoch, {1});
+  ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
+  const auto failed = server.distribute(0, own, patience()).value();
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
@@ -521,7 +527,7 @@ TEST(Gathering, a_rank_that_can_open_no_more_descriptors_says_so) {
   EXPECT_NE(failed.at(1).find("ulimit -n"), std::string::npos) << failed.at(1);
 }
 
-TEST(GatheringWords, answers_are_one_line_whatever_comes) {
+TEST(FdExchangeMessages, answers_are_one_line_whatever_comes) {
   EXPECT_EQ(decode_answer(encode_answer("")).value(), "");
   EXPECT_EQ(decode_answer(encode_answer("a\nb\x80")).value(), "a?b?");
   EXPECT_EQ(decode_answer(encode_answer(std::string(9999, 'x'))).value(),

@@ -1,4 +1,4 @@
-#include "shm/gathering.h"
+#include "shm/fd_exchange.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,27 +14,27 @@
 
 #include "net/socket.h"
 #include "shm/descriptor_message.h"
-#include "shm/gathering_words.h"
+#include "shm/fd_exchange_messages.h"
 #include "wire/credentials.h"
 
 namespace pc {
 namespace {
 
 constexpr int kOversubscribedMs =
-    5;  // until a full queue at the door, or too many descriptors under way, is tried again
-constexpr int kKnocks = 3;                  // a leader that is slow may take this rank for a silent stranger
-constexpr std::size_t kSpareVisitors = 64;  // beyond the ranks that are expected
-constexpr double kOverloadedS = 10;         // in which descriptors under way must have become fewer
+    5;  // until a full queue at the listener, or too many descriptors under way, is tried again
+constexpr int kAttempts = 3;               // a leader that is slow may take this rank for a silent connection
+constexpr std::size_t kSparePending = 64;  // beyond the ranks that are expected
+constexpr double kOverloadedS = 10;        // in which descriptors under way must have become fewer
 
 // A socket without a folder: the name begins with a zero byte.
 struct AbstractAddress {
-  explicit AbstractAddress(const Invitation& invitation) {
+  explicit AbstractAddress(const FdEndpoint& endpoint) {
     static constexpr std::string_view kPrefix = "pycollective/";
     unix.sun_family = AF_UNIX;
     std::memcpy(unix.sun_path + 1, kPrefix.data(), kPrefix.size());
-    std::memcpy(unix.sun_path + 1 + kPrefix.size(), invitation.name.data(), invitation.name.size());
+    std::memcpy(unix.sun_path + 1 + kPrefix.size(), endpoint.name.data(), endpoint.name.size());
     length =
-        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kPrefix.size() + invitation.name.size());
+        static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + kPrefix.size() + endpoint.name.size());
   }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&unix); }
   sockaddr_un unix = {};
@@ -103,7 +103,7 @@ Result<DescriptorMessage> receive_waiting(int socket, std::span<std::byte> into,
 }
 
 // A connection to the leader, whose user has been looked at. No room in its queue: waits.
-Result<Fd> connect_to(const Invitation& leader, const WaitContext& context) {
+Result<Fd> connect_to(const FdEndpoint& leader, const WaitContext& context) {
   const AbstractAddress address(leader);
   for (;;) {
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -127,53 +127,55 @@ Result<Fd> connect_to(const Invitation& leader, const WaitContext& context) {
 
 }  // namespace
 
-Result<GatheringPlace> GatheringPlace::open() {
-  Invitation invitation;
-  PC_TRY(fill_randomly(invitation.name));
-  PC_TRY(fill_randomly(invitation.token));
+Result<FdExchangeListener> FdExchangeListener::open() {
+  FdEndpoint endpoint;
+  PC_TRY(fill_randomly(endpoint.name));
+  PC_TRY(fill_randomly(endpoint.token));
   Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.valid()) return system_error("socket for the ranks of this host", errno);
-  const AbstractAddress address(invitation);
+  const AbstractAddress address(endpoint);
   if (::bind(listener.get(), address.get(), address.length) != 0 || ::listen(listener.get(), SOMAXCONN) != 0)
     return system_error("listening for the ranks of this host", errno);
-  return GatheringPlace(std::move(listener), invitation);
+  return FdExchangeListener(std::move(listener), endpoint);
 }
 
-Reception::Reception(const GatheringPlace& place, uint32_t epoch, std::set<Rank> expected)
-    : place_(place),
+FdExchangeServer::FdExchangeServer(const FdExchangeListener& listener, uint32_t epoch,
+                                   std::set<Rank> expected)
+    : listener_(listener),
       epoch_(epoch),
       expected_(std::move(expected)),
-      door_(expected_.size() + kSpareVisitors) {}
+      limiter_(expected_.size() + kSparePending) {}
 
-std::string Reception::refusal_of(Rank rank) const {
+std::string FdExchangeServer::refusal_of(Rank rank) const {
   const auto found = refused_.find(rank);
   return found == refused_.end() ? "" : found->second;
 }
 
-Status Reception::attend(int ms) {
-  std::vector<pollfd> polled = {{place_.fd(), POLLIN, 0}};
-  for (const auto& [fd, socket] : strangers_) polled.push_back({fd, POLLIN, 0});
+Status FdExchangeServer::serve(int ms) {
+  std::vector<pollfd> polled = {{listener_.fd(), POLLIN, 0}};
+  for (const auto& [fd, socket] : pending_) polled.push_back({fd, POLLIN, 0});
   if (::poll(polled.data(), polled.size(), ms) < 0 && errno != EINTR)
     return system_error("poll for the ranks of this host", errno);
   for (const pollfd& each : std::span(polled).subspan(1)) {
-    if (each.revents != 0) hear(each.fd);
+    if (each.revents != 0) read_join(each.fd);
   }
   const TimePoint now = pc::now();
-  for (const int late : door_.impatient(now)) {  // who has spoken meanwhile was heard just now
-    door_.leave(late);
-    strangers_.erase(late);
+  for (const int late : limiter_.impatient(now)) {  // who has spoken meanwhile was heard just now
+    limiter_.leave(late);
+    pending_.erase(late);
   }
   if (polled.front().revents != 0) accept_all(now);
   return Status::ok();
 }
 
-void Reception::accept_all(TimePoint now) {
+void FdExchangeServer::accept_all(TimePoint now) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
-    Result<Fd> accepted = accept_one(place_.fd());
-    if (!accepted.is_ok()) {  // no descriptor for it: some stranger's goes, or others have time to close some
-      const int gone = door_.evict();
-      strangers_.erase(gone);
+    Result<Fd> accepted = accept_one(listener_.fd());
+    if (!accepted.is_ok()) {  // no descriptor for it: some pending connection's goes, or others have time to
+                              // close some
+      const int gone = limiter_.evict();
+      pending_.erase(gone);
       if (gone < 0) ::poll(nullptr, 0, kOversubscribedMs);
       return;
     }
@@ -181,30 +183,30 @@ void Reception::accept_all(TimePoint now) {
     Fd socket = std::move(accepted).value();
     if (!check_user(socket.get()).is_ok()) continue;
     const int fd = socket.get();
-    strangers_.emplace(fd, std::move(socket));
-    if (const int gone = door_.enter(fd, {}, now); gone >= 0) strangers_.erase(gone);
-    hear(fd);
+    pending_.emplace(fd, std::move(socket));
+    if (const int gone = limiter_.enter(fd, {}, now); gone >= 0) pending_.erase(gone);
+    read_join(fd);
   }
 }
 
-void Reception::hear(int stranger) {
-  const auto found = strangers_.find(stranger);
-  if (found == strangers_.end()) return;
+void FdExchangeServer::read_join(int pending) {
+  const auto found = pending_.find(pending);
+  if (found == pending_.end()) return;
   JoinBytes bytes;
-  Result<std::optional<DescriptorMessage>> message = receive_message(stranger, bytes, 2);
+  Result<std::optional<DescriptorMessage>> message = receive_message(pending, bytes, 2);
   if (message.is_ok() && !message.value()) return;
-  door_.leave(stranger);
+  limiter_.leave(pending);
   Fd socket = std::move(found->second);
-  strangers_.erase(found);
+  pending_.erase(found);
   if (!message.is_ok()) return;
-  const Result<JoinWord> word = decode_join(bytes);
-  if (!word.is_ok() || !same_secret(word.value().token, place_.invitation().token)) return;
+  const Result<JoinMessage> word = decode_join(bytes);
+  if (!word.is_ok() || !same_secret(word.value().token, listener_.endpoint().token)) return;
   const Rank rank = word.value().rank;
-  if (word.value().epoch != epoch_ || !expected_.contains(rank) || guests_.contains(rank)) return;
+  if (word.value().epoch != epoch_ || !expected_.contains(rank) || clients_.contains(rank)) return;
   admit(rank, std::move(socket), std::move(message.value()->descriptors));
 }
 
-void Reception::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) {
+void FdExchangeServer::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) {
   if (descriptors.size() != 2) {
     refused_[rank] = "it brought " + std::to_string(descriptors.size()) + " descriptors and not 2";
     return;
@@ -215,34 +217,35 @@ void Reception::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) {
     return;
   }
   refused_.erase(rank);
-  guests_.emplace(rank, Guest{std::move(socket), std::move(part).value()});
+  clients_.emplace(rank, Client{std::move(socket), std::move(part).value()});
 }
 
-Result<std::map<Rank, std::string>> Reception::hand_round(Rank self, const SharedPart& own,
-                                                          const WaitContext& context) {
+Result<std::map<Rank, std::string>> FdExchangeServer::distribute(Rank self, const SharedPart& own,
+                                                                 const WaitContext& context) {
   // One after the other: so few descriptors are under way at a time, which the kernel limits as it limits open ones.
   std::map<Rank, std::string> failed;
-  for (const auto& [rank, guest] : guests_) {
-    const Status given = give_all(guest, self, own, context);
+  for (const auto& [rank, client] : clients_) {
+    const Status given = send_all(client, self, own, context);
     if (given.is_ok()) continue;
     if (ended_by_context(given)) return given.with_peer(rank);
     failed[rank] = given.message();
   }
-  for (const auto& [rank, why] : failed) guests_.erase(rank);
+  for (const auto& [rank, why] : failed) clients_.erase(rank);
   return failed;
 }
 
-Status Reception::give_all(const Guest& guest, Rank self, const SharedPart& own, const WaitContext& context) {
-  const std::string doing = "handing rank " + std::to_string(guest.part.rank) + " the others' memory";
+Status FdExchangeServer::send_all(const Client& client, Rank self, const SharedPart& own,
+                                  const WaitContext& context) {
+  const std::string doing = "handing rank " + std::to_string(client.part.rank) + " the others' memory";
   std::vector<Rank> ranks = {self};
   std::vector<int> descriptors = {own.memory.fd(), own.notifier.fd()};
-  const uint32_t total = static_cast<uint32_t>(guests_.size());  // the leader, and all but that guest
+  const uint32_t total = static_cast<uint32_t>(clients_.size());  // the leader, and all but that client
   const auto send_them = [&] {
-    const PartsBytes bytes = encode(PartsWord{total, std::exchange(ranks, {})});
-    return send_waiting(guest.socket.get(), bytes, std::exchange(descriptors, {}), context, doing);
+    const PartsBytes bytes = encode(PartsMessage{total, std::exchange(ranks, {})});
+    return send_waiting(client.socket.get(), bytes, std::exchange(descriptors, {}), context, doing);
   };
-  for (const auto& [rank, other] : guests_) {
-    if (rank == guest.part.rank) continue;
+  for (const auto& [rank, other] : clients_) {
+    if (rank == client.part.rank) continue;
     if (ranks.size() == kRanksAtOnce) PC_TRY(send_them());
     ranks.push_back(rank);
     descriptors.push_back(other.part.memory.fd());
@@ -250,33 +253,34 @@ Status Reception::give_all(const Guest& guest, Rank self, const SharedPart& own,
   }
   PC_TRY(send_them());
   AnswerBytes bytes;
-  PC_TRY(receive_waiting(guest.socket.get(), bytes, 0, context, doing).status());
+  PC_TRY(receive_waiting(client.socket.get(), bytes, 0, context, doing).status());
   PC_ASSIGN_OR_RETURN(const std::string why_not, decode_answer(bytes));
   return why_not.empty() ? Status::ok() : Status(Code::kPeerFailure, why_not);
 }
 
-std::vector<PeerPart> Reception::take_peers() {
+std::vector<PeerPart> FdExchangeServer::take_peers() {
   std::vector<PeerPart> peers;
-  for (auto& [rank, guest] : guests_) peers.push_back(std::move(guest.part));
-  guests_.clear();
-  strangers_.clear();
+  for (auto& [rank, client] : clients_) peers.push_back(std::move(client.part));
+  clients_.clear();
+  pending_.clear();
   return peers;
 }
 
-Result<Visit> Visit::begin(const Invitation& leader, Rank self, uint32_t epoch, const SharedPart& own,
-                           const WaitContext& context) {
-  const JoinBytes bytes = encode(JoinWord{epoch, self, leader.token});
+Result<FdExchangeClient> FdExchangeClient::begin(const FdEndpoint& leader, Rank self, uint32_t epoch,
+                                                 const SharedPart& own, const WaitContext& context) {
+  const JoinBytes bytes = encode(JoinMessage{epoch, self, leader.token});
   const std::array<int, 2> descriptors = {own.memory.fd(), own.notifier.fd()};
-  for (int knock = 1;; ++knock) {
+  for (int attempt = 1;; ++attempt) {
     PC_ASSIGN_OR_RETURN(Fd socket, connect_to(leader, context));
     const Status joined =
         send_waiting(socket.get(), bytes, descriptors, context, "joining the ranks of this host");
-    if (joined.is_ok()) return Visit(std::move(socket));
-    if (joined.code() != Code::kPeerFailure || knock == kKnocks) return joined;
+    if (joined.is_ok()) return FdExchangeClient(std::move(socket));
+    if (joined.code() != Code::kPeerFailure || attempt == kAttempts) return joined;
   }
 }
 
-Result<std::vector<PeerPart>> Visit::receive(const std::set<Rank>& expected, const WaitContext& context) {
+Result<std::vector<PeerPart>> FdExchangeClient::receive(const std::set<Rank>& expected,
+                                                        const WaitContext& context) {
   Result<std::vector<PeerPart>> all = receive_all(expected, context);
   if (!all.is_ok() && (ended_by_context(all.status()) || all.status().code() == Code::kPeerFailure))
     return all;
@@ -285,7 +289,8 @@ Result<std::vector<PeerPart>> Visit::receive(const std::set<Rank>& expected, con
   return all;
 }
 
-Result<std::vector<PeerPart>> Visit::receive_all(const std::set<Rank>& expected, const WaitContext& context) {
+Result<std::vector<PeerPart>> FdExchangeClient::receive_all(const std::set<Rank>& expected,
+                                                            const WaitContext& context) {
   std::vector<PeerPart> peers;
   std::set<Rank> missing = expected;
   for (;;) {
@@ -293,7 +298,7 @@ Result<std::vector<PeerPart>> Visit::receive_all(const std::set<Rank>& expected,
     PC_ASSIGN_OR_RETURN(DescriptorMessage message,
                         receive_waiting(socket_.get(), bytes, 2 * kRanksAtOnce, context,
                                         "waiting for the memory of the ranks of this host"));
-    PC_ASSIGN_OR_RETURN(const PartsWord word, decode_parts(bytes));
+    PC_ASSIGN_OR_RETURN(const PartsMessage word, decode_parts(bytes));
     if (message.descriptors.size() != 2 * word.ranks.size() || word.ranks.empty())
       return Status(Code::kMismatch, "a message has not two descriptors for each rank");
     for (std::size_t i = 0; i < word.ranks.size(); ++i) {

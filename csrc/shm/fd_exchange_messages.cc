@@ -1,4 +1,4 @@
-#include "shm/gathering_words.h"
+#include "shm/fd_exchange_messages.h"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ Status wrong(const std::string& what) {
 
 }  // namespace
 
-JoinBytes encode(const JoinWord& word) {
+JoinBytes encode(const JoinMessage& word) {
   JoinBytes bytes = {};
   put<uint32_t>(bytes.data(), kJoinMagic);
   put<uint32_t>(bytes.data() + 4, word.epoch);
@@ -27,17 +27,17 @@ JoinBytes encode(const JoinWord& word) {
   return bytes;
 }
 
-Result<JoinWord> decode_join(const JoinBytes& bytes) {
+Result<JoinMessage> decode_join(const JoinBytes& bytes) {
   if (get<uint32_t>(bytes.data()) != kJoinMagic) return wrong("this is no rank that joins");
   if (get<uint8_t>(bytes.data() + 12) != kProtocolVersion) return wrong("a rank speaks another version");
-  JoinWord word;
+  JoinMessage word;
   word.epoch = get<uint32_t>(bytes.data() + 4);
   word.rank = static_cast<Rank>(get<uint32_t>(bytes.data() + 8));
   std::copy_n(bytes.begin() + 16, word.token.size(), word.token.begin());
   return word;
 }
 
-PartsBytes encode(const PartsWord& word) {
+PartsBytes encode(const PartsMessage& word) {
   PartsBytes bytes = {};
   put<uint32_t>(bytes.data(), kPartsMagic);
   put<uint32_t>(bytes.data() + 4, word.total);
@@ -47,9 +47,9 @@ PartsBytes encode(const PartsWord& word) {
   return bytes;
 }
 
-Result<PartsWord> decode_parts(const PartsBytes& bytes) {
+Result<PartsMessage> decode_parts(const PartsBytes& bytes) {
   if (get<uint32_t>(bytes.data()) != kPartsMagic) return wrong("these are no parts of other ranks");
-  PartsWord word;
+  PartsMessage word;
   word.total = get<uint32_t>(bytes.data() + 4);
   const std::size_t count = get<uint32_t>(bytes.data() + 8);
   if (count > kRanksAtOnce || count > word.total)
@@ -87,10 +87,10 @@ bool same_secret(std::span<const std::byte, 16> a, std::span<const std::byte, 16
   return different == std::byte{0};
 }
 
-std::string to_text(const Invitation& invitation) {
+std::string to_text(const FdEndpoint& endpoint) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text;
-  for (const auto* const part : {&invitation.name, &invitation.token}) {
+  for (const auto* const part : {&endpoint.name, &endpoint.token}) {
     for (const std::byte byte : *part) {
       text += kDigits[static_cast<unsigned>(byte) >> 4];
       text += kDigits[static_cast<unsigned>(byte) & 15];
@@ -99,21 +99,21 @@ std::string to_text(const Invitation& invitation) {
   return text;
 }
 
-Result<Invitation> invitation_from(std::string_view text) {
-  Invitation invitation;
+Result<FdEndpoint> endpoint_from(std::string_view text) {
+  FdEndpoint endpoint;
   const auto digit = [](char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
   };
-  const bool right = text.size() == 2 * (invitation.name.size() + invitation.token.size()) &&
+  const bool right = text.size() == 2 * (endpoint.name.size() + endpoint.token.size()) &&
                      std::all_of(text.begin(), text.end(), [&](char c) { return digit(c) >= 0; });
   if (!right) return Status(Code::kMismatch, "an invitation to share memory is unreadable");
-  for (auto* const part : {&invitation.name, &invitation.token}) {
+  for (auto* const part : {&endpoint.name, &endpoint.token}) {
     for (std::byte& byte : *part) {
       byte = static_cast<std::byte>(digit(text[0]) << 4 | digit(text[1]));
       text.remove_prefix(2);
     }
   }
-  return invitation;
+  return endpoint;
 }
 
 }  // namespace pc

@@ -1,5 +1,5 @@
-// What ranks of one host say to each other while they hand round their descriptors (gathering.h). Every kind of message has one
-// size; what does not fit its format is kMismatch.
+// What ranks of one host say to each other while they hand round their descriptors (fd_exchange.h). Every
+// kind of message has one size; what does not fit its format is kMismatch.
 #pragma once
 
 #include <array>
@@ -15,35 +15,35 @@
 
 namespace pc {
 
-struct Invitation {
+struct FdEndpoint {
   std::array<std::byte, 16> name = {};  // of the socket; everybody on the host can see it
   std::array<std::byte, 16> token = {};
 };
-std::string to_text(const Invitation& invitation);  // for the store
-Result<Invitation> invitation_from(std::string_view text);
+std::string to_text(const FdEndpoint& endpoint);  // for the store
+Result<FdEndpoint> endpoint_from(std::string_view text);
 
 // "I am rank 3, this is my memory, this is my notifier": with two descriptors.
-struct JoinWord {
+struct JoinMessage {
   uint32_t epoch = 0;
   Rank rank = -1;
   std::array<std::byte, 16> token = {};
 };
 inline constexpr std::size_t kJoinBytes = 32;
 using JoinBytes = std::array<std::byte, kJoinBytes>;
-JoinBytes encode(const JoinWord& word);
-Result<JoinWord> decode_join(const JoinBytes& bytes);
+JoinBytes encode(const JoinMessage& word);
+Result<JoinMessage> decode_join(const JoinBytes& bytes);
 
 // "Of `total` others these are some": with two descriptors for each of `ranks`.
 inline constexpr std::size_t kRanksAtOnce =
     100;  // twice as many descriptors are fewer than one message may have
-struct PartsWord {
+struct PartsMessage {
   uint32_t total = 0;
   std::vector<Rank> ranks;
 };
 inline constexpr std::size_t kPartsBytes = 12 + 4 * kRanksAtOnce;
 using PartsBytes = std::array<std::byte, kPartsBytes>;
-PartsBytes encode(const PartsWord& word);
-Result<PartsWord> decode_parts(const PartsBytes& bytes);
+PartsBytes encode(const PartsMessage& word);
+Result<PartsMessage> decode_parts(const PartsBytes& bytes);
 
 // "I have everything", an empty text, or why not.
 inline constexpr std::size_t kAnswerBytes = 512;
