@@ -176,7 +176,7 @@ class GpuDevice final : public MeasuredDevice {
     const Options& options = stage_.options;
     if (options.way == GpuWay::kStaged) return Route{"staged", Status(Code::kUnsupported, "--way staged")};
     UserCall call;
-    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // message_line.h
+    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // p2p_channel.h
     call.request.op = what.op;
     call.request.in.dtype = call.request.out.dtype = what.dtype;
     const Route route = stage_.devices.route_of(group(), call);

@@ -26,11 +26,11 @@
 namespace pc {
 namespace {
 
-// In the number of a group: make_group_beside(), and of those make_line(), with both ranks below.
-constexpr uint32_t kBesideBit = 0x8000'0000, kLineBit = 0x4000'0000;
-constexpr Rank kMostInLines = 1 << 14;
+// In the number of a group: make_group_beside(), and of those make_channel(), with both ranks below.
+constexpr uint32_t kBesideBit = 0x8000'0000, kChannelBit = 0x4000'0000;
+constexpr Rank kMostInChannels = 1 << 14;
 constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above say more
-static_assert(place_of(MessagePart::kGo) > kMostGroupIds && kLineBit > place_of(MessagePart::kData));
+static_assert(place_of(MessagePart::kGo) > kMostGroupIds && kChannelBit > place_of(MessagePart::kData));
 constexpr double kGoodbyeS = 1;
 
 Status check(const RuntimeOptions& options) {
@@ -424,14 +424,15 @@ Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
   return state.add_group(id, {ranks.begin(), ranks.end()});
 }
 
-Result<Communicator*> Runtime::make_line(Rank from, Rank to) {
-  if (std::max(from, to) >= kMostInLines)
-    return Status(Code::kUnsupported, "ranks above " + std::to_string(kMostInLines - 1) + " have no lines");
-  const uint32_t id = kLineBit | static_cast<uint32_t>(from) * kMostInLines | static_cast<uint32_t>(to);
+Result<Communicator*> Runtime::make_channel(Rank from, Rank to) {
+  if (std::max(from, to) >= kMostInChannels)
+    return Status(Code::kUnsupported,
+                  "ranks above " + std::to_string(kMostInChannels - 1) + " have no lines");
+  const uint32_t id = kChannelBit | static_cast<uint32_t>(from) * kMostInChannels | static_cast<uint32_t>(to);
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);
   for (const std::unique_ptr<Communicator>& each : state.groups) {
-    if (each->id() == id) return Status(Code::kUnsupported, "there is that line already");
+    if (each->id() == id) return Status(Code::kUnsupported, "there is that channel already");
   }
   return state.add_group(id, {from, to});
 }
@@ -446,9 +447,10 @@ Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<R
 
 std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
-  return static_cast<std::size_t>(std::count_if(
-      state_->groups.begin(), state_->groups.end(),
-      [](const std::unique_ptr<Communicator>& each) { return (each->id() & (kBesideBit | kLineBit)) == 0; }));
+  return static_cast<std::size_t>(std::count_if(state_->groups.begin(), state_->groups.end(),
+                                                [](const std::unique_ptr<Communicator>& each) {
+                                                  return (each->id() & (kBesideBit | kChannelBit)) == 0;
+                                                }));
 }
 
 const std::vector<std::string>& Runtime::addresses() const { return state_->addresses; }

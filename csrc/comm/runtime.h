@@ -41,7 +41,7 @@ class Runtime {
   Result<Communicator*> make_group_beside(const Communicator& group);
   // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make
   // it, without a word to each other. kUnsupported: its ranks have numbers above 16383, or it is there already.
-  Result<Communicator*> make_line(Rank from, Rank to);
+  Result<Communicator*> make_channel(Rank from, Rank to);
   LazyDevices& devices();  // for what the groups' calls do not say. They end with shutdown() and abort()
   std::size_t group_count() const;                    // that are open, besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank

@@ -8,7 +8,7 @@ namespace pc {
 void OpenGroups::cancel(uint32_t id, uint64_t sequence, const Status& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (const Slot* const slot = find(id)) return slot->group->line().cancel(sequence, why);
+    if (const Slot* const slot = find(id)) return slot->group->runs().cancel(sequence, why);
   }
   discard_(id, sequence);
 }
@@ -16,13 +16,13 @@ void OpenGroups::cancel(uint32_t id, uint64_t sequence, const Status& why) {
 void OpenGroups::abort(uint32_t id, const Status& why) {
   const std::lock_guard lock(mutex_);
   ended_.try_emplace(id, why);
-  if (const Slot* const slot = find(id)) slot->group->line().abort(why);
+  if (const Slot* const slot = find(id)) slot->group->runs().abort(why);
 }
 
 void OpenGroups::abort(const Status& why) {
   const std::lock_guard lock(mutex_);
   if (aborted_.is_ok()) aborted_ = why;
-  for (const auto& [id, slot] : by_id_) slot->group->line().abort(why);
+  for (const auto& [id, slot] : by_id_) slot->group->runs().abort(why);
 }
 
 void OpenGroups::peer_left(Rank world) {
@@ -31,7 +31,7 @@ void OpenGroups::peer_left(Rank world) {
   left_.push_back(world);
   for (const auto& [id, slot] : by_id_) {
     slot->group->note_left(world);
-    slot->group->line().wake();
+    slot->group->runs().wake();
   }
 }
 
@@ -54,7 +54,7 @@ OpenGroups::Slot* OpenGroups::find(uint32_t id) {
 
 void OpenGroups::close_ended() {
   std::erase_if(closing_, [](const Shared& group) {
-    if (!group->line().is_idle()) return false;
+    if (!group->runs().is_idle()) return false;
     group->close();
     return true;
   });
@@ -63,8 +63,8 @@ void OpenGroups::close_ended() {
 OpenGroups::Slot& OpenGroups::add(uint32_t id, Shared group) {
   close_ended();
   for (const Rank world : left_) group->note_left(world);
-  if (!aborted_.is_ok()) group->line().abort(aborted_);
-  if (const auto ended = ended_.find(id); ended != ended_.end()) group->line().abort(ended->second);
+  if (!aborted_.is_ok()) group->runs().abort(aborted_);
+  if (const auto ended = ended_.find(id); ended != ended_.end()) group->runs().abort(ended->second);
   Slot* slot = nullptr;
   if (unused_.empty()) {
     slot = &slots_.emplace_back();

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/group_line.h"
+#include "engine/run_queue.h"
 
 namespace pc {
 
@@ -18,7 +18,7 @@ namespace pc {
 class OpenGroup {
  public:
   virtual ~OpenGroup() = default;
-  virtual GroupLine& line() = 0;
+  virtual RunQueue& runs() = 0;
   virtual void note_left(Rank /*world*/) {}  // that rank of the world has left
   // Once, when all its runs have ended for good; Work that is left of them holds its memory.
   virtual void close() {}

@@ -1,4 +1,5 @@
-// One collective being run, whatever runs it: what the line of a group needs to know of it, and the work that a caller holds.
+// One collective being run, whatever runs it: what the queue of a group needs to know of it, and the work
+// that a caller holds.
 #pragma once
 
 #include <atomic>
@@ -13,12 +14,13 @@
 
 namespace pc {
 
-class GroupLine;
+class RunQueue;
 class OpenGroup;
 class OpenGroups;
 
 // Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
-// again and again. The methods of Work are for a run that is in line, and may be called by any thread that Work allows.
+// again and again. The methods of Work are for a run that is in the queue, and may be called by any thread
+// that Work allows.
 class Run : public Work {
  public:
   ~Run() override = default;
@@ -36,8 +38,9 @@ class Run : public Work {
   }
 
   // ---- Work (run_as_work.cc)
-  // What the caller of a run in that line holds. Until it is released it keeps `groups` and `group`, which the line belongs to.
-  static WorkPtr as_work(std::unique_ptr<Run> run, GroupLine& line, const std::shared_ptr<OpenGroups>& groups,
+  // What the caller of a run in that queue holds. Until it is released it keeps `groups` and `group`, which
+  // the queue belongs to.
+  static WorkPtr as_work(std::unique_ptr<Run> run, RunQueue& runs, const std::shared_ptr<OpenGroups>& groups,
                          const std::shared_ptr<OpenGroup>& group);
   void release() noexcept final;
   bool done() const final { return ended(); }
@@ -55,8 +58,8 @@ class Run : public Work {
     queue_.complete(Completion{kWakeToken, Status(), {}, 0});
   }  // any thread: its driver looks around
 
-  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody. The group's
-  // line calls these, with its lock held.
+  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody.
+  // The group's queue calls these, with its lock held.
   void set_notifier(CompletionSink* notifier, uint64_t token);
   void notify_completions();
   void stop_notifying();
@@ -84,7 +87,7 @@ class Run : public Work {
   std::atomic<bool> ended_{false};
   std::atomic<CompletionSink*> notifier_{nullptr};
   std::atomic<uint64_t> notifier_token_{0};
-  GroupLine* line_ = nullptr;  // the rest: of a run that a caller holds
+  RunQueue* runs_ = nullptr;  // the rest: of a run that a caller holds
   std::shared_ptr<OpenGroups> groups_;
   std::shared_ptr<OpenGroup> group_;
 };

@@ -1,12 +1,12 @@
 // What the caller of a launched collective holds: the run itself, which goes back to its line, to be used again.
 #include <utility>
 
-#include "engine/group_line.h"
 #include "engine/run.h"
+#include "engine/run_queue.h"
 
 namespace pc {
 
-WorkPtr Run::as_work(std::unique_ptr<Run> run, GroupLine& line, const std::shared_ptr<OpenGroups>& groups,
+WorkPtr Run::as_work(std::unique_ptr<Run> run, RunQueue& line, const std::shared_ptr<OpenGroups>& groups,
                      const std::shared_ptr<OpenGroup>& group) {
   run->line_ = &line;
   run->groups_ = groups;

@@ -28,8 +28,8 @@ Result<DeviceGroups::Options> DeviceGroups::Options::from_environment(
 DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
     : runtime_(runtime),
       options_(std::move(options)),
-      message_lines_(runtime, [this](Communicator& line, int device, void* stream, double timeout_s) {
-        return join_line(line, device, stream, timeout_s);
+      p2p_channels_(runtime, [this](Communicator& channel, int device, void* stream, double timeout_s) {
+        return join_channel(channel, device, stream, timeout_s);
       }) {
   if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
 }
@@ -124,24 +124,24 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group,
       : !may.is_ok() ? may
                      : DeviceCalls::join_peers(group, runtime_, means(device), left_s());
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
-  const bool is_line = [&] {
+  const bool is_channel = [&] {
     const std::lock_guard lock(mutex_);
-    return lines_.count(&group) != 0;
+    return channels_.count(&group) != 0;
   }();
-  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0 && !is_line)
+  if (!joined.is_ok() && !peers.is_ok() && may.is_ok() && group.rank() == 0 && !is_channel)
     options_.log.warning("calls of this group on GPUs go through the host: " + joined.status().message() +
                          "; " + peers.status().message());
   PC_ASSIGN_OR_RETURN(std::shared_ptr<const cuda::Driver> driver, this->driver());
   return std::make_shared<GroupOnGpus>(group, std::move(driver), device, std::move(joined), std::move(peers));
 }
 
-Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::join_line(Communicator& line, int device, void* stream,
-                                                             double timeout_s) {
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::join_channel(Communicator& channel, int device,
+                                                                void* stream, double timeout_s) {
   {
     const std::lock_guard lock(mutex_);
-    lines_.insert(&line);
+    channels_.insert(&channel);
   }
-  return of(line, device, stream, timeout_s);
+  return of(channel, device, stream, timeout_s);
 }
 
 Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& group, int device) {
@@ -150,7 +150,7 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
   PC_TRY(ended_);
   std::shared_ptr<DirectMessages>& its = messages_[{&group, device}];
   if (its == nullptr) {
-    PC_ASSIGN_OR_RETURN(its, DirectMessages::create(group, message_lines_, driver, device));
+    PC_ASSIGN_OR_RETURN(its, DirectMessages::create(group, p2p_channels_, driver, device));
   }
   return its;
 }
@@ -239,13 +239,13 @@ std::string DeviceGroups::explain_messages(const Communicator& group) {
     return std::find(world.begin(), world.end(), rank) - world.begin();
   };
   for (const std::shared_ptr<GroupOnGpus>& each : in_common_order()) {
-    const Communicator& line = each->group();
+    const Communicator& channel = each->group();
     {
       const std::lock_guard lock(mutex_);
-      if (lines_.count(&line) == 0) continue;
+      if (channels_.count(&channel) == 0) continue;
     }
-    const bool sends = line.rank() == 0;
-    const auto peer = number_of(line.world_ranks()[sends ? 1 : 0]);
+    const bool sends = channel.rank() == 0;
+    const auto peer = number_of(channel.world_ranks()[sends ? 1 : 0]);
     if (peer == group.size()) continue;
     const std::string way = each->explain(Collective::kBroadcast);
     text += std::string(sends ? "\nto" : "\nfrom") + " rank " + std::to_string(peer) + ": " +
@@ -272,13 +272,13 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
 }
 
 // In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of
-// the lines' ranks.
+// the channels' ranks.
 std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<GroupOnGpus>> all = joined_;
-  const auto lines = std::stable_partition(
-      all.begin(), all.end(), [this](const auto& each) { return lines_.count(&each->group()) == 0; });
-  std::sort(lines, all.end(), [](const auto& a, const auto& b) {
+  const auto channels = std::stable_partition(
+      all.begin(), all.end(), [this](const auto& each) { return channels_.count(&each->group()) == 0; });
+  std::sort(channels, all.end(), [](const auto& a, const auto& b) {
     const std::span<const Rank> left = a->group().world_ranks(), right = b->group().world_ranks();
     return std::pair(left[0], left[1]) < std::pair(right[0], right[1]);
   });
@@ -316,7 +316,7 @@ void DeviceGroups::abort(const Status& why) {
     all = joined_;
   }
   for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
-  message_lines_.abort(why);
+  p2p_channels_.abort(why);
   for (const std::shared_ptr<GroupOnGpus>& each : all)
     each->begin_abort(why);  // all at once: one may take seconds
   for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);

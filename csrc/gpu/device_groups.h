@@ -18,9 +18,9 @@
 #include "gpu/cuda/driver.h"
 #include "gpu/direct_messages.h"
 #include "gpu/group_on_gpus.h"
-#include "gpu/message_line.h"
 #include "gpu/nccl/clock.h"
 #include "gpu/nccl/search.h"
+#include "gpu/p2p_channel.h"
 #include "gpu/turn.h"
 
 namespace pc {
@@ -91,8 +91,8 @@ class DeviceGroups final : public Devices {
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
                                                 Deadline deadline, bool insists);
-  Result<std::shared_ptr<GroupOnGpus>> join_line(Communicator& line, int device, void* stream,
-                                                 double timeout_s);
+  Result<std::shared_ptr<GroupOnGpus>> join_channel(Communicator& channel, int device, void* stream,
+                                                    double timeout_s);
   std::vector<std::shared_ptr<GroupOnGpus>> in_common_order();
   std::string explain_messages(const Communicator& group);
   std::vector<std::shared_ptr<DirectMessages>> messages();
@@ -106,9 +106,9 @@ class DeviceGroups final : public Devices {
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
   std::vector<std::shared_ptr<GroupOnGpus>> joined_;
-  std::set<const Communicator*> lines_;  // of them, or yet to join
+  std::set<const Communicator*> channels_;  // of them, or yet to join
   Status ended_;
-  MessageLines message_lines_;                                                               // not guarded
+  P2pChannels p2p_channels_;                                                                 // not guarded
   std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;  // by GPU
 };
 

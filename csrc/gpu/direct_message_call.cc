@@ -18,13 +18,13 @@ std::string text_of(const UserCall& call) {
                       sends ? call.request.in : ConstBuffer(call.request.out));
 }
 
-Status words_of(const Status& of_line, const UserCall& message, const std::string& operation, Rank rank) {
-  return Status(of_line.code(), of_line.message())
+Status words_of(const Status& of_channel, const UserCall& message, const std::string& operation, Rank rank) {
+  return Status(of_channel.code(), of_channel.message())
       .with_rank(rank)
       .with_peer(peer_of(message))
       .with_operation(operation)
-      .with_elapsed(of_line.elapsed_s())
-      .with_cause(of_line.cause());
+      .with_elapsed(of_channel.elapsed_s())
+      .with_cause(of_channel.cause());
 }
 
 }  // namespace pc

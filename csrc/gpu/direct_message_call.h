@@ -22,8 +22,8 @@
 namespace pc {
 
 std::string text_of(const UserCall& message);  // "send to rank 1, tag 0 (4 MiB float32)"
-// What went wrong on a line knows the ranks of the line and a broadcast.
-Status words_of(const Status& of_line, const UserCall& message, const std::string& operation, Rank rank);
+// What went wrong on a channel knows the ranks of the channel and a broadcast.
+Status words_of(const Status& of_channel, const UserCall& message, const std::string& operation, Rank rank);
 
 // What is known of failures that nobody has heard of, for who makes the next call. Of DirectMessages, and of calls that may outlive
 // it. Thread-safety: all methods.
@@ -136,13 +136,13 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   Deadline deadline() const { return deadline_; }
   const std::function<bool()>* stop() const { return &stop_; }
   // The GPU has it, and tells when it has ended.
-  Status begin(GroupOnGpus& way, const UserCall& call, double timeout_s, bool in_line) {
+  Status begin(GroupOnGpus& way, const UserCall& call, double timeout_s, bool on_caller_stream) {
     const auto ended = [own = shared_from_this()](const Status&) mutable {
       own->end_as_the_rest();
       own.reset();
     };
     const std::lock_guard beginning(beginning_);
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> rest, way.begin(call, timeout_s, ended, in_line));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> rest, way.begin(call, timeout_s, ended, on_caller_stream));
     const std::lock_guard lock(mutex_);
     rest_ = std::move(rest);
     return Status::ok();
@@ -201,7 +201,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     failures_->told(this);
     return in_words(*outcome);
   }
-  Status in_words(const Status& of_line) const { return words_of(of_line, what_, operation_, rank_); }
+  Status in_words(const Status& of_channel) const { return words_of(of_channel, what_, operation_, rank_); }
   // In the thread that has seen its end. What fails now was a success for its caller.
   void end_as_the_rest() {
     {

@@ -17,19 +17,20 @@
 namespace pc {
 
 Result<std::shared_ptr<DirectMessages>> DirectMessages::create(
-    Communicator& group, MessageLines& lines, const std::shared_ptr<const cuda::Driver>& driver, int device) {
+    Communicator& group, P2pChannels& channels, const std::shared_ptr<const cuda::Driver>& driver,
+    int device) {
   PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver, device));
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> staged,
                       StagedCalls::create(group, driver, device, group.timeout_s()));
   return std::shared_ptr<DirectMessages>(
-      new DirectMessages(group, lines, std::move(context), std::move(stream), std::move(staged)));
+      new DirectMessages(group, channels, std::move(context), std::move(stream), std::move(staged)));
 }
 
-DirectMessages::DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context,
+DirectMessages::DirectMessages(Communicator& group, P2pChannels& channels, cuda::Context context,
                                cuda::Stream stream, std::shared_ptr<StagedCalls> staged)
     : group_(group),
-      lines_(lines),
+      channels_(channels),
       context_(std::move(context)),
       stream_(std::move(stream)),
       events_(context_),
@@ -124,8 +125,8 @@ WaitContext DirectMessages::context_of(const Making& how, double seconds) const 
 
 namespace {
 
-// The message as a call of its line.
-UserCall on_line(const UserCall& message, bool sends) {
+// The message as a call of its channel.
+UserCall on_channel(const UserCall& message, bool sends) {
   UserCall made;
   made.keeps = message.keeps;
   Request& request = made.request;
@@ -148,10 +149,10 @@ UserCall on_line(const UserCall& message, bool sends) {
 Status DirectMessages::send(const UserCall& call, const Making& how) {
   const Request& request = call.request;
   const std::span<const Rank> world = group_.world_ranks();
-  const std::shared_ptr<MessageLine> line =
-      lines_.between(world[static_cast<std::size_t>(group_.rank())],
-                     world[static_cast<std::size_t>(request.root)], context_.ordinal());
-  if (line == nullptr) return through_host(call, how, how.left_s());
+  const std::shared_ptr<P2pChannel> channel =
+      channels_.between(world[static_cast<std::size_t>(group_.rank())],
+                        world[static_cast<std::size_t>(request.root)], context_.ordinal());
+  if (channel == nullptr) return through_host(call, how, how.left_s());
   MessagePlace place = call.place;
   place.part = MessagePart::kOffer;
   place.stop = how.stop;
@@ -167,7 +168,7 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
     return said;
   }
   bool said_go = false;
-  const Status sent = offered(call, *line, number, how, &said_go);
+  const Status sent = offered(call, *channel, number, how, &said_go);
   if (!sent.is_ok() && sent.code() != Code::kMismatch && !said_go)
     (void)say(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
   return sent;
@@ -188,7 +189,7 @@ void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
                                      {-1, [kept](const Status&) {}});
 }
 
-Status DirectMessages::offered(const UserCall& call, MessageLine& line, uint64_t number, const Making& how,
+Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64_t number, const Making& how,
                                bool* said_go) {
   const Request& request = call.request;
   MessageAnswer answer;
@@ -211,10 +212,10 @@ Status DirectMessages::offered(const UserCall& call, MessageLine& line, uint64_t
   const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
   const auto launch = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(line, cuda::stream_of(request), how.agreed_s()));
-    return how.launch(*way, on_line(call, true), how.agreed_s());
+                        channels_.way_of(channel, cuda::stream_of(request), how.agreed_s()));
+    return how.launch(*way, on_channel(call, true), how.agreed_s());
   };
-  const Status sent = line.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
+  const Status sent = channel.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
   return sent.is_ok() ? sent : words_of(sent, call, text_of(call), group_.rank());
 }
 
@@ -237,34 +238,34 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   PC_TRY(group_.messages().take_offer(found, array,
                                       call.has_bundle ? std::optional(request.bundle) : std::nullopt));
   const std::span<const Rank> world = group_.world_ranks();
-  std::shared_ptr<MessageLine> line;
+  std::shared_ptr<P2pChannel> channel;
   if (may_be_offered(array))
-    line = lines_.between(world[static_cast<std::size_t>(found.peer)],
-                          world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
+    channel = channels_.between(world[static_cast<std::size_t>(found.peer)],
+                                world[static_cast<std::size_t>(group_.rank())], context_.ordinal());
   const MessageAnswer answer{
-      line == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
+      channel == nullptr ? MessageAnswer::Word::kThroughHost : MessageAnswer::Word::kReady, {}};
   MessagePlace place{MessagePart::kAnswer, found.number, nullptr, &array};
   PC_TRY(group_.send({bytes_of(answer), found.peer, found.tag, request.site, place}, kOfferGraceS));
   MessageGo go;
   place = {MessagePart::kGo, found.number, how.stop, &array};
   const Status heard = group_.recv({room_in(go), found.peer, found.tag, request.site, place}, how.agreed_s());
   if (!heard.is_ok()) {  // the sender may count on this rank
-    if (line != nullptr) (void)line->end(heard);
-    if (line == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
+    if (channel != nullptr) (void)channel->end(heard);
+    if (channel == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return heard;
   }
   PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made)));
-  if (line == nullptr) {
+  if (channel == nullptr) {
     bool used = false;
     made.place = {MessagePart::kData, found.number, nullptr, nullptr, &used};
     const Status received = through_host(made, how, how.agreed_s());
     if (!used) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return received;
   }
-  const Status received = line->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
+  const Status received = channel->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        lines_.way_of(*line, cuda::stream_of(request), how.agreed_s()));
-    return how.launch(*way, on_line(made, false), how.agreed_s());
+                        channels_.way_of(*channel, cuda::stream_of(request), how.agreed_s()));
+    return how.launch(*way, on_channel(made, false), how.agreed_s());
   });
   return received.is_ok() ? received : words_of(received, made, text_of(made), group_.rank());
 }

@@ -1,9 +1,11 @@
-// Messages of one group between arrays on GPUs. Small ones, lists, and what has no line (message_line.h) go through the host, as
-// messages of the group; the others are offered (offered_message.h), and if the receiver's array lies on a GPU too, go by the line.
+// Messages of one group between arrays on GPUs. Small ones, lists, and what has no channel (p2p_channel.h) go
+// through the host, as messages of the group; the others are offered (offered_message.h), and if the
+// receiver's array lies on a GPU too, go by the channel.
 //
 // So a receiver never knows what comes before it has found it, nor a sender where its message goes before it has an answer: a large
 // send waits for its receiver, as it does on the CPU. What is begun and goes on by itself has a thread until it is queued on the GPU,
-// which first waits until its array has been made: so what it queues on a line waits for nothing but the other rank.
+// which first waits until its array has been made: so what it queues on a channel waits for nothing but the
+// other rank.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +19,7 @@
 
 #include "gpu/cuda/event.h"
 #include "gpu/cuda/stream.h"
-#include "gpu/message_line.h"
+#include "gpu/p2p_channel.h"
 #include "gpu/staging/gpu_work.h"
 #include "gpu/staging/staged_calls.h"
 
@@ -26,10 +28,10 @@ namespace pc {
 class DirectMessageCall;
 class MessageFailures;
 
-// Thread-safety: all methods. The group and the lines must outlive it.
+// Thread-safety: all methods. The group and the channels must outlive it.
 class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
  public:
-  static Result<std::shared_ptr<DirectMessages>> create(Communicator& group, MessageLines& lines,
+  static Result<std::shared_ptr<DirectMessages>> create(Communicator& group, P2pChannels& channels,
                                                         const std::shared_ptr<const cuda::Driver>& driver,
                                                         int device);
   ~DirectMessages();  // abort() comes first where close() has failed
@@ -47,7 +49,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   void abort();  // who waits for another rank gives up soon
 
  private:
-  // Queues a broadcast of a line.
+  // Queues a broadcast of a channel.
   using Launch = std::function<Status(GroupOnGpus& way, const UserCall& call, double timeout_s)>;
   struct Making {  // one message, which this thread makes
     Deadline deadline;
@@ -56,7 +58,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
     double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
     double agreed_s() const { return std::max(left_s(), kOfferGraceS); }  // once the other rank counts on it
   };
-  DirectMessages(Communicator& group, MessageLines& lines, cuda::Context context, cuda::Stream stream,
+  DirectMessages(Communicator& group, P2pChannels& channels, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);
   bool may_be_offered(const ConstBuffer& data) const;
   Status check(UserCall& call) const;
@@ -67,7 +69,8 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status send(const UserCall& call, const Making& how);
   Status say(const UserCall& call, uint64_t number, const MessageGo& go);
   void let_answer_come(const UserCall& call, uint64_t number);
-  Status offered(const UserCall& call, MessageLine& line, uint64_t number, const Making& how, bool* said_go);
+  Status offered(const UserCall& call, P2pChannel& channel, uint64_t number, const Making& how,
+                 bool* said_go);
   Status recv(UserCall& call, const FoundMessage& found, const Making& how);
   Status take(const UserCall& call, const FoundMessage& found, const Making& how);
   Status sendrecv(const UserCall& call, double timeout_s);
@@ -77,7 +80,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   void join_ended();  // mutex_ held
 
   Communicator& group_;
-  MessageLines& lines_;
+  P2pChannels& channels_;
   const cuda::Context context_;
   const cuda::Stream stream_;  // of what has no stream of its own any more: nothing is queued on it
   cuda::EventPool events_;

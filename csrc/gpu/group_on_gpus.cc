@@ -66,9 +66,10 @@ Status GroupOnGpus::run(const UserCall& call, double timeout_s) {
 }
 
 Result<std::shared_ptr<GpuWork>> GroupOnGpus::begin(const UserCall& call, double timeout_s,
-                                                    std::function<void(const Status&)> on_end, bool in_line) {
+                                                    std::function<void(const Status&)> on_end,
+                                                    bool on_caller_stream) {
   if (DeviceCalls* const direct = this->direct(call); direct != nullptr)
-    return direct->launch({call.request, in_line, call.keeps}, timeout_s, std::move(on_end));
+    return direct->launch({call.request, on_caller_stream, call.keeps}, timeout_s, std::move(on_end));
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<StagedCalls> staged, this->staged());
   return staged->begin(call, timeout_s, std::move(on_end));
 }

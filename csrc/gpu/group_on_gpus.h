@@ -35,10 +35,10 @@ class GroupOnGpus {
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
   Status run(const UserCall& call, double timeout_s);
   // `on_end`: once, when it has ended, in another thread; shall not wait. Not if this fails, nor for what goes into a CUDA graph.
-  // `in_line`: on the stream of its arrays itself, if is_in_stream_order(); else beside it.
+  // `on_caller_stream`: on the stream of its arrays itself, if is_in_stream_order(); else beside it.
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {},
-                                         bool in_line = false);
+                                         bool on_caller_stream = false);
   // Whether it is queued on a stream, where the host does not wait.
   bool is_in_stream_order(const UserCall& call) const;
   Status settle(double timeout_s);  // DeviceCalls; what goes through the host has been waited for

@@ -11,7 +11,7 @@
 namespace pc {
 
 inline constexpr uint64_t kFrontPageMagic = 0x34306d6873637970;  // "pycshm04"
-// Of lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
+// Of cache lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
 inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it

@@ -43,13 +43,13 @@ struct HierExecutor::State {
                 [transport = parts.transport, id = launch.group](uint64_t sequence) {
                   transport->discard(id, sequence);
                 }) {}
-    GroupLine& line() override { return queue; }
+    RunQueue& runs() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
     const HierMembers members;
-    Group group;      // the baton's
-    Waiter waiter;    // likewise
-    GroupLine queue;  // its runs use the rest
+    Group group;     // the baton's
+    Waiter waiter;   // likewise
+    RunQueue queue;  // its runs use the rest
   };
 
   explicit State(Parts given) : parts(std::move(given)) {}

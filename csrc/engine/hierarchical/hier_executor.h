@@ -1,5 +1,5 @@
 // Runs collectives of groups on several domains, of which one at least has two ranks. What is not
-// hierarchical runs plans here too, for the calls of a group are made in one line.
+// hierarchical runs plans here too, for the calls of a group are made in one queue.
 #pragma once
 
 #include <memory>

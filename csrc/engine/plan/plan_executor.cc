@@ -8,8 +8,8 @@ struct PlanExecutor::State {
   struct PlanGroup : OpenGroup {
     PlanGroup(Transport& transport, Reactor& reactor, uint32_t id)
         : queue(reactor, id, [&transport, id](uint64_t sequence) { transport.discard(id, sequence); }) {}
-    GroupLine& line() override { return queue; }
-    GroupLine queue;
+    RunQueue& runs() override { return queue; }
+    RunQueue queue;
   };
 
   Transport& transport;
@@ -28,7 +28,7 @@ Result<WorkPtr> PlanExecutor::launch(const Request& request, const Launch& launc
   const std::shared_ptr<OpenGroup>& group = state_.groups.get(launch.group, [&] {
     return std::make_shared<State::PlanGroup>(state_.transport, state_.reactor, launch.group);
   });
-  GroupLine& queue = static_cast<State::PlanGroup&>(*group).queue;
+  RunQueue& queue = static_cast<State::PlanGroup&>(*group).queue;
   PC_ASSIGN_OR_RETURN(std::unique_ptr<PlanRun> run,
                       plan_run_for(request, launch, state_.transport, queue, state_.plans));
   run->prepare(request, launch);

@@ -3,11 +3,11 @@
 namespace pc {
 
 Result<std::unique_ptr<PlanRun>> plan_run_for(const Request& request, const Launch& launch,
-                                              Transport& transport, GroupLine& line, PlanCache& plans) {
+                                              Transport& transport, RunQueue& runs, PlanCache& plans) {
   const Algorithm& algorithm = *launch.algorithm;
   const Shape shape{request.collective, launch.rank,  launch.size,
                     request.root,       launch.split, request.counts.empty()};
-  std::unique_ptr<Run> idle = line.take_idle([&](const Run& run) {
+  std::unique_ptr<Run> idle = runs.take_idle([&](const Run& run) {
     const PlanRun* const plan_run = dynamic_cast<const PlanRun*>(&run);
     return plan_run != nullptr && plan_run->runs(algorithm, shape);
   });

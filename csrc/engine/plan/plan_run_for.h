@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "engine/group_line.h"
 #include "engine/plan/plan_cache.h"
 #include "engine/plan/plan_run.h"
+#include "engine/run_queue.h"
 
 namespace pc {
 
 Result<std::unique_ptr<PlanRun>> plan_run_for(const Request& request, const Launch& launch,
-                                              Transport& transport, GroupLine& line, PlanCache& plans);
+                                              Transport& transport, RunQueue& runs, PlanCache& plans);
 
 }  // namespace pc

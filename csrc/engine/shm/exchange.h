@@ -1,5 +1,6 @@
 // One call in a group's shared memory, as all its algorithms see it: the caller's arrays, which rank has what for which other
-// (Traffic), and the lines in which the members announce the call (Group). small_call.h and rounds.h have the algorithms.
+// (Traffic), and the slots in which the members announce the call (Group). small_call.h and rounds.h have the
+// algorithms.
 #pragma once
 
 #include <optional>

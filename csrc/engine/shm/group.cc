@@ -31,7 +31,7 @@ Status Group::make_rings() {
   return Status::ok();
 }
 
-// ---- lines
+// ---- slots
 
 // Whether all members have announced that call, or a later one.
 bool Group::have_announced(uint64_t sequence) {
@@ -40,20 +40,21 @@ bool Group::have_announced(uint64_t sequence) {
     if (r == rank_) continue;
     const GroupArea& area = *peers_[index(r)].area;
     const std::size_t likely = next_ ^ 1U;  // where this rank's last one is
-    const uint64_t word = area.lines[likely].word.load(std::memory_order_seq_cst);
+    const uint64_t word = area.slots[likely].word.load(std::memory_order_seq_cst);
     if (!is_before(low(word), low(sequence))) continue;
-    const uint64_t other = area.lines[likely ^ 1U].word.load(std::memory_order_seq_cst);
-    if (is_before(low(other), low(sequence))) return wait_for_line(r, likely, word, other);
+    const uint64_t other = area.slots[likely ^ 1U].word.load(std::memory_order_seq_cst);
+    if (is_before(low(other), low(sequence))) return wait_for_slot(r, likely, word, other);
   }
   everybody_ = sequence;
   return true;
 }
 
-// For what a member announces next, which goes into the line with the older word; the first ever goes into line 1.
-bool Group::wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other) {
-  const bool is_older = low(word) == low(other) ? line == 1 : is_before(low(word), low(other));
-  const std::size_t next = is_older ? line : line ^ 1U;
-  return wait_for(peers_[index(peer)].area->lines[next].word, is_older ? word : other, peer);
+// For what a member announces next, which goes into the slot with the older word; the first ever goes into
+// slot 1.
+bool Group::wait_for_slot(Rank peer, std::size_t slot, uint64_t word, uint64_t other) {
+  const bool is_older = low(word) == low(other) ? slot == 1 : is_before(low(word), low(other));
+  const std::size_t next = is_older ? slot : slot ^ 1U;
+  return wait_for(peers_[index(peer)].area->slots[next].word, is_older ? word : other, peer);
 }
 
 // Who announced another call in the place of this rank's last one is told on. All have announced it, or a later one.
@@ -61,8 +62,8 @@ void Group::compare_last() {
   if (compared_ == announced_) return;
   compared_ = announced_;
   for (Rank r = 0; r < size() && fingerprint_ != kVoid; ++r) {
-    for (const Line& line : peers_[index(r)].area->lines) {
-      const uint64_t word = line.word.load(std::memory_order_relaxed);
+    for (const CallSlot& slot : peers_[index(r)].area->slots) {
+      const uint64_t word = slot.word.load(std::memory_order_relaxed);
       if (low(word) != low(announced_) || high(word) == fingerprint_ || high(word) == kVoid) continue;
       strays_.push_back(
           {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
@@ -97,9 +98,9 @@ bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
 uint64_t Group::newest_before(uint64_t sequence) const {
   uint64_t newest = announced_;
   for (const Peer& peer : peers_) {
-    for (const Line& line : peer.area->lines) {
+    for (const CallSlot& slot : peer.area->slots) {
       const int32_t ahead =
-          static_cast<int32_t>(low(line.word.load(std::memory_order_seq_cst)) - low(announced_));
+          static_cast<int32_t>(low(slot.word.load(std::memory_order_seq_cst)) - low(announced_));
       const uint64_t number = announced_ + static_cast<uint64_t>(static_cast<int64_t>(ahead));
       if (ahead > 0 && number < sequence) newest = std::max(newest, number);
     }
@@ -125,10 +126,10 @@ void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   fingerprint_ = fingerprint;
   announced_ = sequence;
   hold_nothing();
-  const std::size_t line = next_;
+  const std::size_t slot = next_;
   next_ ^= 1U;
   // In one order with Host::list(): either the sleeper sees this, or it is seen asleep.
-  own_->lines[line].word.exchange(uint64_t{fingerprint} << 32 | low(sequence), std::memory_order_seq_cst);
+  own_->slots[slot].word.exchange(uint64_t{fingerprint} << 32 | low(sequence), std::memory_order_seq_cst);
   wake_all();
 }
 
@@ -136,21 +137,21 @@ Group::Seen Group::look(Rank peer) {
   Peer& from = peers_[index(peer)];
   const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;  // where this rank's is
   uint64_t words[2];
-  for (const std::size_t line : {likely, likely ^ 1U}) {
-    const uint64_t word = words[line] = from.area->lines[line].word.load(std::memory_order_seq_cst);
+  for (const std::size_t slot : {likely, likely ^ 1U}) {
+    const uint64_t word = words[slot] = from.area->slots[slot].word.load(std::memory_order_seq_cst);
     if (low(word) != low(sought_.sequence)) continue;
-    from.line = static_cast<uint8_t>(line);
+    from.slot = static_cast<uint8_t>(slot);
     if (high(word) == sought_.fingerprint) [[likely]]
       return Seen::kSame;
     if (high(word) != kVoid) return Seen::kOther;
   }
-  wait_for_line(peer, 0, words[0], words[1]);
+  wait_for_slot(peer, 0, words[0], words[1]);
   return Seen::kNothing;
 }
 
 uint32_t Group::fingerprint_of(Rank peer) const {
   const Peer& from = peers_[index(peer)];
-  return high(from.area->lines[from.line].word.load(std::memory_order_relaxed));
+  return high(from.area->slots[from.slot].word.load(std::memory_order_relaxed));
 }
 
 Place Group::place_of(Rank peer) const {
@@ -222,9 +223,9 @@ bool Group::is_free(const Ring::Use& use) {
 
 // Then it reads nothing of that call any more. If it gave the call up before it was to announce it, nothing else says so.
 bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
-  const Line* const lines = peers_[index(peer)].area->lines;
-  return std::any_of(lines, lines + 2, [&](const Line& line) {
-    return is_before(low(sequence), low(line.word.load(std::memory_order_seq_cst)));
+  const CallSlot* const slots = peers_[index(peer)].area->slots;
+  return std::any_of(slots, slots + 2, [&](const CallSlot& slot) {
+    return is_before(low(sequence), low(slot.word.load(std::memory_order_seq_cst)));
   });
 }
 

@@ -1,11 +1,12 @@
-// What the ranks of one group tell each other through shared memory: of each member two lines, which take turns. A member
-// announces a call in the line that it has not written last.
+// What the ranks of one group tell each other through shared memory: of each member two slots, which take
+// turns. A member announces a call in the slot that it has not written last.
 //
 //   A rank announces a call only when all members have announced the one that it announced last, or a later one; so no rank
-//   reads any more what stands in the line that it overwrites. While a rank is in a call, what it has announced for that stays.
+//   reads any more what stands in the slot that it overwrites. While a rank is in a call, what it has
+//   announced for that stays.
 //
-// So one exchange of lines is all that a small call needs. Calls that are not made here (plans run them), and calls that others
-// gave up, leave no trace in the lines.
+// So one exchange of slots is all that a small call needs. Calls that are not made here (plans run them), and
+// calls that others gave up, leave no trace in the slots.
 #pragma once
 
 #include <memory>
@@ -53,7 +54,7 @@ class Group : public Members {
   bool catch_up(uint64_t sequence);
   // The same for the rank that leads a call and announces it when all others have: it can look() at what they announce.
   bool catch_up_to_lead(uint64_t sequence, uint32_t fingerprint);
-  std::byte* payload() { return own_->lines[next_].payload; }  // of the next announcement; after catch_up()
+  std::byte* payload() { return own_->slots[next_].payload; }  // of the next announcement; after catch_up()
   void announce(uint64_t sequence, uint32_t fingerprint);      // after catch_up(), and payload()
 
   // Nothing more of the last announced call is read or compared here.
@@ -65,7 +66,7 @@ class Group : public Members {
   // Once it is there.
   uint32_t fingerprint_of(Rank peer) const;
   const std::byte* inline_message(Rank peer) const {
-    return peers_[index(peer)].area->lines[peers_[index(peer)].line].payload;
+    return peers_[index(peer)].area->slots[peers_[index(peer)].slot].payload;
   }
   // A message in a member's ring. Null: it cannot be there, and `why` says so.
   const std::byte* message(Rank peer, const Place& place, Status& why);
@@ -103,7 +104,7 @@ class Group : public Members {
   bool have_announced(uint64_t sequence);
   bool has_announced_after(Rank peer, uint64_t sequence) const;
   uint64_t newest_before(uint64_t sequence) const;
-  bool wait_for_line(Rank peer, std::size_t line, uint64_t word, uint64_t other);
+  bool wait_for_slot(Rank peer, std::size_t slot, uint64_t word, uint64_t other);
   void compare_last();
   bool is_free(const Ring::Use& use);
   bool is_held(const Ring::Use& use) const {
@@ -122,7 +123,7 @@ class Group : public Members {
   uint64_t announced_ = 0;    // this rank's last number
   uint32_t fingerprint_ = 0;  // and what it was; void, once it was given up
   Announcement sought_;       // what look() compares with
-  uint8_t next_ = 1;          // the line that is written next
+  uint8_t next_ = 1;          // the slot that is written next
   uint64_t everybody_ = 0;    // one that all have announced, or a later one
   uint64_t compared_ = 0;     // and the last whose fingerprints were compared, or need not be
   uint64_t count_[2] = {};    // of messages published in each stream

@@ -2,7 +2,7 @@
 //
 //   FrontPage            at offset 0 (shm/front_page.h): who sleeps, and where the area of each group is
 //   GroupArea            one per group, made by its members before their first call
-//   rings                two per group, made before the first message that does not fit into a line
+//   rings                two per group, made before the first message that does not fit into a slot
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,9 @@ namespace pc::shm {
 
 inline constexpr std::size_t kInlineNbytes = 56;
 
-// Announces one call of its owner: low half, the call's number; high half, its fingerprint. Two lines take turns.
-struct alignas(kApart) Line {
+// Announces one call of its owner: low half, the call's number; high half, its fingerprint. Two slots take
+// turns.
+struct alignas(kApart) CallSlot {
   std::atomic<uint64_t> word{0};
   alignas(8) std::byte payload[kInlineNbytes] = {};  // the message, or a Place
 };
@@ -26,7 +27,8 @@ struct Place {
   uint64_t position = 0, nbytes = 0;
 };
 
-// What follows the line in a call of many rounds: the messages of its rounds, in order. Entry `count` % kEntries is next.
+// What follows the slot in a call of many rounds: the messages of its rounds, in order. Entry `count` %
+// kEntries is next.
 inline constexpr std::size_t kEntries = 128;
 struct Entry {
   std::atomic<uint64_t> round{0};  // see round_word()
@@ -46,7 +48,7 @@ inline constexpr uint64_t round_word(uint64_t sequence, uint32_t round) { return
 inline bool reached(uint64_t word, uint64_t wanted) { return static_cast<int64_t>(word - wanted) >= 0; }
 
 struct alignas(4096) GroupArea {
-  Line lines[2];
+  CallSlot slots[2];
   Stream streams[2];
   // The last call in rounds in which this rank has read all it needs, and the last that it gave up: from then on what others
   // read where it lies may change.

@@ -1,11 +1,11 @@
 // Idea     A small call among several hosts. One rank of each host leads: it combines what the ranks there announce, exchanges
 //          that with those that lead elsewhere, and only then announces the call itself, with the result. The others look at
-//          its line alone.
+//          its slot alone.
 //
 //            follows   announces its array ---.                                            .---> takes the result
 //            leads                            '---> combines <== other hosts ==> announces ---'
 //
-// Cost     Two exchanges of lines, and the plan of the leaders between them.
+// Cost     Two exchanges of slots, and the plan of the leaders between them.
 // Limits   The root leads, and waits for no rank in a broadcast; nor do those that follow in a reduce.
 #include "engine/shm/small_call.h"
 

@@ -57,7 +57,7 @@ class Members {
     const GroupArea* area = nullptr;
     Host::FoundArea found = {};
     std::span<const std::byte> ring = {};
-    uint8_t line = 0;      // where look() has found what was looked for
+    uint8_t slot = 0;      // where look() has found what was looked for
     SharedCopy copy = {};  // into the ring, for it alone; its own: for all
   };
   std::string who(Rank rank) const {

@@ -14,7 +14,7 @@ struct Rounds {
   bool announce();  // whether it is done
   bool go_on();     // likewise; the others need nothing more of this rank then
 
-  // What a rank says in its line: where in its streams the messages begin, or where its arrays lie.
+  // What a rank says in its slot: where in its streams the messages begin, or where its arrays lie.
   struct Opening {
     uint64_t base[2] = {};
     HeapPlace arrays[2] = {};  // by StreamKind

@@ -29,7 +29,7 @@ std::string describe(Collective collective, uint64_t nbytes, Rank size, const Li
            (traffic.passes_results_on() ? "; each rank combines one piece of the array and passes it on"
                                         : "");
   const bool is_inline = traffic.message_nbytes() <= kInlineNbytes;
-  return "at once, " + std::string(is_inline ? "inside the line that announces the call" : "through rings") +
+  return "at once, " + std::string(is_inline ? "inside the slot that announces the call" : "through rings") +
          "; one exchange";
 }
 
@@ -42,12 +42,12 @@ struct SharedExecutor::State {
           waiter(state.oversubscribed, Waiter::flags(), state.core),
           // Calls that are discarded are announced with the next one.
           queue(state.reactor, launch.group, [](uint64_t) {}) {}
-    GroupLine& line() override { return queue; }
+    RunQueue& runs() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
-    Group group;      // the baton's
-    Waiter waiter;    // likewise
-    GroupLine queue;  // its runs use the rest
+    Group group;     // the baton's
+    Waiter waiter;   // likewise
+    RunQueue queue;  // its runs use the rest
   };
 
   State(Host& host_, Reactor& reactor_, bool oversubscribed_, LimitsByRanks limits_, CoreWatch* core_)

@@ -31,8 +31,8 @@ class SharedRun : public Run {
   void advance() override;
   void end(Status result) override;
   WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) override;
-  // start() where the line's lock is held: goes on for as long as it is worth to stay awake. What it has found out about
-  // earlier calls is left to tell().
+  // start() where the queue's lock is held: goes on for as long as it is worth to stay awake. What it has
+  // found out about earlier calls is left to tell().
   void start_at_once();
   static void tell(const Launch& launch, const std::vector<Stray>& strays);
   std::string where() const override;

@@ -1,8 +1,8 @@
-// Idea     One exchange of lines. Every rank that has something for others puts it into the payload of its line, or into its
+// Idea     One exchange of slots. Every rank that has something for others puts it into the payload of its slot, or into its
 //          ring if it is longer, and announces the call. Then it takes from the others' what it needs, or combines all.
-// Cost     A rank writes one line and reads n - 1, each with its message.
-// n = 2    rank 0   write line 0 ---.   .--- read line 1, combine
-//          rank 1   write line 1 ----\-/---- read line 0, combine
+// Cost     A rank writes one slot and reads n - 1, each with its message.
+// n = 2    rank 0   write slot 0 ---.   .--- read slot 1, combine
+//          rank 1   write slot 1 ----\-/---- read slot 0, combine
 // Limits   To combine everything everywhere reads n - 1 arrays, so larger ones go in rounds (rounds.cc).
 #include "engine/shm/small_call.h"
 

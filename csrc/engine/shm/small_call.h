@@ -1,4 +1,4 @@
-// Calls that are done in one exchange of lines (small_call.cc), among several hosts in two (led_call.cc).
+// Calls that are done in one exchange of slots (small_call.cc), among several hosts in two (led_call.cc).
 #pragma once
 
 #include <optional>

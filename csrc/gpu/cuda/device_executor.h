@@ -45,7 +45,7 @@ struct DeviceCall {
   Request
       request;  // its stream: on which its arrays are made, and used afterwards. Null: the legacy default stream
   // Straight on that stream, for callers who would wait for it there at once; else beside it, on a stream of the executor.
-  bool in_line = false;
+  bool on_caller_stream = false;
   std::shared_ptr<const void> keeps = {};  // what its arrays need to live, let go when the call has ended
   // Set by ready(): its stream is being captured into a CUDA graph.
   bool is_captured = false;

@@ -149,7 +149,7 @@ PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::uniqu
     : context_(context),
       can_reduce_(std::move(parts.can_reduce)),
       movers_(std::move(parts.movers)),
-      line_(*parts.line),
+      control_group_(*parts.control_group),
       abandoned_(std::move(parts.abandoned)),
       log_(parts.log),
       gpu_(std::move(gpu)) {}
@@ -210,7 +210,7 @@ void PeerExecutor::abort(const Status& why, uint32_t /*last*/) {
     const std::lock_guard lock(mutex_);
     if (failure_.is_ok()) failure_ = why;
   }
-  line_.abort(why);
+  control_group_.abort(why);
   changed_.notify_all();
 }
 
@@ -246,10 +246,10 @@ void PeerExecutor::run() {
 
 Status PeerExecutor::make(Work& work) {
   const Request& request = work.request_;
-  PC_TRY(until_reached(work.begin_.get(), line_.waiting_until(work.deadline_),
+  PC_TRY(until_reached(work.begin_.get(), control_group_.waiting_until(work.deadline_),
                        "what makes its array has not ended on the GPU"));
   const Deadline deadline = Deadline::after(kAfterwards_s, work.deadline_.when());
-  const WaitContext context = line_.waiting_until(deadline);
+  const WaitContext context = control_group_.waiting_until(deadline);
   const bool is_reached = gpu_->memory.shows(request.in) && gpu_->memory.shows(request.out);
   Request within_reach = is_reached ? request : Request();
   if (!is_reached) {
@@ -267,7 +267,7 @@ Status PeerExecutor::make(Work& work) {
   in_use_ = true;
   PC_TRY(meet("all ranks are in a call between GPUs", deadline));
   if (out_of_reach != cards.end()) {
-    if (line_.rank() == 0 && !std::exchange(warned_, true))
+    if (control_group_.rank() == 0 && !std::exchange(warned_, true))
       log_.warning("a call of ranks that share a GPU goes through the host: rank " +
                    std::to_string(out_of_reach - cards.begin()) + " has no memory there that others reach");
     PC_ASSIGN_OR_RETURN(const std::string lack, lack_on_host(work, deadline));
@@ -283,7 +283,7 @@ Status PeerExecutor::make(Work& work) {
     PC_TRY(meet("all have moved arrays on the GPU", deadline));
     if (!is_reached) {
       PC_TRY(queue(context, [&](cuda::CUstream stream) {
-        return gpu_->scratch.give_back(request, within_reach, line_.rank(), stream);
+        return gpu_->scratch.give_back(request, within_reach, control_group_.rank(), stream);
       }));
     }
   }
@@ -306,7 +306,7 @@ Status PeerExecutor::queue(const WaitContext& context, const std::function<Statu
 
 Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
                           const WaitContext& context) {
-  if (movers_[static_cast<std::size_t>(line_.rank())] != line_.rank()) return Status::ok();
+  if (movers_[static_cast<std::size_t>(control_group_.rank())] != control_group_.rank()) return Status::ok();
   std::vector<PeerArrays> arrays;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
@@ -317,11 +317,12 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
     arrays.back().counts = std::span(card.counts).first(cards.size());
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
-  const DType dtype = elements_of(request, line_.size()).dtype;
-  PC_TRY(line_.alive());  // opening may have taken long, and who has given this call up wants its arrays back
+  const DType dtype = elements_of(request, control_group_.size()).dtype;
+  PC_TRY(control_group_
+             .alive());  // opening may have taken long, and who has given this call up wants its arrays back
   if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
-    for (const PeerMove& move : peer_moves(request, line_.rank(), movers_, arrays)) {
+    for (const PeerMove& move : peer_moves(request, control_group_.rank(), movers_, arrays)) {
       const std::vector<const void*> from(move.from.begin(), move.from.end());
       const std::vector<void*> to(move.to.begin(), move.to.end());
       PC_TRY(move.reduces ? gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream)
@@ -341,17 +342,17 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
                                              {context}));
   switch (end) {
     case WaitEnd::kReady: return Status::ok();
-    case WaitEnd::kAborted: PC_TRY(line_.alive()); break;
+    case WaitEnd::kAborted: PC_TRY(control_group_.alive()); break;
     case WaitEnd::kInterrupted:
     case WaitEnd::kTimeout: break;
   }
-  return Status(Code::kTimeout, what).with_rank(line_.rank());
+  return Status(Code::kTimeout, what).with_rank(control_group_.rank());
 }
 
 // `within_reach`: the same call of arrays that others reach, or none.
 PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
-  const Elements elements = elements_of(request, line_.size());
+  const Elements elements = elements_of(request, control_group_.size());
   // With the parts: whoever moves for others goes by its own counts.
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
                            "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
@@ -373,7 +374,7 @@ PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& 
 }
 
 Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
-  PC_ASSIGN_OR_RETURN(std::vector<Card> all, gather_plain(line_, mine, "where arrays lie on the GPU",
+  PC_ASSIGN_OR_RETURN(std::vector<Card> all, gather_plain(control_group_, mine, "where arrays lie on the GPU",
                                                           std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t a = 0; a < all.size(); ++a) {
     const std::string rank = "rank " + std::to_string(a);
@@ -395,7 +396,7 @@ Status PeerExecutor::meet(const char* label, Deadline deadline) {
   Request request;
   request.collective = Collective::kBarrier;
   request.label = label;
-  return line_.run(request, std::max(deadline.remaining_s(), 0.0));
+  return control_group_.run(request, std::max(deadline.remaining_s(), 0.0));
 }
 
 UserCall PeerExecutor::staged(const Work& work) const {
@@ -412,8 +413,8 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
   };
   const auto reserve = [&]() -> Status {
     if (gpu_->staged == nullptr) {
-      PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(line_, context_.shared_driver(),
-                                                            context_.ordinal(), line_.timeout_s()));
+      PC_ASSIGN_OR_RETURN(gpu_->staged, StagedCalls::create(control_group_, context_.shared_driver(),
+                                                            context_.ordinal(), control_group_.timeout_s()));
     }
     return gpu_->staged->reserve(staged(work));
   };
@@ -421,7 +422,7 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
   const Status reserved = reserve();
   if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
   PC_ASSIGN_OR_RETURN(std::vector<Room> all,
-                      gather_plain(line_, mine, "room on the host for a call between GPUs",
+                      gather_plain(control_group_, mine, "room on the host for a call between GPUs",
                                    std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     all[rank].why_not[sizeof mine.why_not - 1] = '\0';

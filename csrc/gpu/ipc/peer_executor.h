@@ -35,7 +35,7 @@ namespace pc {
 class PeerExecutor final : public cuda::DeviceExecutor {
  public:
   struct Parts {
-    Communicator* line;  // of the same ranks, for this alone
+    Communicator* control_group;  // of the same ranks, for this alone
     PeerMemory memory;
     cuda::Mover mover;
     Status can_reduce;         // on all ranks
@@ -78,7 +78,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   const cuda::Context context_;
   const Status can_reduce_;
   const std::vector<Rank> movers_;
-  Communicator& line_;
+  Communicator& control_group_;
   const std::shared_ptr<Abandoned> abandoned_;
   const Logger log_;
   std::unique_ptr<Gpu> gpu_;  // used by the thread alone, besides its events

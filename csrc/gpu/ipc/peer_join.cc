@@ -172,7 +172,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
 
   Status refused;  // by what all know; else what fails here is this rank's alone
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
-    PC_ASSIGN_OR_RETURN(Communicator* const line, runtime.make_group_beside(group));
+    PC_ASSIGN_OR_RETURN(Communicator* const control_group, runtime.make_group_beside(group));
     Words outcome;
     for (std::size_t peer = 0; peer < all.size(); ++peer) {
       const bool elsewhere =
@@ -184,14 +184,15 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
     trial.value().memory.let_go();
     for (std::size_t peer = 0; peer < all.size(); ++peer)
       trial.value().memory.close(static_cast<Rank>(peer), all[peer].shown);
-    PC_ASSIGN_OR_RETURN(const std::vector<Words> outcomes,
-                        gather_plain(*line, outcome, "whether ranks reach each other's GPUs", left_s()));
+    PC_ASSIGN_OR_RETURN(
+        const std::vector<Words> outcomes,
+        gather_plain(*control_group, outcome, "whether ranks reach each other's GPUs", left_s()));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
       if (const std::string why = outcomes[rank].said(); !why.empty())
         return refused =
                    not_in_reach(rank_text(static_cast<Rank>(rank)) + " does not reach the memory " + why);
     }
-    PeerExecutor::Parts parts{line,
+    PeerExecutor::Parts parts{control_group,
                               std::move(trial.value().memory),
                               std::move(trial.value().mover),
                               can_all_reduce(all),

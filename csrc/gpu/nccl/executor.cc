@@ -263,7 +263,7 @@ Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(call.is_captured,
                       cuda::is_capturing(shared_->context.driver(), cuda::stream_of(call.request)));
   // What it needs is had before other ranks hear of it, so that a full GPU fails this call and not the group.
-  if (!call.is_captured) PC_TRY(shared_->events.reserve(call.in_line ? 1 : 2));
+  if (!call.is_captured) PC_TRY(shared_->events.reserve(call.on_caller_stream ? 1 : 2));
   if (call.request.collective == Collective::kBarrier) PC_TRY(barrier_word(call.is_captured).status());
   return Status::ok();
 }
@@ -305,8 +305,8 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const cuda::CUstream theirs = cuda::stream_of(call.request);
   // A stream that waits for one that is captured is captured too, until that capture ends.
   const cuda::CUstream beside = (captured ? gpu_->graph_stream : gpu_->stream).get();
-  const cuda::CUstream ours = call.in_line ? theirs : beside;
-  if (!call.in_line) {
+  const cuda::CUstream ours = call.on_caller_stream ? theirs : beside;
+  if (!call.on_caller_stream) {
     // Both may go at once: a wait that is queued keeps what it waits for.
     std::optional<cuda::Event> of_graph;
     std::optional<cuda::EventPool::Lent> lent;
@@ -335,7 +335,7 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const Status recorded = work.record_end(ours);
   PC_TRY(issued);
   PC_TRY(recorded);
-  return call.in_line ? work.hold(ours) : Status::ok();
+  return call.on_caller_stream ? work.hold(ours) : Status::ok();
 }
 
 Status Executor::look_around() {

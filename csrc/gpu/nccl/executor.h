@@ -6,8 +6,9 @@
 // Not before all ranks are known to have made the call does a stream go past it: behind E_out it waits for a semaphore. If they have
 // not, NCCL is aborted, and a stream of ours fills the result with NaN before it signals.
 //
-// In line, all of it is on the caller's stream, and only E_out is recorded, for the host. A stream that is being captured
-// into a graph gets the same operations; nobody asks for their events then, since they are run when the graph is.
+// On the caller's stream everything is there, and only E_out is recorded, for the host. A stream that is
+// being captured into a graph gets the same operations; nobody asks for their events then, since they are run
+// when the graph is.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,6 @@
-// How the frames of one rank for another lie in its shared memory. Two rings: lines, one for each frame, whose stamp says that it is
-// there, and bytes, for what does not fit into a line. A small message is one cache line, which is flag, header and payload.
+// How the frames of one rank for another lie in its shared memory. Two rings: slots, one for each frame,
+// whose stamp says that it is there, and bytes, for what does not fit into a slot. A small message is one
+// cache line, which is flag, header and payload.
 #pragma once
 
 #include <algorithm>
@@ -14,22 +15,22 @@
 
 namespace pc {
 
-struct alignas(kApart) ChannelLine {
+struct alignas(kApart) ChannelSlot {
   static constexpr std::size_t kBytes = kApart - sizeof(uint64_t);
   std::atomic<uint64_t> stamp{0};  // this frame's number in the channel, from 1
   alignas(8) std::byte bytes[kBytes] = {};
 };
 
-inline constexpr std::size_t kChannelLines = 1024;
+inline constexpr std::size_t kChannelSlots = 1024;
 struct alignas(4096) Channel {
   // What its owner has taken from the other rank's channel, so far as it has said so.
-  std::atomic<uint64_t> lines_taken{0}, bytes_taken{0};
+  std::atomic<uint64_t> slots_taken{0}, bytes_taken{0};
   std::atomic<uint64_t> ring_nbytes{0};  // of what follows this struct
   std::atomic<uint64_t> ended{0};        // not 0: its owner gave the other's channel up
   // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce and at most
   // kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
   alignas(kApart) std::atomic<uint64_t> bytes_put{0};
-  ChannelLine lines[kChannelLines];
+  ChannelSlot slots[kChannelSlots];
 };
 inline constexpr std::size_t kPutAtOnce = 8192;
 
@@ -40,8 +41,9 @@ inline uint64_t place_in_ring(uint64_t position, uint64_t nbytes, uint64_t ring_
 }
 inline uint64_t end_in_ring(uint64_t place, uint64_t nbytes) { return place + (nbytes + 63) / 64 * 64; }
 
-// The words of a line. A short message has payload and description in the line, others in the ring of bytes, in this order.
-struct LineWords {
+// The words of a slot. A short message has payload and description in the slot, others in the ring of bytes,
+// in this order.
+struct SlotWords {
   uint8_t type = 0, klass = 0, flags = 0, is_short = 0;
   uint32_t group = 0, tag = 0;
   // As in the header of the wire. Short: bytes of the description, bytes of the payload << 16.
@@ -49,7 +51,7 @@ struct LineWords {
   uint64_t sequence = 0, digest = 0;
   // What is before kExtentEnd lies in one cache line with the stamp.
   static constexpr std::size_t kHead = 32, kExtentEnd = 56;
-  static constexpr std::size_t kRoom = ChannelLine::kBytes - kHead;
+  static constexpr std::size_t kRoom = ChannelSlot::kBytes - kHead;
   union {
     std::byte data[kRoom];
     struct {
@@ -58,17 +60,17 @@ struct LineWords {
     } extent;
   };
 };
-static_assert(sizeof(LineWords) == ChannelLine::kBytes);
+static_assert(sizeof(SlotWords) == ChannelSlot::kBytes);
 
 inline bool is_short(const FrameHeader& header) {
   return header.type == FrameType::kData && (header.flags & kFlagEager) != 0 &&
          header.id.stream.klass == StreamClass::kPointToPoint &&
-         header.segment_nbytes + std::size_t{header.description_nbytes} <= LineWords::kRoom;
+         header.segment_nbytes + std::size_t{header.description_nbytes} <= SlotWords::kRoom;
 }
 
 // All but `data` of a short one.
-inline LineWords words_of(const FrameHeader& header) {
-  LineWords words;
+inline SlotWords words_of(const FrameHeader& header) {
+  SlotWords words;
   words.type = static_cast<uint8_t>(header.type);
   words.klass = static_cast<uint8_t>(header.id.stream.klass);
   words.flags = header.flags;
@@ -88,16 +90,16 @@ inline LineWords words_of(const FrameHeader& header) {
 }
 
 // Its owner may write on: only the copy is looked at.
-inline void copy_words(const ChannelLine& line, LineWords& words) {
-  std::memcpy(static_cast<void*>(&words), line.bytes, LineWords::kExtentEnd);
+inline void copy_words(const ChannelSlot& slot, SlotWords& words) {
+  std::memcpy(static_cast<void*>(&words), slot.bytes, SlotWords::kExtentEnd);
   if (words.is_short != 0 &&
-      (words.index & 0xFFFF) + (words.index >> 16) > LineWords::kExtentEnd - LineWords::kHead)
-    std::memcpy(static_cast<void*>(&words), line.bytes, sizeof words);
+      (words.index & 0xFFFF) + (words.index >> 16) > SlotWords::kExtentEnd - SlotWords::kHead)
+    std::memcpy(static_cast<void*>(&words), slot.bytes, sizeof words);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 // What no frame of ours has is an error.
-inline Result<FrameHeader> header_of(const LineWords& words, uint32_t epoch) {
+inline Result<FrameHeader> header_of(const SlotWords& words, uint32_t epoch) {
   FrameHeader header;
   header.type = static_cast<FrameType>(words.type);
   header.flags = words.flags;
@@ -108,7 +110,7 @@ inline Result<FrameHeader> header_of(const LineWords& words, uint32_t epoch) {
     header.description_nbytes = words.index & 0xFFFF;
     header.segment_nbytes = words.index >> 16;
     header.message_nbytes = header.segment_nbytes;
-    if (!is_short(header)) return Status(Code::kPeerFailure, "a line holds more than a line can");
+    if (!is_short(header)) return Status(Code::kPeerFailure, "a slot holds more than a slot can");
   } else {
     const bool is_message = header.id.stream.klass == StreamClass::kPointToPoint;
     (is_message ? header.description_nbytes : header.id.index) = words.index;

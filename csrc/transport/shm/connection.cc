@@ -17,7 +17,8 @@ constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
 // In a frame up to here the peer copies behind the writer. Of a longer one it has the frame before meanwhile, and what it looks at is dear to write.
 constexpr std::size_t kBehind = kEagerBytes;
 constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
-// Two such arrays, the sender's and the receiver's, do not stay in the caches: then lines need not be read before they are written.
+// Two such arrays, the sender's and the receiver's, do not stay in the caches: then slots need not be read
+// before they are written.
 constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
 constexpr std::size_t kFull = std::numeric_limits<std::size_t>::max();
 
@@ -73,51 +74,51 @@ std::size_t ShmConnection::write() {
   return frames;
 }
 
-// How many bytes may lie together in the next frame; kFull: there is no line for it.
+// How many bytes may lie together in the next frame; kFull: there is no slot for it.
 Result<std::size_t> ShmConnection::room_for_frame() {
   PC_TRY(open());
   PC_TRY(find_theirs().status());
-  const uint64_t lines =
-      lines_ - (theirs_ == nullptr ? 0 : theirs_->lines_taken.load(std::memory_order_seq_cst));
+  const uint64_t slots =
+      slots_ - (theirs_ == nullptr ? 0 : theirs_->slots_taken.load(std::memory_order_seq_cst));
   const uint64_t bytes =
       bytes_ - (theirs_ == nullptr ? 0 : theirs_->bytes_taken.load(std::memory_order_acquire));
-  if (lines > kChannelLines || bytes > ring_.size())
+  if (slots > kChannelSlots || bytes > ring_.size())
     return Status(Code::kPeerFailure, "it has taken more than there was");
-  if (lines == kChannelLines) return kFull;
+  if (slots == kChannelSlots) return kFull;
   const std::size_t free = ring_.size() - bytes, to_end = ring_.size() - bytes_ % ring_.size();
   return std::min(kFrameBytes, std::max(std::min(free, to_end), free > to_end ? free - to_end : 0));
 }
 
 void ShmConnection::put(const FrameHeader& header, const Gather& payload,
                         std::span<const std::byte> description) {
-  LineWords words = words_of(header);
+  SlotWords words = words_of(header);
   const std::size_t nbytes = payload.size() + description.size();
   if (words.is_short != 0) {
     std::byte* to = words.data;
     payload.each([&](std::span<const std::byte> piece) { to = std::copy(piece.begin(), piece.end(), to); });
     std::copy(description.begin(), description.end(), to);
-    announce(words, LineWords::kHead + nbytes);
+    announce(words, SlotWords::kHead + nbytes);
   } else if (payload.size() <= kPutAtOnce) {
     const uint64_t end = put_bytes(payload, description);
     if (nbytes != 0) bytes_ = end;
-    announce(words, LineWords::kExtentEnd);
+    announce(words, SlotWords::kExtentEnd);
   } else if (payload.size() <= kBehind) {
-    announce(words, LineWords::kExtentEnd);
+    announce(words, SlotWords::kExtentEnd);
     bytes_ = put_bytes(payload, description);
     own_->bytes_put.exchange(bytes_, std::memory_order_seq_cst);
   } else {
     bytes_ = put_bytes(payload, description);
     own_->bytes_put.store(bytes_, std::memory_order_release);
-    announce(words, LineWords::kExtentEnd);
+    announce(words, SlotWords::kExtentEnd);
   }
   doorbell_.wake(ends_.peer);
 }
 
 // In one order with Doorbell::fall_asleep(): either the sleeper sees this, or it is seen asleep.
-void ShmConnection::announce(const LineWords& words, std::size_t nbytes) {
-  ChannelLine& line = own_->lines[lines_ % kChannelLines];
-  std::memcpy(line.bytes, &words, nbytes);
-  line.stamp.exchange(++lines_, std::memory_order_seq_cst);
+void ShmConnection::announce(const SlotWords& words, std::size_t nbytes) {
+  ChannelSlot& slot = own_->slots[slots_ % kChannelSlots];
+  std::memcpy(slot.bytes, &words, nbytes);
+  slot.stamp.exchange(++slots_, std::memory_order_seq_cst);
 }
 
 // Says how far it is now and then. Returns where the next frame's bytes may begin.
@@ -175,7 +176,7 @@ Result<bool> ShmConnection::find_theirs() {
 Result<std::size_t> ShmConnection::take() {
   PC_ASSIGN_OR_RETURN(const bool found, find_theirs());
   if (!found || !next().has_come()) return std::size_t{0};
-  LineWords words;
+  SlotWords words;
   PC_ASSIGN_OR_RETURN(const Arrived frame, look(words));
   const auto& [header, at, end] = frame;
   if (!is_whole(frame)) return std::size_t{0};
@@ -188,16 +189,16 @@ Result<std::size_t> ShmConnection::take() {
     PC_TRY(link_.payload_arrived_at({at, header.segment_nbytes}));
   }
   taken(frame);
-  return sizeof(ChannelLine) + header.segment_nbytes;
+  return sizeof(ChannelSlot) + header.segment_nbytes;
 }
 
 ShmConnection::Next ShmConnection::next() {
   const bool found = theirs_ != nullptr && open_;
-  return {found ? &theirs_->lines[lines_taken_ % kChannelLines] : nullptr, lines_taken_ + 1};
+  return {found ? &theirs_->slots[slots_taken_ % kChannelSlots] : nullptr, slots_taken_ + 1};
 }
 
-Result<ShmConnection::Arrived> ShmConnection::look(LineWords& words) const {
-  copy_words(theirs_->lines[lines_taken_ % kChannelLines], words);
+Result<ShmConnection::Arrived> ShmConnection::look(SlotWords& words) const {
+  copy_words(theirs_->slots[slots_taken_ % kChannelSlots], words);
   PC_ASSIGN_OR_RETURN(const FrameHeader header, header_of(words, ends_.epoch));
   const uint64_t nbytes = header.segment_nbytes + uint64_t{header.description_nbytes};
   if (words.is_short != 0 || nbytes == 0) return Arrived{header, words.data, bytes_taken_};
@@ -213,20 +214,20 @@ bool ShmConnection::is_whole(const Arrived& frame) const {
 }
 
 void ShmConnection::taken(const Arrived& frame) {
-  ++lines_taken_;
+  ++slots_taken_;
   bytes_taken_ = frame.bytes_end;
   say_taken();
 }
 
 // Seldom: the peer looks there only if it has no room, and then most of it is free.
 void ShmConnection::say_taken() {
-  if (lines_taken_ - lines_said_ < kChannelLines / kSaySeldom &&
+  if (slots_taken_ - slots_reported_ < kChannelSlots / kSaySeldom &&
       bytes_taken_ - bytes_said_ < ring_.size() / kSaySeldom)
     return;
-  lines_said_ = lines_taken_;
+  slots_reported_ = slots_taken_;
   bytes_said_ = bytes_taken_;
   own_->bytes_taken.store(bytes_taken_, std::memory_order_release);
-  own_->lines_taken.exchange(lines_taken_, std::memory_order_seq_cst);
+  own_->slots_taken.exchange(slots_taken_, std::memory_order_seq_cst);
   doorbell_.wake(ends_.peer);
 }
 
@@ -250,9 +251,9 @@ bool ShmConnection::send_at_once(const SendOp& op) {
 }
 
 bool ShmConnection::recv_at_once(const RecvOp& op) {
-  const Next line = next();
-  if (line.line == nullptr || !line.has_come()) return false;  // another thread has taken it
-  LineWords words;
+  const Next slot = next();
+  if (slot.slot == nullptr || !slot.has_come()) return false;  // another thread has taken it
+  SlotWords words;
   const Result<Arrived> looked = look(words);
   if (!looked.is_ok()) return false;  // the long way finds this too
   const Arrived& frame = looked.value();

@@ -42,9 +42,9 @@ class ShmConnection {
   bool send_at_once(const SendOp& op);
   bool recv_at_once(const RecvOp& op);
   struct Next {
-    const ChannelLine* line;  // null: there is none to wait for
+    const ChannelSlot* slot;  // null: there is none to wait for
     uint64_t stamp;
-    bool has_come() const { return line->stamp.load(std::memory_order_seq_cst) == stamp; }
+    bool has_come() const { return slot->stamp.load(std::memory_order_seq_cst) == stamp; }
   };
   Next next();
   // Of the one thread that waits for next(), which does without the lock meanwhile.
@@ -68,11 +68,11 @@ class ShmConnection {
     const std::byte* at;  // payload, then description
     uint64_t bytes_end;   // in the ring
   };
-  Result<Arrived> look(LineWords& words) const;
+  Result<Arrived> look(SlotWords& words) const;
   void taken(const Arrived& frame);
   Result<std::size_t> room_for_frame();
   void put(const FrameHeader& header, const Gather& payload, std::span<const std::byte> description);
-  void announce(const LineWords& words, std::size_t nbytes);
+  void announce(const SlotWords& words, std::size_t nbytes);
   uint64_t put_bytes(const Gather& payload, std::span<const std::byte> description);
   bool is_whole(const Arrived& frame) const;
   bool copy_behind(const Arrived& frame, std::byte* to) const;
@@ -91,11 +91,11 @@ class ShmConnection {
   Channel* own_ = nullptr;  // made when something is to be written or taken
   std::span<std::byte> ring_;
   SharedCopy shared_copy_;
-  uint64_t lines_ = 0, bytes_ = 0;  // put so far
+  uint64_t slots_ = 0, bytes_ = 0;  // put so far
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;
-  uint64_t lines_taken_ = 0, bytes_taken_ = 0;  // so far
-  uint64_t lines_said_ = 0, bytes_said_ = 0;    // of these, known to the peer
+  uint64_t slots_taken_ = 0, bytes_taken_ = 0;    // so far
+  uint64_t slots_reported_ = 0, bytes_said_ = 0;  // of these, known to the peer
 };
 
 }  // namespace pc

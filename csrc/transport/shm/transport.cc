@@ -209,13 +209,13 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
     return false;
   std::unique_lock lock(mutex_);
   ShmConnection::Next next = connection->next();
-  if (next.line != nullptr && !next.has_come()) {
+  if (next.slot != nullptr && !next.has_come()) {
     lock.unlock();
     const bool has_come = connection->waiter().briefly([&] { return next.has_come(); });
     lock.lock();
-    if (!has_come) next.line = nullptr;
+    if (!has_come) next.slot = nullptr;
   }
-  const bool received = next.line != nullptr && connection->recv_at_once(op);
+  const bool received = next.slot != nullptr && connection->recv_at_once(op);
   arm_for_sleepers();  // for credit that found no room
   connection->waits_briefly().store(false, std::memory_order_release);
   return received;

@@ -311,7 +311,7 @@ TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
 }
 
 TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
-  for (const bool in_line : {true, false}) {
+  for (const bool on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
       PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -320,7 +320,7 @@ TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
       fake_.hold_stream(x.stream.get());
       PC_TRY(produce(x, values));
       cuda::DeviceCall call = x.sum();
-      call.in_line = in_line;
+      call.on_caller_stream = on_caller_stream;
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(started->precede(y.stream.get()));
       PC_TRY(copy(y, x, y.stream.get()));
@@ -339,7 +339,7 @@ TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
 
 TEST_P(DeviceWorld,
        who_waits_for_a_call_on_another_stream_sees_its_result_and_who_was_queued_before_need_not) {
-  for (const bool in_line : {true, false}) {
+  for (const bool on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
       PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -351,7 +351,7 @@ TEST_P(DeviceWorld,
       fake_.hold_stream(theirs);
       PC_TRY(produce(x, std::vector<float>(kCount, fresh)));
       cuda::DeviceCall call = x.sum();
-      call.in_line = in_line;
+      call.on_caller_stream = on_caller_stream;
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(copy(early, x, theirs));
       PC_TRY(started->precede(theirs));
@@ -375,8 +375,8 @@ TEST_P(DeviceWorld,
   }
 }
 
-TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
-  for (const bool first_is_in_line : {true, false}) {
+TEST_P(DeviceWorld, calls_on_the_callers_stream_and_beside_it_keep_their_order) {
+  for (const bool first_is_on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
       PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -389,7 +389,7 @@ TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
           call.request.op.op = ReduceOp::kProd;
           call.request.stream = y.stream.get();
         }
-        call.in_line = (i % 3 == 0) == first_is_in_line;
+        call.on_caller_stream = (i % 3 == 0) == first_is_on_caller_stream;
         PC_ASSIGN_OR_RETURN(auto started, calls->launch(call, -1));
         all.push_back(std::move(started));
       }
@@ -408,7 +408,7 @@ TEST_P(DeviceWorld, calls_in_line_and_beside_it_keep_their_order) {
 }
 
 TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_number_for_the_result) {
-  for (const bool in_line : {true, false}) {
+  for (const bool on_caller_stream : {true, false}) {
     std::latch others_ended(2), all_ended(3);
     const Outcomes outcomes = run(
         3,
@@ -417,7 +417,7 @@ TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_numbe
           PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
           if (group.rank() == 2) fake_.hold_stream(x.stream.get());
           cuda::DeviceCall call = x.sum();
-          call.in_line = in_line;
+          call.on_caller_stream = on_caller_stream;
           PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
           PC_TRY(host_sum(group));
           const bool waited = !started->done();
@@ -446,7 +446,7 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
     cuda::DeviceCall call = x.sum();
-    call.in_line = true;
+    call.on_caller_stream = true;
     fake_.begin_capture(x.stream.get());
     const auto captured = calls->launch(call, -1);
     if (fake_.end_capture(x.stream.get()) < 0) return wrong("the capture was invalidated");
@@ -545,7 +545,7 @@ TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
     std::promise<void> over;
     // Letting go of the first takes long, as who waits for Python's lock; meanwhile the second ends on the GPU.
     cuda::DeviceCall first = x.sum();
-    first.in_line = true;
+    first.on_caller_stream = true;
     first.keeps = std::shared_ptr<const void>(&x, [&](const void*) {
       fake_.release_stream(y.stream.get());
       fake_.drain(y.stream.get());
@@ -555,7 +555,7 @@ TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
     PC_ASSIGN_OR_RETURN(const auto a, calls->launch(first, -1));
     first.keeps = nullptr;
     cuda::DeviceCall second = y.sum();
-    second.in_line = true;
+    second.on_caller_stream = true;
     PC_ASSIGN_OR_RETURN(const auto b, calls->launch(second, -1));
     PC_TRY(host_sum(group));
     fake_.release_stream(x.stream.get());

@@ -18,17 +18,18 @@ class RefusedCalls : public DeviceWorld {
   }
   // Two ranks make different calls of NCCL, which moves something all the same; `y` gets what a stream behind the call sees.
   // Then `look(x, y)`, on ranks whose stream was put behind the call before it was refused.
-  Status refuse(Communicator& group, bool in_line, const std::function<Status(Array& x, Array& y)>& look) {
+  Status refuse(Communicator& group, bool on_caller_stream,
+                const std::function<Status(Array& x, Array& y)>& look) {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
-    call.in_line = in_line;
+    call.on_caller_stream = on_caller_stream;
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     PC_TRY(host_sum(group));  // both have their arrays
     const auto started = calls->launch(call, -1);
     bool goes_past = started.is_ok();
-    if (goes_past && !in_line) {
+    if (goes_past && !on_caller_stream) {
       const std::optional<Status> behind =
           started.value()->precede({Deadline(TimePoint::max())}, x.stream.get());
       goes_past = behind && behind->is_ok();
@@ -40,8 +41,9 @@ class RefusedCalls : public DeviceWorld {
     if (goes_past) PC_TRY(look(x, y));
     return group.resync();
   }
-  Outcomes run_refused(bool in_line, const std::function<Status(Array& x, Array& y)>& look) {
-    Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) { return refuse(group, in_line, look); });
+  Outcomes run_refused(bool on_caller_stream, const std::function<Status(Array& x, Array& y)>& look) {
+    Outcomes outcomes =
+        run(2, [&](Runtime&, Communicator& group) { return refuse(group, on_caller_stream, look); });
     nccl_->reset();  // it has noticed too, which the real one would not
     nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
     return outcomes;
@@ -51,8 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Over, RefusedCalls, ::testing::Values(Over::kInproc, Ov
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
 TEST_P(RefusedCalls, give_nan_before_their_stream_goes_on) {
-  for (const bool in_line : {true, false}) {
-    const Outcomes outcomes = run_refused(in_line, [&](Array& x, Array& y) {
+  for (const bool on_caller_stream : {true, false}) {
+    const Outcomes outcomes = run_refused(on_caller_stream, [&](Array& x, Array& y) {
       return is_nan(x) && is_nan(y) ? Status::ok()
                                     : wrong("the stream has seen " + std::to_string(*y.begin()));
     });
@@ -85,7 +87,7 @@ TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
     std::vector<std::shared_ptr<GpuWork>> started;
     for (int i = 0; i < 3; ++i) {
       cuda::DeviceCall call = x.sum();
-      call.in_line = true;
+      call.on_caller_stream = true;
       if (auto each = calls->launch(call, -1); each.is_ok()) started.push_back(std::move(each).value());
     }
     PC_TRY(copy(y, x, x.stream.get()));
@@ -121,7 +123,7 @@ TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
-    call.in_line = true;
+    call.on_caller_stream = true;
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
     fake_.begin_capture(x.stream.get());
@@ -131,7 +133,7 @@ TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
     if (operations != 0) return wrong("the graph has " + std::to_string(operations) + " operations");
     PC_TRY(group.resync());
     cuda::DeviceCall next = x.sum();  // no stream waits for the one that was refused
-    next.in_line = true;
+    next.on_caller_stream = true;
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(next, -1));
     PC_TRY(started->wait(-1));
     drain(x);

@@ -130,7 +130,7 @@ TEST_P(DirectFailures, a_world_that_is_left_waits_for_nobody_who_does_not_join) 
   EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, who_waits_for_its_turn_on_a_line_does_not_wait_beyond_its_deadline) {
+TEST_P(DirectFailures, who_waits_for_its_turn_on_a_channel_does_not_wait_beyond_its_deadline) {
   std::promise<void> answered, done;
   const Outcomes outcomes = run(
       2,
@@ -194,7 +194,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     const auto one = [&](Array& array) {
       return mine.run(message(array, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()));
     };
-    PC_TRY(one(y));  // the line is there
+    PC_TRY(one(y));  // the channel is there
     drain(y);
     if (sends) fake_.hold_stream(x.stream.get());
     PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank())));  // queued

@@ -1,4 +1,5 @@
-// Messages between arrays on GPUs: offered, then moved by a line of two ranks, or through the host. FAKES of the driver and of NCCL.
+// Messages between arrays on GPUs: offered, then moved by a channel of two ranks, or through the host. FAKES
+// of the driver and of NCCL.
 #include "gpu/direct_messages.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +35,8 @@ TEST_P(MessageWorld, large_ones_go_by_nccl_between_two_ranks_and_nobody_else_tak
       }
     }
     const std::string text = mine.gpus->explain(group, std::nullopt);
-    const std::string line = group.rank() == 0 ? "to rank 1: by NCCL" : "from rank 0: by NCCL";
-    if (text.find(line) == std::string::npos) return wrong(text);
+    const std::string channel = group.rank() == 0 ? "to rank 1: by NCCL" : "from rank 0: by NCCL";
+    if (text.find(channel) == std::string::npos) return wrong(text);
     return mine.close();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);

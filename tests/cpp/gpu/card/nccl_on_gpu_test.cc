@@ -108,13 +108,13 @@ TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_f
   const cuda::CUstream slow = producer.value().get();
   put(fresh.at(), made);
   for (uint32_t round = 1; round <= 20; ++round) {
-    for (const bool in_line : {false, true}) {
-      const uint32_t value = 2 * round + (in_line ? 1 : 0);
+    for (const bool on_caller_stream : {false, true}) {
+      const uint32_t value = 2 * round + (on_caller_stream ? 1 : 0);
       put(x.at(), old);
       PC_MUST(cuda::await_value(driver(), slow, flag.at(), value));
       PC_MUST(cuda::copy_on_device(driver(), x.at(), fresh.at(), kNbytes, slow));
       cuda::DeviceCall call = allreduce(x.at(), x.at(), kNbytes, DType::kU8, {ReduceOp::kSum}, slow);
-      call.in_line = in_line;
+      call.on_caller_stream = on_caller_stream;
       const auto work = executor_->launch(call, patience());
       ASSERT_TRUE(work.is_ok()) << work.status().to_string();
       PC_MUST(work.value()->precede(slow));
@@ -123,7 +123,7 @@ TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_f
       PC_MUST(cuda::write_value(driver(), stream(), flag.at(), value));
       finish(work);
       settle(slow);
-      ASSERT_TRUE(get(y.at(), kNbytes) == made) << "round " << round << (in_line ? " in line" : "");
+      ASSERT_TRUE(get(y.at(), kNbytes) == made) << "round " << round << (on_caller_stream ? " in line" : "");
     }
   }
 }

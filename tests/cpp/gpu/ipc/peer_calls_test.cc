@@ -174,11 +174,11 @@ TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_use
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     PC_ASSIGN_OR_RETURN(Array y, array_of(group));
-    for (const bool in_line : {true, false}) {
+    for (const bool on_caller_stream : {true, false}) {
       fake_.hold_stream(x.stream.get());
       PC_TRY(produce(x, std::vector<float>(kCount, static_cast<float>(10 + group.rank()))));
       cuda::DeviceCall call = x.sum();
-      call.in_line = in_line;
+      call.on_caller_stream = on_caller_stream;
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(host_sum(group));  // the group's own calls go on
       if (started->done() || started->precedes_at_once()) return wrong("it has not waited for its array");

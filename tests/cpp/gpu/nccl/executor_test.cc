@@ -71,14 +71,14 @@ class NcclExecutor : public ::testing::Test {
     return value;
   }
   cuda::DeviceCall allreduce(const cuda::DeviceMemory& in, const cuda::DeviceMemory& out,
-                             bool in_line = false) {
+                             bool on_caller_stream = false) {
     const Device here = {DeviceType::kCuda, 0};
     cuda::DeviceCall call;
     call.request.collective = Collective::kAllreduce;
     call.request.in = {reinterpret_cast<const std::byte*>(in.at()), kCount, DType::kF32, here};
     call.request.out = {reinterpret_cast<std::byte*>(out.at()), kCount, DType::kF32, here};
     call.request.stream = theirs_->get();
-    call.in_line = in_line;
+    call.on_caller_stream = on_caller_stream;
     return call;
   }
   std::shared_ptr<cuda::DeviceWork> launch(cuda::DeviceCall call) {
@@ -107,12 +107,12 @@ class NcclExecutor : public ::testing::Test {
 
 TEST_F(NcclExecutor, a_call_comes_after_what_its_stream_had_and_before_what_waits_for_it) {
   join_alone();
-  for (const bool in_line : {false, true}) {
+  for (const bool on_caller_stream : {false, true}) {
     const cuda::DeviceMemory x = memory_of(1), fresh = memory_of(2), result = memory_of(0),
                              later = memory_of(0);
     fake_.hold_stream(theirs_->get());
     ASSERT_TRUE(cuda::copy_on_device(*driver_, x.at(), fresh.at(), kNbytes, theirs_->get()).is_ok());
-    const auto work = launch(allreduce(x, result, in_line));
+    const auto work = launch(allreduce(x, result, on_caller_stream));
     ASSERT_TRUE(work->precede(theirs_->get()).is_ok());
     ASSERT_TRUE(cuda::copy_on_device(*driver_, later.at(), result.at(), kNbytes, theirs_->get()).is_ok());
     EXPECT_FALSE(work->done());

@@ -1,4 +1,4 @@
-// What a line of a channel says is what was put into it; what no rank of ours puts there is refused.
+// What a slot of a channel says is what was put into it; what no rank of ours puts there is refused.
 #include "transport/shm/channel.h"
 
 #include <gtest/gtest.h>
@@ -26,15 +26,15 @@ bool same(const FrameHeader& a, const FrameHeader& b) {
   return of_a == of_b;
 }
 
-LineWords through_a_line(const LineWords& words) {
-  const auto line = std::make_unique<ChannelLine>();
-  std::memcpy(line->bytes, &words, sizeof words);
-  LineWords copy;
-  copy_words(*line, copy);
+SlotWords through_a_slot(const SlotWords& words) {
+  const auto slot = std::make_unique<ChannelSlot>();
+  std::memcpy(slot->bytes, &words, sizeof words);
+  SlotWords copy;
+  copy_words(*slot, copy);
   return copy;
 }
 
-TEST(ChannelLine, every_kind_of_frame_comes_out_as_it_went_in) {
+TEST(ChannelSlot, every_kind_of_frame_comes_out_as_it_went_in) {
   std::vector<FrameHeader> headers = {eager(0, 0), eager(8, 3), eager(80, 8), eager(81, 8),
                                       eager(65536, 1024)};
   FrameHeader segment = eager(128 * 1024, 0);
@@ -53,35 +53,35 @@ TEST(ChannelLine, every_kind_of_frame_comes_out_as_it_went_in) {
   credit.offset = 4096;
   headers.push_back(credit);
   for (const FrameHeader& header : headers) {
-    const Result<FrameHeader> back = header_of(through_a_line(words_of(header)), 3);
+    const Result<FrameHeader> back = header_of(through_a_slot(words_of(header)), 3);
     ASSERT_TRUE(back.is_ok()) << back.status().to_string();
     EXPECT_TRUE(same(back.value(), header)) << header.segment_nbytes << " bytes";
   }
 }
 
-TEST(ChannelLine, a_small_message_and_its_description_fit_into_one_cache_line) {
-  static_assert(sizeof(std::atomic<uint64_t>) + LineWords::kExtentEnd == 64);
-  const LineWords words = words_of(eager(8, 3));
+TEST(ChannelSlot, a_small_message_and_its_description_fit_into_one_cache_line) {
+  static_assert(sizeof(std::atomic<uint64_t>) + SlotWords::kExtentEnd == 64);
+  const SlotWords words = words_of(eager(8, 3));
   EXPECT_TRUE(words.is_short != 0);
-  EXPECT_LE(LineWords::kHead + 8 + 3, LineWords::kExtentEnd);
+  EXPECT_LE(SlotWords::kHead + 8 + 3, SlotWords::kExtentEnd);
 }
 
-TEST(ChannelLine, what_no_rank_of_ours_puts_there_is_refused) {
+TEST(ChannelSlot, what_no_rank_of_ours_puts_there_is_refused) {
   const auto refused = [](auto&& spoil) {
-    LineWords words = words_of(eager(8, 3));
+    SlotWords words = words_of(eager(8, 3));
     spoil(words);
-    const Result<FrameHeader> header = header_of(through_a_line(words), 3);
+    const Result<FrameHeader> header = header_of(through_a_slot(words), 3);
     return !header.is_ok() && header.status().code() == Code::kPeerFailure;
   };
-  EXPECT_FALSE(refused([](LineWords&) {}));
-  EXPECT_TRUE(refused([](LineWords& words) { words.type = 0; }));
-  EXPECT_TRUE(refused([](LineWords& words) { words.type = 200; }));
-  EXPECT_TRUE(refused([](LineWords& words) { words.klass = 3; }));
-  EXPECT_TRUE(refused([](LineWords& words) { words.flags = 0xFF; }));
-  EXPECT_TRUE(refused([](LineWords& words) { words.flags = 0; })) << "a short line is an eager message";
-  EXPECT_TRUE(refused([](LineWords& words) { words.index = LineWords::kRoom << 16 | 1; }));
-  EXPECT_TRUE(refused([](LineWords& words) { words.index = ~uint32_t{0}; }));
-  EXPECT_TRUE(refused([](LineWords& words) {
+  EXPECT_FALSE(refused([](SlotWords&) {}));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.type = 0; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.type = 200; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.klass = 3; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.flags = 0xFF; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.flags = 0; })) << "a short line is an eager message";
+  EXPECT_TRUE(refused([](SlotWords& words) { words.index = SlotWords::kRoom << 16 | 1; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.index = ~uint32_t{0}; }));
+  EXPECT_TRUE(refused([](SlotWords& words) {
     words.is_short = 0;
     words.index = 0;
     words.extent = {~uint64_t{0}, 0, ~uint32_t{0}};

@@ -185,9 +185,9 @@ TEST_F(ShmTransportTest, a_local_peer_that_writes_nonsense_is_an_error_on_both_s
   std::vector<std::byte> in(1), out(1);
   sides[0].recv(in, 1);
   sides[1].recv(in, 1);
-  ChannelLine& line = channel().lines[1];
-  std::fill(std::begin(line.bytes), std::end(line.bytes), std::byte{0xEE});
-  line.stamp.store(2);
+  ChannelSlot& slot = channel().slots[1];
+  std::fill(std::begin(slot.bytes), std::end(slot.bytes), std::byte{0xEE});
+  slot.stamp.store(2);
   const Completion there = sides[1].wait();
   EXPECT_EQ(there.status.code(), Code::kPeerFailure) << there.status.to_string();
   EXPECT_EQ(there.status.peer(), 0);

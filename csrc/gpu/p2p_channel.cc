@@ -1,17 +1,17 @@
-#include "gpu/message_line.h"
+#include "gpu/p2p_channel.h"
 
 #include "base/wait_in_slices.h"
 
 namespace pc {
 
-Status MessageLine::ended() { return failure_.is_ok() ? group_.alive() : failure_; }
+Status P2pChannel::ended() { return failure_.is_ok() ? group_.alive() : failure_; }
 
-bool MessageLine::has_ended() {
+bool P2pChannel::has_ended() {
   const std::lock_guard lock(mutex_);
   return !ended().is_ok();
 }
 
-Status MessageLine::end(const Status& why) {
+Status P2pChannel::end(const Status& why) {
   const std::lock_guard lock(mutex_);
   if (!failure_.is_ok()) return failure_;
   failure_ = why;
@@ -21,8 +21,8 @@ Status MessageLine::end(const Status& why) {
 }
 
 // Until nobody launches and it `is_next`. Then this thread launches.
-Status MessageLine::take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
-                              const std::function<bool()>& is_next) {
+Status P2pChannel::take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                             const std::function<bool()>& is_next) {
   if (launching_ == std::this_thread::get_id())
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while a message to or from that rank is queued on the GPU "
@@ -39,8 +39,8 @@ Status MessageLine::take_turn(std::unique_lock<std::mutex>& lock, const WaitCont
   return Status::ok();
 }
 
-Status MessageLine::go(const WaitContext& context, const std::function<Status(uint64_t)>& say,
-                       const std::function<Status()>& launch, bool* said) {
+Status P2pChannel::go(const WaitContext& context, const std::function<Status(uint64_t)>& say,
+                      const std::function<Status()>& launch, bool* said) {
   *said = false;
   uint64_t number = 0;
   {
@@ -60,8 +60,8 @@ Status MessageLine::go(const WaitContext& context, const std::function<Status(ui
   return done.is_ok() ? done : end(done);
 }
 
-Status MessageLine::follow(uint64_t number, const WaitContext& context,
-                           const std::function<Status()>& launch) {
+Status P2pChannel::follow(uint64_t number, const WaitContext& context,
+                          const std::function<Status()>& launch) {
   Status done;
   {
     std::unique_lock lock(mutex_);
@@ -78,20 +78,20 @@ Status MessageLine::follow(uint64_t number, const WaitContext& context,
   return done.is_ok() ? done : end(done);
 }
 
-void MessageLines::abort(const Status& why) {
+void P2pChannels::abort(const Status& why) {
   const std::lock_guard lock(mutex_);
-  for (const auto& [ranks, line] : lines_) line->group().abort(why);
+  for (const auto& [ranks, channel] : channels_) channel->group().abort(why);
 }
 
-std::shared_ptr<MessageLine> MessageLines::between(Rank from, Rank to, int device) {
+std::shared_ptr<P2pChannel> P2pChannels::between(Rank from, Rank to, int device) {
   const std::lock_guard lock(mutex_);
-  const auto known = lines_.find({from, to});
-  if (known != lines_.end())
+  const auto known = channels_.find({from, to});
+  if (known != channels_.end())
     return known->second->device() == device && !known->second->has_ended() ? known->second : nullptr;
-  if (lines_.size() >= kMost) return nullptr;
-  const Result<Communicator*> group = runtime_.make_line(from, to);
+  if (channels_.size() >= kMost) return nullptr;
+  const Result<Communicator*> group = runtime_.make_channel(from, to);
   if (!group.is_ok()) return nullptr;
-  return lines_[{from, to}] = std::make_shared<MessageLine>(*group.value(), device);
+  return channels_[{from, to}] = std::make_shared<P2pChannel>(*group.value(), device);
 }
 
 }  // namespace pc

@@ -14,11 +14,11 @@
 namespace pc {
 
 // Thread-safety: all methods.
-class GroupLine {
+class RunQueue {
  public:
   // `discard(number)`: peers may be ahead with that call, which will not be run here; its turn has come.
   using Discard = std::function<void(uint64_t)>;
-  GroupLine(Reactor& reactor, uint32_t group, Discard discard)
+  RunQueue(Reactor& reactor, uint32_t group, Discard discard)
       : reactor_(reactor),
         group_(group),
         discard_(std::move(discard)) {
@@ -27,7 +27,8 @@ class GroupLine {
   }
   uint32_t group() const { return group_; }
 
-  // Puts a run last in line, and starts it if it is also the first. What it returns keeps the other two: Run::as_work().
+  // Puts a run last in the queue, and starts it if it is also the first. What it returns keeps the other two:
+  // Run::as_work().
   WorkPtr enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
                 const std::shared_ptr<OpenGroup>& group);
   // An idle run of those that were released; null: none for which `fits(run)`.
@@ -42,8 +43,9 @@ class GroupLine {
     }
     return nullptr;
   }
-  // If nothing is in line: `begin(run)` starts an idle run, or one that `make()` makes, and may stay awake for it for a moment.
-  // Unless it has ended then, it is in line, and `begun`. Meanwhile everybody else here waits. False: it was not begun.
+  // If nothing is in the queue: `begin(run)` starts an idle run, or one that `make()` makes, and may stay
+  // awake for it for a moment. Unless it has ended then, it is in the queue, and `begun`. Meanwhile everybody
+  // else here waits. False: it was not begun.
   template <class Make, class Begin>
   bool begin_at_once(std::unique_ptr<Run>& begun, Make&& make, Begin&& begin) {
     const Lock lock(mutex_);
@@ -57,7 +59,7 @@ class GroupLine {
     idle_.pop_back();
     return true;
   }
-  // Drives the line until `run` has ended, or the context ends, which leaves it as it is.
+  // Drives the queue until `run` has ended, or the context ends, which leaves it as it is.
   WaitEnd drive(const Run& run, const WaitContext& context);
   void end(Run& run, const Status& why);  // afterwards it has ended
   // Goes on with the first runs as far as that is possible without waiting. Nothing, if somebody drives them: he does so.
@@ -67,7 +69,7 @@ class GroupLine {
   // The call of this number ends with `why`, if it has not ended; what comes for it from peers is discarded.
   void cancel(uint64_t sequence, const Status& why);
   void wake();                    // the first run looks around
-  bool is_idle();                 // no run is in line, and no thread drives one
+  bool is_idle();                 // no run is in the queue, and no thread drives one
   void abort(const Status& why);  // ends every run, now and later
 
  private:

@@ -1,4 +1,4 @@
-#include "engine/group_line.h"
+#include "engine/run_queue.h"
 
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace pc {
 
-WorkPtr GroupLine::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
-                         const std::shared_ptr<OpenGroup>& group) {
+WorkPtr RunQueue::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
+                        const std::shared_ptr<OpenGroup>& group) {
   WorkPtr work;  // released without the lock, if something throws
   Lock lock(mutex_);
   aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
@@ -16,7 +16,7 @@ WorkPtr GroupLine::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGro
   return work;
 }
 
-void GroupLine::release(std::unique_ptr<Run> run) {
+void RunQueue::release(std::unique_ptr<Run> run) {
   Lock lock(mutex_);
   if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
   if (driven(*run)) {
@@ -28,12 +28,12 @@ void GroupLine::release(std::unique_ptr<Run> run) {
   keep(std::move(run));
 }
 
-void GroupLine::keep(std::unique_ptr<Run> run) {
+void RunQueue::keep(std::unique_ptr<Run> run) {
   if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
   idle_.push_back(std::move(run));
 }
 
-void GroupLine::start_first(Lock& lock) {
+void RunQueue::start_first(Lock& lock) {
   while (!runs_.empty() && !runs_.front()->started()) {
     Run& first = *runs_.front();
     take_baton();
@@ -44,12 +44,12 @@ void GroupLine::start_first(Lock& lock) {
   }
 }
 
-void GroupLine::take_baton() {
+void RunQueue::take_baton() {
   driven_ = true;
   runs_.front()->stop_notifying();
 }
 
-void GroupLine::drop_baton() {
+void RunQueue::drop_baton() {
   driven_ = false;
   runs_.erase(runs_.begin(),
               std::find_if(runs_.begin(), runs_.end(), [](const Run* run) { return !run->ended(); }));
@@ -59,25 +59,25 @@ void GroupLine::drop_baton() {
   baton_free_.notify_all();
 }
 
-bool GroupLine::driven(const Run& run) const { return driven_ && !runs_.empty() && runs_.front() == &run; }
+bool RunQueue::driven(const Run& run) const { return driven_ && !runs_.empty() && runs_.front() == &run; }
 
-// While the probe of the thread that drives the line runs, any thread may end the run.
-class GroupLine::Probed final : public ProbeScope {
+// While the probe of the thread that drives the queue runs, any thread may end the run.
+class RunQueue::Probed final : public ProbeScope {
  public:
-  Probed(GroupLine& line, WaitContext& context) : ProbeScope(context), line_(line) {}
+  Probed(RunQueue& runs, WaitContext& context) : ProbeScope(context), runs_(runs) {}
   void enter() override { set(true); }
   void leave() override { set(false); }
 
  private:
   void set(bool inside) {
-    const Lock lock(line_.mutex_);
-    line_.in_probe_ = inside;
-    line_.baton_free_.notify_all();
+    const Lock lock(runs_.mutex_);
+    runs_.in_probe_ = inside;
+    runs_.baton_free_.notify_all();
   }
-  GroupLine& line_;
+  RunQueue& runs_;
 };
 
-WaitEnd GroupLine::drive(const Run& run, const WaitContext& context) {
+WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
   if (run.ended()) return WaitEnd::kReady;
   WaitContext driving = context;
   const Probed probed(*this, driving);
@@ -117,12 +117,12 @@ WaitEnd GroupLine::drive(const Run& run, const WaitContext& context) {
   return WaitEnd::kReady;
 }
 
-void GroupLine::end(Run& run, const Status& why) {
+void RunQueue::end(Run& run, const Status& why) {
   Lock lock(mutex_);
   end(lock, run, why);
 }
 
-void GroupLine::progress() {
+void RunQueue::progress() {
   Lock lock(mutex_);
   while (!driven_ && !runs_.empty()) {
     Run& first = *runs_.front();
@@ -136,7 +136,7 @@ void GroupLine::progress() {
   }
 }
 
-void GroupLine::notify(Run& run, CompletionSink* notifier, uint64_t token) {
+void RunQueue::notify(Run& run, CompletionSink* notifier, uint64_t token) {
   const Lock lock(mutex_);
   run.set_notifier(notifier, token);
   if (driven_ || run.ended() || runs_.front() != &run) return;
@@ -144,11 +144,11 @@ void GroupLine::notify(Run& run, CompletionSink* notifier, uint64_t token) {
 }
 
 // The first run may have to be started, and perhaps nobody waits for it.
-void GroupLine::notify_if_due() {
+void RunQueue::notify_if_due() {
   if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
 }
 
-WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
+WaitEnd RunQueue::wait_for_baton(Lock& lock, const WaitContext& context) {
   baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
   lock.unlock();  // the probe may run a signal handler, and that may call anything
   const WaitEnd how = Waiter::check(context);
@@ -156,7 +156,7 @@ WaitEnd GroupLine::wait_for_baton(Lock& lock, const WaitContext& context) {
   return how;
 }
 
-void GroupLine::end(Lock& lock, Run& run, const Status& why) {
+void RunQueue::end(Lock& lock, Run& run, const Status& why) {
   if (driven(run) && !in_probe_) {
     run.request_end(why);  // its driver sees it at once
     baton_free_.wait(lock, [&] { return run.ended() || !driven(run) || in_probe_; });
@@ -177,7 +177,7 @@ void GroupLine::end(Lock& lock, Run& run, const Status& why) {
 
 // Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the
 // calls before it are over, because a transport discards everything up to a number.
-void GroupLine::discard_due() {
+void RunQueue::discard_due() {
   std::erase_if(skipped_, [this](uint64_t sequence) {
     const bool due = runs_.empty() || runs_.front()->sequence() > sequence;
     if (due) discard_(sequence);
@@ -185,7 +185,7 @@ void GroupLine::discard_due() {
   });
 }
 
-void GroupLine::cancel(uint64_t sequence, const Status& why) {
+void RunQueue::cancel(uint64_t sequence, const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   const auto found =
@@ -199,17 +199,17 @@ void GroupLine::cancel(uint64_t sequence, const Status& why) {
   end(lock, **found, why);
 }
 
-void GroupLine::wake() {
+void RunQueue::wake() {
   const Lock lock(mutex_);
   if (!runs_.empty()) runs_.front()->wake();
 }
 
-bool GroupLine::is_idle() {
+bool RunQueue::is_idle() {
   const Lock lock(mutex_);
   return runs_.empty() && !driven_ && dropped_ == nullptr;
 }
 
-void GroupLine::abort(const Status& why) {
+void RunQueue::abort(const Status& why) {
   Lock lock(mutex_);
   if (!aborted_.is_ok()) return;
   aborted_ = why;
