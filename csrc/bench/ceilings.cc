@@ -141,7 +141,7 @@ Status move(const Fd& fd, Way way, std::byte* data, uint64_t nbytes, Deadline de
 
 // ---- the futex
 
-class Baton {
+class HandOff {
  public:
   void pass(uint32_t to) {
     holder_.store(to, std::memory_order_release);
@@ -204,18 +204,18 @@ Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline de
 
 Ceiling ceiling_of_wake(uint64_t iterations) {
   constexpr uint32_t kNear = 0, kFar = 1;
-  Baton baton;
+  HandOff hand_off;
   std::thread far([&] {
     const OnCore core(kFarCore);
     for (uint64_t i = 0; i < iterations + 1; ++i) {  // time_work() begins with one that it does not time
-      baton.await(kFar);
-      baton.pass(kNear);
+      hand_off.await(kFar);
+      hand_off.pass(kNear);
     }
   });
   const OnCore core(kNearCore);
   const Latencies time = time_work(iterations, 2, [&] {
-    baton.pass(kFar);
-    baton.await(kNear);
+    hand_off.pass(kFar);
+    hand_off.await(kNear);
   });
   far.join();
   return {"futex", 0, iterations, time};

@@ -20,7 +20,7 @@ void Run::set_notifier(CompletionSink* notifier, uint64_t token) {
   notifier_.store(notifier);
   if (notifier == nullptr) {
     queue_.notify(nullptr, 0);
-    return driven();
+    return progress_held();
   }
   if (ended_.load()) notify_now();  // its end may have seen no notifier
 }
@@ -29,13 +29,13 @@ void Run::notify_completions() {
   CompletionSink* const notifier = notifier_.load();
   if (notifier == nullptr) return;
   queue_.notify(notifier, notifier_token_.load());
-  undriven();
+  progress_released();
 }
 
 void Run::stop_notifying() {
   if (notifier_.load(std::memory_order_relaxed) == nullptr) return;
   queue_.notify(nullptr, 0);
-  driven();
+  progress_held();
 }
 
 void Run::notify_now() const {

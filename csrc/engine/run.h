@@ -18,9 +18,9 @@ class RunQueue;
 class OpenGroup;
 class OpenGroups;
 
-// Thread-safety: one thread at a time (the holder of the group's baton), except where a method says otherwise. Used
-// again and again. The methods of Work are for a run that is in the queue, and may be called by any thread
-// that Work allows.
+// Thread-safety: one thread at a time (the holder of the group's progress lock), except where a method says
+// otherwise. Used again and again. The methods of Work are for a run that is in the queue, and may be called
+// by any thread that Work allows.
 class Run : public Work {
  public:
   ~Run() override = default;
@@ -74,8 +74,8 @@ class Run : public Work {
   void renew(const Request& request, const Launch& launch);  // not while it runs
   void set_ended(Status result);
   // Nobody drives it from now on, or somebody does again.
-  virtual void undriven() {}
-  virtual void driven() {}
+  virtual void progress_released() {}
+  virtual void progress_held() {}
 
   Request request_;
   Launch launch_;

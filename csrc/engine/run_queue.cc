@@ -12,19 +12,19 @@ WorkPtr RunQueue::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGrou
   Lock lock(mutex_);
   aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
   work = Run::as_work(std::move(run), *this, groups, group);
-  if (!driven_) start_first(lock);
+  if (!progress_held_) start_first(lock);
   return work;
 }
 
 void RunQueue::release(std::unique_ptr<Run> run) {
   Lock lock(mutex_);
   if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
-  if (driven(*run)) {
+  if (is_held(*run)) {
     dropped_ = std::move(run);  // its driver is in the probe, and looks at it once more
     return;
   }
   if (!runs_.empty()) std::erase(runs_, run.get());
-  if (!driven_) start_first(lock);
+  if (!progress_held_) start_first(lock);
   keep(std::move(run));
 }
 
@@ -36,30 +36,32 @@ void RunQueue::keep(std::unique_ptr<Run> run) {
 void RunQueue::start_first(Lock& lock) {
   while (!runs_.empty() && !runs_.front()->started()) {
     Run& first = *runs_.front();
-    take_baton();
+    hold_progress();
     lock.unlock();
     first.start(scratch_);
     lock.lock();
-    drop_baton();
+    release_progress();
   }
 }
 
-void RunQueue::take_baton() {
-  driven_ = true;
+void RunQueue::hold_progress() {
+  progress_held_ = true;
   runs_.front()->stop_notifying();
 }
 
-void RunQueue::drop_baton() {
-  driven_ = false;
+void RunQueue::release_progress() {
+  progress_held_ = false;
   runs_.erase(runs_.begin(),
               std::find_if(runs_.begin(), runs_.end(), [](const Run* run) { return !run->ended(); }));
   if (!runs_.empty() && runs_.front()->started()) runs_.front()->notify_completions();
   if (!skipped_.empty()) discard_due();
   if (dropped_ != nullptr) keep(std::move(dropped_));
-  baton_free_.notify_all();
+  progress_released_.notify_all();
 }
 
-bool RunQueue::driven(const Run& run) const { return driven_ && !runs_.empty() && runs_.front() == &run; }
+bool RunQueue::is_held(const Run& run) const {
+  return progress_held_ && !runs_.empty() && runs_.front() == &run;
+}
 
 // While the probe of the thread that drives the queue runs, any thread may end the run.
 class RunQueue::Probed final : public ProbeScope {
@@ -72,28 +74,28 @@ class RunQueue::Probed final : public ProbeScope {
   void set(bool inside) {
     const Lock lock(runs_.mutex_);
     runs_.in_probe_ = inside;
-    runs_.baton_free_.notify_all();
+    runs_.progress_released_.notify_all();
   }
   RunQueue& runs_;
 };
 
 WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
   if (run.ended()) return WaitEnd::kReady;
-  WaitContext driving = context;
-  const Probed probed(*this, driving);
+  WaitContext held = context;
+  const Probed probed(*this, held);
   Lock lock(mutex_);
   while (!run.ended()) {
     WaitEnd how = WaitEnd::kReady;
-    if (driven_) {
-      how = wait_for_baton(lock, context);
+    if (progress_held_) {
+      how = wait_for_progress(lock, context);
     } else {
       Run& first = *runs_.front();
-      take_baton();
+      hold_progress();
       lock.unlock();
       if (!first.started()) first.start(scratch_);
       TimePoint looked{};
       for (first.advance(); !first.ended() && !run.ended() && how == WaitEnd::kReady;) {
-        how = first.wait_to_advance(reactor_, driving);
+        how = first.wait_to_advance(reactor_, held);
         if (how != WaitEnd::kReady) break;
         first.advance();
         if (first.ended()) break;
@@ -102,11 +104,11 @@ WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
         if (looked == TimePoint{}) looked = now;
         if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
         looked = now;
-        how = Waiter::check(driving);
+        how = Waiter::check(held);
       }
       lock.lock();
       const bool ended = first.ended();
-      drop_baton();
+      release_progress();
       if (ended) {
         start_first(lock);  // so that peers need not wait until a thread here waits for the next one
         continue;
@@ -124,14 +126,14 @@ void RunQueue::end(Run& run, const Status& why) {
 
 void RunQueue::progress() {
   Lock lock(mutex_);
-  while (!driven_ && !runs_.empty()) {
+  while (!progress_held_ && !runs_.empty()) {
     Run& first = *runs_.front();
-    take_baton();
+    hold_progress();
     lock.unlock();
     first.started() ? first.advance() : first.start(scratch_);
     lock.lock();
     const bool ended = first.ended();
-    drop_baton();
+    release_progress();
     if (!ended) return;
   }
 }
@@ -139,17 +141,17 @@ void RunQueue::progress() {
 void RunQueue::notify(Run& run, CompletionSink* notifier, uint64_t token) {
   const Lock lock(mutex_);
   run.set_notifier(notifier, token);
-  if (driven_ || run.ended() || runs_.front() != &run) return;
+  if (progress_held_ || run.ended() || runs_.front() != &run) return;
   run.started() ? run.notify_completions() : run.notify_now();
 }
 
 // The first run may have to be started, and perhaps nobody waits for it.
 void RunQueue::notify_if_due() {
-  if (!driven_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
+  if (!progress_held_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
 }
 
-WaitEnd RunQueue::wait_for_baton(Lock& lock, const WaitContext& context) {
-  baton_free_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
+WaitEnd RunQueue::wait_for_progress(Lock& lock, const WaitContext& context) {
+  progress_released_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
   lock.unlock();  // the probe may run a signal handler, and that may call anything
   const WaitEnd how = Waiter::check(context);
   lock.lock();
@@ -157,21 +159,21 @@ WaitEnd RunQueue::wait_for_baton(Lock& lock, const WaitContext& context) {
 }
 
 void RunQueue::end(Lock& lock, Run& run, const Status& why) {
-  if (driven(run) && !in_probe_) {
+  if (is_held(run) && !in_probe_) {
     run.request_end(why);  // its driver sees it at once
-    baton_free_.wait(lock, [&] { return run.ended() || !driven(run) || in_probe_; });
+    progress_released_.wait(lock, [&] { return run.ended() || !is_held(run) || in_probe_; });
   }
   if (run.ended()) return;
   run.end(why);
-  if (driven(run)) {
+  if (is_held(run)) {
     run.request_end(why);  // so that its driver wakes when the probe is over
     return;
   }
   if (!run.started()) skipped_.push_back(run.sequence());
   std::erase(runs_, &run);
   discard_due();
-  if (driven_) runs_.front()->wake();  // its driver may be waiting for this one
-  baton_free_.notify_all();            // who waits for the next one starts it
+  if (progress_held_) runs_.front()->wake();  // its driver may be waiting for this one
+  progress_released_.notify_all();            // who waits for the next one starts it
   notify_if_due();
 }
 
@@ -195,7 +197,7 @@ void RunQueue::cancel(uint64_t sequence, const Status& why) {
     return discard_due();
   }
   if ((*found)->ended()) return;
-  if (driven(**found) && !in_probe_) return (*found)->request_end(why);
+  if (is_held(**found) && !in_probe_) return (*found)->request_end(why);
   end(lock, **found, why);
 }
 
@@ -206,7 +208,7 @@ void RunQueue::wake() {
 
 bool RunQueue::is_idle() {
   const Lock lock(mutex_);
-  return runs_.empty() && !driven_ && dropped_ == nullptr;
+  return runs_.empty() && !progress_held_ && dropped_ == nullptr;
 }
 
 void RunQueue::abort(const Status& why) {
@@ -215,15 +217,15 @@ void RunQueue::abort(const Status& why) {
   aborted_ = why;
   for (Run* run : runs_) {
     if (run->ended()) continue;
-    if (driven(*run) && !in_probe_) {
+    if (is_held(*run) && !in_probe_) {
       run->request_end(why);
     } else {
       run->end(why);
-      if (driven(*run)) run->request_end(why);
+      if (is_held(*run)) run->request_end(why);
     }
   }
-  std::erase_if(runs_, [&](Run* run) { return run->ended() && !driven(*run); });
-  baton_free_.notify_all();
+  std::erase_if(runs_, [&](Run* run) { return run->ended() && !is_held(*run); });
+  progress_released_.notify_all();
 }
 
 }  // namespace pc

@@ -1,6 +1,6 @@
 // The runs of one group, in issue order. They share one scratch memory and often the caller's arrays, so a run posts
 // only when all earlier runs have ended; whoever waits for a later run first drives the earlier ones. One thread at a
-// time holds the baton and drives; the others sleep until it is free or their own wait ends.
+// time holds the progress lock and makes progress; the others sleep until it is free or their own wait ends.
 #pragma once
 
 #include <condition_variable>
@@ -49,7 +49,7 @@ class RunQueue {
   template <class Make, class Begin>
   bool begin_at_once(std::unique_ptr<Run>& begun, Make&& make, Begin&& begin) {
     const Lock lock(mutex_);
-    if (!runs_.empty() || driven_ || !skipped_.empty() || !aborted_.is_ok()) return false;
+    if (!runs_.empty() || progress_held_ || !skipped_.empty() || !aborted_.is_ok()) return false;
     if (idle_.empty()) idle_.push_back(make());
     Run& run = *idle_.back();
     begin(run);
@@ -75,30 +75,30 @@ class RunQueue {
  private:
   using Lock = std::unique_lock<std::mutex>;
   static constexpr std::size_t kMostIdle = 16;
-  void start_first(Lock& lock);       // mutex_ held, baton free
-  void take_baton();                  // mutex_ held
-  void drop_baton();                  // mutex_ held: removes what has ended
-  bool driven(const Run& run) const;  // mutex_ held
+  void start_first(Lock& lock);        // mutex_ held, progress lock free
+  void hold_progress();                // mutex_ held
+  void release_progress();             // mutex_ held: removes what has ended
+  bool is_held(const Run& run) const;  // mutex_ held
   void end(Lock& lock, Run& run, const Status& why);
   void keep(std::unique_ptr<Run> run);  // mutex_ held: to be used again
   void discard_due();                   // mutex_ held
   class Probed;
   void notify_if_due();  // mutex_ held
-  WaitEnd wait_for_baton(Lock& lock, const WaitContext& context);
+  WaitEnd wait_for_progress(Lock& lock, const WaitContext& context);
 
   Reactor& reactor_;
   const uint32_t group_;
   const Discard discard_;
   std::mutex mutex_;  // guards what follows, and the state of runs that have not started
-  std::condition_variable baton_free_;
-  bool driven_ = false;    // somebody holds the baton: the first run is theirs
-  bool in_probe_ = false;  // ... and is inside its interrupt probe, where it touches nothing of ours
+  std::condition_variable progress_released_;
+  bool progress_held_ = false;  // somebody holds the progress lock: the first run is theirs
+  bool in_probe_ = false;       // ... and is inside its interrupt probe, where it touches nothing of ours
   std::vector<Run*> runs_;
   std::vector<std::unique_ptr<Run>> idle_;  // the one used last is at the end
   std::unique_ptr<Run> dropped_;  // the first run, if its owner let it go while another frame still drives it
   std::vector<uint64_t> skipped_;  // numbers that ended before their turn: to discard when it comes
   Status aborted_;
-  Scratch scratch_;  // the baton's
+  Scratch scratch_;  // the progress lock's
 };
 
 }  // namespace pc

@@ -11,7 +11,7 @@
 
 namespace pc::shm {
 
-// Thread-safety: none; the holder of the group's baton.
+// Thread-safety: none; the holder of the group's progress lock.
 class Ring {
  public:
   static constexpr std::size_t kAlign = 128;

@@ -106,17 +106,18 @@ struct Reactor::State {
     const std::lock_guard lock(sources_mutex);
     for (Pollable* source : sources) source->wake_up();
   }
-  // The baton may be free while somebody sleeps in the hope of being told so: tell one. The background comes last.
+  // The poll lock may be free while somebody sleeps in the hope of being told so: tell one. The background
+  // comes last.
   void hand_over() {
-    if (followers.load() == 0 || baton.load()) return;
+    if (followers.load() == 0 || poll_lock.load()) return;
     const std::lock_guard lock(asleep_mutex);
     if (!asleep.empty())
       asleep.front()->nudge();
     else if (background != nullptr)
       background->nudge();
   }
-  bool try_take() { return !baton.load() && !baton.exchange(true); }
-  // Baton held.
+  bool try_take() { return !poll_lock.load() && !poll_lock.exchange(true); }
+  // Poll lock held.
   void sleep_for_everybody(CompletionQueue& queue, int ms) {
     queue.sleep_in_epoll(event.get(), [&] {
       epoll_event events[4];
@@ -139,18 +140,18 @@ struct Reactor::State {
   int setup_errno = 0;       // of the two above
   std::mutex sources_mutex;  // guards sources; held while they are polled
   std::vector<Pollable*> sources;
-  std::atomic<bool> baton{false};               // true: one thread polls for everybody
-  Waiter learned;                               // guarded by the baton: the spin budget found so far
-  std::atomic<uint32_t> followers{0};           // how many sleep without the baton, readable without the lock
-  std::mutex asleep_mutex;                      // guards asleep and background
-  std::vector<CompletionQueue*> asleep;         // threads without the baton, each on its own queue
-  CompletionQueue* background = nullptr;        // likewise the one in the background
-  std::atomic<bool> has_background{false};      // a thread is in wait_in_background()
-  std::atomic<bool> held_in_background{false};  // ... and has the baton
+  std::atomic<bool> poll_lock{false};       // true: one thread polls for everybody
+  Waiter learned;                           // guarded by the poll lock: the spin budget found so far
+  std::atomic<uint32_t> followers{0};       // how many sleep without the poll lock, readable without the lock
+  std::mutex asleep_mutex;                  // guards asleep and background
+  std::vector<CompletionQueue*> asleep;     // threads without the poll lock, each on its own queue
+  CompletionQueue* background = nullptr;    // likewise the one in the background
+  std::atomic<bool> has_background{false};  // a thread is in wait_in_background()
+  std::atomic<bool> held_in_background{false};  // ... and has the poll lock
   std::atomic<uint32_t> in_foreground{0};  // threads in wait(), counted while there is one in the background
 };
 
-// One thread's stay in wait(): with or without the baton.
+// One thread's stay in wait(): with or without the poll lock.
 class Reactor::Turn {
  public:
   Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.oversubscribed) {
@@ -161,18 +162,19 @@ class Reactor::Turn {
   Turn& operator=(const Turn&) = delete;
 
   Waiter& waiter() { return waiter_; }
-  // Lets another thread poll. The next look() tries to take the baton again.
+  // Lets another thread poll. The next look() tries to take the poll lock again.
   void let_go() {
     if (held_) {
       state_.learned = waiter_;
-      state_.baton.store(false);
+      state_.poll_lock.store(false);
       held_ = false;
     }
     if (counted_) {
       counted_ = false;
       state_.in_foreground.fetch_sub(1);
     }
-    state_.hand_over();  // also without the baton: a nudge may have come to a thread that no longer needs it
+    state_.hand_over();  // also without the poll lock: a nudge may have come to a thread that no longer needs
+                         // it
   }
   // True if the wait may be over: our completion is here, or something moved.
   bool look() {
@@ -190,7 +192,7 @@ class Reactor::Turn {
 
  private:
   bool try_take() { return held_ = state_.try_take(); }
-  // Tries to take the baton; from the background it is had for the asking.
+  // Tries to take the poll lock; from the background it is had for the asking.
   bool enter() {
     if (!counted_ && state_.has_background.load()) {
       counted_ = true;
@@ -206,7 +208,7 @@ class Reactor::Turn {
       state_.asleep.push_back(&queue_);
       state_.count_followers();
     }
-    // Only after we are in the list: either we see the baton free, or its holder sees us.
+    // Only after we are in the list: either we see the poll lock free, or its holder sees us.
     if (!try_take()) queue_.sleep_in_futex(ms);
     const std::lock_guard lock(state_.asleep_mutex);
     state_.asleep.erase(std::find(state_.asleep.begin(), state_.asleep.end(), &queue_));
@@ -272,12 +274,12 @@ class Reactor::InProbe final : public ProbeScope {
 WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   if (!queue.empty()) return WaitEnd::kReady;
   Turn turn(*state_, queue);
-  WaitContext without_baton = context;
-  const InProbe in_probe(turn, without_baton);
+  WaitContext without_poll_lock = context;
+  const InProbe in_probe(turn, without_poll_lock);
   TimePoint looked_at_context{};
   for (;;) {
     const WaitEnd end = turn.waiter().wait(
-        without_baton, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
+        without_poll_lock, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
     // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
@@ -287,7 +289,7 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
         now < context.deadline.when())
       continue;
     looked_at_context = now;
-    const WaitEnd seen = Waiter::check(without_baton);
+    const WaitEnd seen = Waiter::check(without_poll_lock);
     if (seen != WaitEnd::kReady) return seen;
   }
 }
@@ -296,7 +298,7 @@ bool Reactor::poll(CompletionQueue& queue) {
   if (!queue.empty()) return true;
   if (state_->try_take()) {
     state_->poll_all();
-    state_->baton.store(false);
+    state_->poll_lock.store(false);
     state_->hand_over();
   }
   return !queue.empty();
@@ -328,7 +330,7 @@ class Reactor::Background {
   }
 
  private:
-  // Either this sees who has come to wait, or they see that the baton is held here, and notify.
+  // Either this sees who has come to wait, or they see that the poll lock is held here, and notify.
   bool take() {
     if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
     state_.held_in_background.store(true);
@@ -338,13 +340,13 @@ class Reactor::Background {
   }
   void give() {
     state_.held_in_background.store(false);
-    state_.baton.store(false);
+    state_.poll_lock.store(false);
     state_.hand_over();
   }
   void sleep_alone(int ms) {
     set_asleep(&queue_);
-    // Only now, as in Turn: either this sees the baton free, or who lets go of it sees this.
-    const bool free = state_.in_foreground.load() == 0 && !state_.baton.load();
+    // Only now, as in Turn: either this sees the poll lock free, or who lets go of it sees this.
+    const bool free = state_.in_foreground.load() == 0 && !state_.poll_lock.load();
     if (!free) queue_.sleep_in_futex(ms);
     set_asleep(nullptr);
   }

@@ -1,5 +1,5 @@
-// Waits for completions on behalf of every thread of a process. Whoever holds the baton polls the transports for
-// everybody; the others sleep on their own queue. No thread of its own.
+// Waits for completions on behalf of every thread of a process. Whoever holds the poll lock polls the
+// transports for everybody; the others sleep on their own queue. No thread of its own.
 #pragma once
 
 #include <atomic>

@@ -47,7 +47,7 @@ struct HierExecutor::State {
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
     const HierMembers members;
-    Group group;     // the baton's
+    Group group;     // the progress lock's
     Waiter waiter;   // likewise
     RunQueue queue;  // its runs use the rest
   };

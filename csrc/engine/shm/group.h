@@ -30,8 +30,8 @@ struct Stray {
   Status why;
 };
 
-// Thread-safety: none; the holder of the group's baton. Methods that return false, nullopt or kNothing have noted in awaited()
-// what they wait for.
+// Thread-safety: none; the holder of the group's progress lock. Methods that return false, nullopt or
+// kNothing have noted in awaited() what they wait for.
 class Group : public Members {
  public:
   Group(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, const Limits& limits,

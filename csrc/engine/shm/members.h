@@ -18,7 +18,8 @@ struct Awaited {
   bool has_changed() const { return word->load(std::memory_order_seq_cst) != seen; }
 };
 
-// Thread-safety: none; the holder of the group's baton. What returns false has noted in awaited() what it waits for.
+// Thread-safety: none; the holder of the group's progress lock. What returns false has noted in awaited()
+// what it waits for.
 class Members {
  public:
   // `names`: what errors call the members; empty: their ranks.

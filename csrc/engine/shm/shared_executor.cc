@@ -45,7 +45,7 @@ struct SharedExecutor::State {
     RunQueue& runs() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
-    Group group;     // the baton's
+    Group group;     // the progress lock's
     Waiter waiter;   // likewise
     RunQueue queue;  // its runs use the rest
   };

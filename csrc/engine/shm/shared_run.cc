@@ -8,7 +8,7 @@ namespace pc::shm {
 
 SharedRun::~SharedRun() {
   if (started_ && !ended()) end(Status(Code::kSystem, "no memory to go on with this call"));
-  driven();
+  progress_held();
 }
 
 void SharedRun::prepare(const Request& request, const Launch& launch, const Division& division,
@@ -103,7 +103,7 @@ void SharedRun::end(Status result) {
       group.set_read(kResults, kAllRounds);
     }
   }
-  driven();
+  progress_held();
   set_ended(std::move(result));
 }
 
@@ -129,14 +129,14 @@ WaitEnd SharedRun::wait_to_advance(Reactor& reactor, const WaitContext& context)
   return end;
 }
 
-void SharedRun::undriven() {
+void SharedRun::progress_released() {
   if (listed_ || ended()) return;
   listed_ = true;
   exchange_.host.list(queue_, kWakeToken);
   if (ready()) wake();
 }
 
-void SharedRun::driven() {
+void SharedRun::progress_held() {
   if (!listed_) return;
   listed_ = false;
   exchange_.host.unlist(queue_);

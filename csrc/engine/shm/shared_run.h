@@ -46,8 +46,8 @@ class SharedRun : public Run {
   bool step();  // whether the call is done
   bool announce();
   bool leads() const { return exchange_.traffic.leader() == launch_.rank; }
-  void undriven() override;
-  void driven() override;
+  void progress_released() override;
+  void progress_held() override;
 
   Waiter& waiter_;  // the group's
   bool announced_ = false;

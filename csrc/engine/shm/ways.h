@@ -22,7 +22,7 @@ enum class Way : uint8_t {
 inline constexpr int kWayCount = 2;
 
 // Of one group, where members read each other's private memory. Each decides for what it gives itself.
-// Thread-safety: none; the holder of the baton.
+// Thread-safety: none; the holder of the progress lock.
 class Ways {
  public:
   struct Kind {

@@ -153,7 +153,7 @@ TEST_F(ReactorTest, SteadyTrafficOfOthersDoesNotHideDeadlineAndInterrupt) {
 TEST_F(ReactorTest, WakeMakesSleepersLookAtTheirAbortWord) {
   std::atomic<uint32_t> ended{0};
   std::vector<std::thread> sleepers;
-  for (int i = 0; i < 3; ++i) {  // one with the baton, two without
+  for (int i = 0; i < 3; ++i) {  // one with the poll lock, two without
     sleepers.emplace_back([&] {
       CompletionQueue queue;
       EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kPatience), .abort_word = &ended}),
@@ -165,7 +165,7 @@ TEST_F(ReactorTest, WakeMakesSleepersLookAtTheirAbortWord) {
   for (std::thread& sleeper : sleepers) sleeper.join();
 }
 
-TEST_F(ReactorTest, ThreadsThatWaitForEachOtherTakeTurnsWithTheBaton) {
+TEST_F(ReactorTest, ThreadsThatWaitForEachOtherTakeTurnsAtPolling) {
   constexpr std::size_t kThreads = 3;
   constexpr uint64_t kRounds = 200;
   std::array<CompletionQueue, kThreads> queues;
@@ -198,10 +198,10 @@ void wait_until_asleep(const std::atomic<pid_t>& thread) {
   }
 }
 
-// Two threads sleep, the first with the baton. When it leaves, the second must learn that it polls for everybody now.
-// If the hand-over got lost, it would find out only at the end of its slice of 50 ms, in every round; on a busy machine
-// some rounds may take as long all the same, but not the fastest.
-TEST_F(ReactorTest, WhoeverLeavesHandsTheBatonToASleeper) {
+// Two threads sleep, the first with the poll lock. When it leaves, the second must learn that it polls for
+// everybody now. If the hand-over got lost, it would find out only at the end of its slice of 50 ms, in every
+// round; on a busy machine some rounds may take as long all the same, but not the fastest.
+TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
   double fastest = kPatience;
   for (int round = 0; round < 20; ++round) {
     std::array<CompletionQueue, 2> queues;
