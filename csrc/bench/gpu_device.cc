@@ -11,10 +11,10 @@
 namespace pc::bench {
 namespace {
 
-constexpr uint64_t kTurns = 10;  // in which ours and NCCL's own calls are timed, at most
+constexpr uint64_t kRounds = 10;  // in which ours and NCCL's own calls are timed, at most
 
 // Even, so that ours come first as often as NCCL's own. One run cannot be parted.
-uint64_t turns_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kTurns, runs - runs % 2); }
+uint64_t rounds_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kRounds, runs - runs % 2); }
 
 // The arrays that a call takes: one pair, or several as a list.
 struct Taken {
@@ -120,29 +120,29 @@ class GpuCalls final : public Calls {
   // Until nothing is left of our calls: what looks after them would do so in NCCL's time.
   Status settle() const { return stage_.devices.settle(-1); }
 
-  Result<Times> averaged(const std::vector<Turn>& turns, const Batch& batch) const {
+  Result<Times> averaged(const std::vector<TimedRound>& rounds, const Batch& batch) const {
     const uint64_t trips = static_cast<uint64_t>(what_.operation->trips);
-    return average_over_ranks(stage_.gpu.group(), turns, batch.iterations * stage_.options.aggregated * trips,
-                              stage_.options.average);
+    return average_over_ranks(stage_.gpu.group(), rounds,
+                              batch.iterations * stage_.options.aggregated * trips, stage_.options.average);
   }
 
   Status time_both(const Effort& effort, Half& half) const {
     PC_ASSIGN_OR_RETURN(const Batch ours, warmed_up(false, effort));
     if (stage_.raw == nullptr) {
-      PC_ASSIGN_OR_RETURN(const Turn turn, time_turn(stage_.gpu, ours.queue, ours.runs));
-      PC_ASSIGN_OR_RETURN(half.time, averaged({turn}, ours));
+      PC_ASSIGN_OR_RETURN(const TimedRound round, time_round(stage_.gpu, ours.queue, ours.runs));
+      PC_ASSIGN_OR_RETURN(half.time, averaged({round}, ours));
       return Status::ok();
     }
     PC_TRY(settle());
     PC_ASSIGN_OR_RETURN(const Batch raw, warmed_up(true, effort));
-    std::vector<Turn> of_ours, of_raw;
-    const uint64_t turns = turns_of(ours.runs);
-    for (uint64_t turn = 0; turn < turns; ++turn) {
-      const uint64_t runs = ours.runs * (turn + 1) / turns - ours.runs * turn / turns;
+    std::vector<TimedRound> of_ours, of_raw;
+    const uint64_t rounds = rounds_of(ours.runs);
+    for (uint64_t round = 0; round < rounds; ++round) {
+      const uint64_t runs = ours.runs * (round + 1) / rounds - ours.runs * round / rounds;
       for (const bool second : {false, true}) {
-        const bool is_raw = second != (turn % 2 == 1);
+        const bool is_raw = second != (round % 2 == 1);
         PC_TRY(settle());
-        PC_ASSIGN_OR_RETURN(Turn took, time_turn(stage_.gpu, (is_raw ? raw : ours).queue, runs));
+        PC_ASSIGN_OR_RETURN(TimedRound took, time_round(stage_.gpu, (is_raw ? raw : ours).queue, runs));
         (is_raw ? of_raw : of_ours).push_back(std::move(took));
       }
     }

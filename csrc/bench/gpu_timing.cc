@@ -28,7 +28,7 @@ Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t 
   return Batch{[graph, &gpu] { return graph->launch(gpu.stream()); }, iterations, graph_launches};
 }
 
-Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs) {
+Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs) {
   std::vector<int64_t> ends;
   ends.reserve(runs + 1);
   PC_TRY(gpu.group().run(Request{}));
@@ -38,13 +38,13 @@ Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs) {
     ends.push_back(now_ns());
   }
   PC_TRY(gpu.drain());
-  return Turn{now_ns() - ends.front(), differences(ends)};
+  return TimedRound{now_ns() - ends.front(), differences(ends)};
 }
 
-Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turns, uint64_t calls,
+Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average) {
-  std::vector<int64_t> host, times;  // of all runs; of each turn, and what follows
-  for (const Turn& each : turns) {
+  std::vector<int64_t> host, times;  // of all runs; of each round, and what follows
+  for (const TimedRound& each : rounds) {
     host.insert(host.end(), each.host_ns.begin(), each.host_ns.end());
     times.push_back(each.ns);
   }
@@ -62,12 +62,12 @@ Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turn
   const auto per_call_s = [&](int64_t ns, std::size_t runs) {
     return static_cast<double>(ns) / static_cast<double>(runs * ranks * calls) / 1e9;
   };
-  const int64_t* const total = times.data() + turns.size();
+  const int64_t* const total = times.data() + rounds.size();
   Times result;
-  for (std::size_t i = 0; i < turns.size(); ++i)
-    result.turns_s.push_back(per_call_s(times[i], turns[i].host_ns.size()));
-  result.done = {per_call_s(total[0], host.size()), percentile(result.turns_s, 0.50),
-                 percentile(result.turns_s, 0.99)};
+  for (std::size_t i = 0; i < rounds.size(); ++i)
+    result.rounds_s.push_back(per_call_s(times[i], rounds[i].host_ns.size()));
+  result.done = {per_call_s(total[0], host.size()), percentile(result.rounds_s, 0.50),
+                 percentile(result.rounds_s, 0.99)};
   result.queued = {per_call_s(total[1], host.size()), per_call_s(total[2], 1), per_call_s(total[3], 1)};
   return result;
 }

@@ -22,14 +22,14 @@ struct Batch {
 Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches);
 
 // What some runs of a batch took.
-struct Turn {
+struct TimedRound {
   int64_t ns = 0;                // until the last has ended
   std::vector<int64_t> host_ns;  // how long each kept the host
 };
 // The ranks begin together.
-Result<Turn> time_turn(const Gpu& gpu, const Queue& queue, uint64_t runs);
-// All ranks had the same turns, with so many calls in each run.
-Result<Times> average_over_ranks(Communicator& group, std::span<const Turn> turns, uint64_t calls,
+Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs);
+// All ranks had the same rounds, with so many calls in each run.
+Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average);
 
 // How long the driver's own copy of `nbytes` takes from one array of this GPU to another, in seconds.

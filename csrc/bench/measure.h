@@ -15,9 +15,9 @@ namespace pc::bench {
 
 // Of one call, the same on all ranks.
 struct Times {
-  Latencies done = {};               // until it has ended. On GPUs p50 and p99 are of the turns
-  Latencies queued = {};             // on GPUs: how long it keeps the host
-  std::vector<double> turns_s = {};  // on GPUs: of a call that is done, on average over each turn
+  Latencies done = {};                // until it has ended. On GPUs p50 and p99 are of the rounds
+  Latencies queued = {};              // on GPUs: how long it keeps the host
+  std::vector<double> rounds_s = {};  // on GPUs: of a call that is done, on average over each round
 };
 
 // In place or out of place.

@@ -35,10 +35,10 @@ std::string percentiles_json(const std::string& whose, const Latencies& time) {
   return ", \"" + whose + "p50\": " + us_json(time.p50_s) + ", \"" + whose + "p99\": " + us_json(time.p99_s);
 }
 
-std::string turns_json(const std::string& whose, const Times& time) {
-  std::string turns;
-  for (const double each : time.turns_s) turns += (turns.empty() ? "" : ", ") + us_json(each);
-  return percentiles_json(whose, time.done) + ", \"" + whose + "turns\": [" + turns + "]";
+std::string rounds_json(const std::string& whose, const Times& time) {
+  std::string rounds;
+  for (const double each : time.rounds_s) rounds += (rounds.empty() ? "" : ", ") + us_json(each);
+  return percentiles_json(whose, time.done) + ", \"" + whose + "turns\": [" + rounds + "]";
 }
 
 std::string half_json(const std::optional<Half>& half) {
@@ -49,9 +49,9 @@ std::string half_json(const std::optional<Half>& half) {
                      ", \"host_time\": " + us_json(half->time.queued.mean_s) +
                      percentiles_json("host_", half->time.queued);
   if (half->raw)
-    text += turns_json("", half->time) + ", \"raw_time\": " + us_json(half->raw->done.mean_s) +
+    text += rounds_json("", half->time) + ", \"raw_time\": " + us_json(half->raw->done.mean_s) +
             ", \"raw_host_time\": " + us_json(half->raw->queued.mean_s) +
-            percentiles_json("raw_host_", half->raw->queued) + turns_json("raw_", *half->raw) +
+            percentiles_json("raw_host_", half->raw->queued) + rounds_json("raw_", *half->raw) +
             ", \"raw_nwrong\": " + or_else(half->raw_wrong, "null");
   return text + "}";
 }

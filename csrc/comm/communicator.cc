@@ -239,7 +239,7 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request&
   auto work = std::make_unique<CollectiveOperation>(shared);
   work->made.call.began = began;
   {
-    const std::unique_lock turn = shared->calls.turn();
+    const std::unique_lock issue_order = shared->calls.issue_order();
     state_->start_next(described, described_choice, barrier, state_->choose(barrier), work->made);
   }
   work->set_text(operation_text(described, described_choice, size_, work->sequence()));
@@ -304,7 +304,7 @@ Status Communicator::State::start(const Request& request, const Choice& choice,
                                           "' of this group cannot run this " +
                                           std::string(name_of(request.collective)));
   }
-  const std::unique_lock turn = shared->calls.turn();
+  const std::unique_lock issue_order = shared->calls.issue_order();
   start_next(request, choice, request, choice, started.made);
   const GroupCall& call = started.made.call;
   if (parts.check == Check::kStrict && !call.leaving) {
@@ -315,7 +315,7 @@ Status Communicator::State::start(const Request& request, const Choice& choice,
   return Status::ok();
 }
 
-// Gives the call that is `described` the next number, and launches what makes it. Turn held.
+// Gives the call that is `described` the next number, and launches what makes it. Issue order held.
 void Communicator::State::start_next(const Request& described, const Choice& described_choice,
                                      const Request& made, const Choice& choice,
                                      CollectiveOperation::Call& next) {

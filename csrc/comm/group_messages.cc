@@ -101,7 +101,7 @@ void GroupMessages::post(const GroupCall& call, MessageOperation& started) {
 }
 
 void GroupMessages::post(TimePoint began, MessageOperation& started) {
-  const std::unique_lock turn = shared_->messages.turn();
+  const std::unique_lock issue_order = shared_->messages.issue_order();
   post(number(started.message(), began), started);
 }
 
@@ -129,19 +129,19 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   PC_TRY(check(message));
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, timeout_s_));
   const TimePoint began = now();
-  std::unique_lock turn = shared_->messages.turn();
+  std::unique_lock issue_order = shared_->messages.issue_order();
   const GroupCall call = this->number(message, began);
   if (number != nullptr) *number = message.id.sequence;
-  if (!message.sends) turn.unlock();  // it may wait
+  if (!message.sends) issue_order.unlock();  // it may wait
   if (exchange_at_once(message, seconds)) {
-    if (turn.owns_lock()) turn.unlock();
+    if (issue_order.owns_lock()) issue_order.unlock();
     shared_->calls.done(call);
     look_around();
     return Status::ok();
   }
   MessageOperation started(*shared_, std::move(message));
   post(call, started);
-  if (turn.owns_lock()) turn.unlock();
+  if (issue_order.owns_lock()) issue_order.unlock();
   const Status ended = received(started, context_for(seconds, began, started.message().place.stop));
   if (number != nullptr && started.untold()) *number = 0;
   return ended;
@@ -308,7 +308,7 @@ Result<std::shared_ptr<AsyncWork>> GroupMessages::begin_recv(const IncomingMessa
 }
 
 uint64_t GroupMessages::take_number(Rank peer, uint32_t tag, bool sends) {
-  const std::unique_lock turn = shared_->messages.turn();
+  const std::unique_lock issue_order = shared_->messages.issue_order();
   return shared_->messages.take(peer, tag, sends);
 }
 

@@ -56,7 +56,7 @@ class GroupMessages final : public OfferAnswers {
 
  private:
   Status check(const GroupMessage& message) const;
-  GroupCall number(GroupMessage& message, TimePoint began);  // the turn of messages held
+  GroupCall number(GroupMessage& message, TimePoint began);  // the issue order of messages held
   void post(const GroupCall& call, MessageOperation& started);
   void post(TimePoint began, MessageOperation& started);
   bool exchange_at_once(const GroupMessage& message, double timeout_s);

@@ -23,7 +23,7 @@ using Mail = std::function<void(ControlPlane&, TimePoint)>;
 
 // A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
 constexpr std::size_t kMostUnsent = kMiB;
-constexpr std::size_t kReadsPerTurn = 16;
+constexpr std::size_t kReadsPerPoll = 16;
 
 int open_pidfd(int64_t pid) {
   return pid <= 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
@@ -199,7 +199,7 @@ void ControlThread::State::serve(const epoll_event& event) {
 void ControlThread::State::read(Rank rank, bool hears_the_dead) {
   Peer& peer = at(rank);
   std::array<std::byte, 16 * kKiB> bytes;
-  for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerTurn || peer.socket.holds_bytes()); ++i) {
+  for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerPoll || peer.socket.holds_bytes()); ++i) {
     const iovec part{bytes.data(), bytes.size()};
     const Result<ByteStream::Received> got = peer.socket.receive({&part, 1});
     if (!got.is_ok()) return broke(rank, "control connection: " + got.status().message());

@@ -68,7 +68,7 @@ bool GroupCalls::given_up_before(uint64_t sequence) {
 
 Status GroupCalls::quit_by_others() {
   if (!state_.endings.any()) return Status::ok();
-  const std::unique_lock in_turn = turn();
+  const std::unique_lock issuing = issue_order();
   const std::lock_guard lock(state_.mutex);
   // Of a call that this rank has not made yet, whichever the other had come to.
   const CallEnd* const left = state_.endings.left_behind(sequence_);
@@ -115,7 +115,7 @@ void GroupCalls::quit(const Status& why) {
 void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
   std::vector<uint64_t> unfinished;
   {
-    const std::unique_lock in_turn = turn();
+    const std::unique_lock issuing = issue_order();
     for (const CallRecord& call : parts_.recorder->all()) {
       if (call.group == group_ && call.sequence != 0 && call.state == CallRecord::State::kRunning)
         unfinished.push_back(call.sequence);
@@ -202,7 +202,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
   };
   std::optional<CallRecord> record = look();
   if (!record) {
-    const std::unique_lock lock = turn();
+    const std::unique_lock lock = issue_order();
     record = look();  // it may have been between its number and its record
     if (!record) {
       report.state = !call.is_call() || sequence > sequence_
@@ -226,7 +226,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   bool made = false, ahead = false;
   {
-    const std::unique_lock in_turn = turn();  // not while a call is between its number and its launch
+    const std::unique_lock issuing = issue_order();  // not while a call is between its number and its launch
     made = sequence <= sequence_;
     const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);

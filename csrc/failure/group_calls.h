@@ -81,9 +81,10 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Not OK: a member has quit, so that the next call here would end with that. For who runs calls that no number ends.
   Status quit_by_others();
   // Held from numbering a call until it is launched, so that numbers start in order.
-  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_mutex_); }
-  uint64_t next_number() { return ++sequence_; }  // turn() held
-  // Not OK: other ranks have given this call up before it was made here. Turn held; then the call must not be launched.
+  std::unique_lock<std::mutex> issue_order() { return std::unique_lock(issue_mutex_); }
+  uint64_t next_number() { return ++sequence_; }  // issue_order() held
+  // Not OK: other ranks have given this call up before it was made here. Issue order held; then the call must
+  // not be launched.
   bool given_up_before(uint64_t sequence);
   void end_record(const GroupCall& call, Code code) {
     (call.sequence == 0 ? parts_.messages : parts_.recorder)->end(call.ticket, code, now_ns());
@@ -138,7 +139,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   const GroupNames names_;
   const uint64_t identity_;
   // Guards sequence_, and keeps numbering and launching together. It is taken before that of state_.
-  std::mutex turn_mutex_;
+  std::mutex issue_mutex_;
   uint64_t sequence_ = 0;
   FailureState state_;
 };

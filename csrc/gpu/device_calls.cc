@@ -181,8 +181,8 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   started->due_ = Deadline::after(seconds + executor_->grace_s(), clock_.now()).when();
   started->calls_ = weak_from_this();
   started->in_stream_order_ = executor_->in_stream_order();
-  const Result<Turn::Held> turn = turn_.take(group_, started->deadline_);
-  if (!turn.is_ok()) return not_made(turn.status());
+  const Result<FifoLock::Held> held = issue_order_.take(group_, started->deadline_);
+  if (!held.is_ok()) return not_made(held.status());
   PC_TRY(executor_->ready(checked));  // what it has there is this call's until the next one's turn
   if (const Status begun = begin_comparison(checked, *started); !begun.is_ok()) return not_made(begun);
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
@@ -247,7 +247,7 @@ Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Ca
 
 bool DeviceCalls::can_split() const {
   const std::lock_guard lock(mutex_);
-  return failure_.is_ok() && !turn_.is_mine();
+  return failure_.is_ok() && !issue_order_.is_mine();
 }
 
 Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
@@ -484,7 +484,8 @@ Status DeviceCalls::close(double timeout_s) {
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);  // the watcher may not have seen it
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  PC_ASSIGN_OR_RETURN(const Turn::Held turn, turn_.take(group_, deadline));  // nobody queues another call
+  PC_ASSIGN_OR_RETURN(const FifoLock::Held held,
+                      issue_order_.take(group_, deadline));  // nobody queues another call
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->until_ended(deadline);

@@ -29,10 +29,10 @@
 #include "gpu/cuda/context.h"
 #include "gpu/cuda/device_executor.h"
 #include "gpu/device_path.h"
+#include "gpu/fifo_lock.h"
 #include "gpu/ipc/peer_join.h"
 #include "gpu/nccl/communicator.h"
 #include "gpu/staging/gpu_work.h"
-#include "gpu/turn.h"
 
 namespace pc {
 
@@ -136,8 +136,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const std::chrono::milliseconds patience_;
   const Logger log_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
-  const std::shared_ptr<AgreedCalls> agreed_;  // with the comparisons
-  Turn turn_{"queues a call on the GPU"};      // calls are compared and queued in one order
+  const std::shared_ptr<AgreedCalls> agreed_;         // with the comparisons
+  FifoLock issue_order_{"queues a call on the GPU"};  // calls are compared and queued in one order
 
   mutable std::mutex mutex_;           // guards what follows; nobody asks the driver or NCCL with it
   std::condition_variable poll_now_;   // wakes the poller

@@ -96,7 +96,7 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
     its = known;
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
-  PC_ASSIGN_OR_RETURN(const Turn::Held joining, its->joining.take(group, deadline));
+  PC_ASSIGN_OR_RETURN(const FifoLock::Held joining, its->joining.take(group, deadline));
   if (its->way != nullptr) {
     if (insists) PC_TRY(its->way->by_nccl());
     return its->way;
@@ -264,7 +264,7 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
   }
   std::shared_ptr<GroupOnGpus> way;
   if (its != nullptr) {
-    const std::optional<Turn::Held> joining = its->joining.take_now();  // who joins may take long
+    const std::optional<FifoLock::Held> joining = its->joining.take_now();  // who joins may take long
     if (joining) way = its->way;
   }
   if (way != nullptr) return way->explain(*collective);

@@ -17,11 +17,11 @@
 #include "comm/runtime.h"
 #include "gpu/cuda/driver.h"
 #include "gpu/direct_messages.h"
+#include "gpu/fifo_lock.h"
 #include "gpu/group_on_gpus.h"
 #include "gpu/nccl/clock.h"
 #include "gpu/nccl/search.h"
 #include "gpu/p2p_channel.h"
-#include "gpu/turn.h"
 
 namespace pc {
 
@@ -70,7 +70,7 @@ class DeviceGroups final : public Devices {
 
  private:
   struct Group {
-    Turn joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
+    FifoLock joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
     std::shared_ptr<GroupOnGpus> way;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();

@@ -118,7 +118,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  const Result<Turn::Held> turn = turn_.take(group_, deadline);
+  const Result<FifoLock::Held> held = issue_order_.take(group_, deadline);
   const bool joins = child != nullptr && child->size() > 1;
   const int color = joins ? child->world_ranks()[0] : nccl::kNoColor;
   const auto cut = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
@@ -138,7 +138,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
   };
   // Who leaves before its turn leaves the others alone in the split all the same.
   Result<std::shared_ptr<DeviceCalls>> calls =
-      turn.is_ok() ? among_the_living(group_, deadline, cut) : turn.status();
+      held.is_ok() ? among_the_living(group_, deadline, cut) : held.status();
   if (calls.is_ok()) return calls;
   const Status end = group_.alive();
   fail(end.is_ok() ? calls.status() : end, end.is_ok());

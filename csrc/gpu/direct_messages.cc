@@ -209,7 +209,9 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
     data.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
     return through_host(data, how, how.left_s());
   }
-  const auto say_go = [&](uint64_t turn) { return say(call, number, {turn, Code::kOk, {}}); };
+  const auto say_go = [&](uint64_t launch_number) {
+    return say(call, number, {launch_number, Code::kOk, {}});
+  };
   const auto launch = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         channels_.way_of(channel, cuda::stream_of(request), how.agreed_s()));
@@ -262,7 +264,7 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
     if (!used) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return received;
   }
-  const Status received = channel->follow(go.turn, context_of(how, how.agreed_s()), [&]() -> Status {
+  const Status received = channel->follow(go.launch_number, context_of(how, how.agreed_s()), [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
                         channels_.way_of(*channel, cuda::stream_of(request), how.agreed_s()));
     return how.launch(*way, on_channel(made, false), how.agreed_s());

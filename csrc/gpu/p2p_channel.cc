@@ -21,8 +21,8 @@ Status P2pChannel::end(const Status& why) {
 }
 
 // Until nobody launches and it `is_next`. Then this thread launches.
-Status P2pChannel::take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
-                             const std::function<bool()>& is_next) {
+Status P2pChannel::wait_to_launch(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                                  const std::function<bool()>& is_next) {
   if (launching_ == std::this_thread::get_id())
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while a message to or from that rank is queued on the GPU "
@@ -45,7 +45,7 @@ Status P2pChannel::go(const WaitContext& context, const std::function<Status(uin
   uint64_t number = 0;
   {
     std::unique_lock lock(mutex_);
-    PC_TRY(take_turn(lock, context, [] { return true; }));
+    PC_TRY(wait_to_launch(lock, context, [] { return true; }));
     number = launched_ + 1;
   }
   *said = true;  // also if it fails: it may have come through
@@ -65,7 +65,7 @@ Status P2pChannel::follow(uint64_t number, const WaitContext& context,
   Status done;
   {
     std::unique_lock lock(mutex_);
-    done = take_turn(lock, context, [&] { return launched_ + 1 == number; });
+    done = wait_to_launch(lock, context, [&] { return launched_ + 1 == number; });
   }
   if (!done.is_ok()) return end(done);
   done = launch();

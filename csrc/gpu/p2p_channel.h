@@ -42,8 +42,8 @@ class P2pChannel {
 
  private:
   Status ended();  // mutex_ held
-  Status take_turn(std::unique_lock<std::mutex>& lock, const WaitContext& context,
-                   const std::function<bool()>& is_next);
+  Status wait_to_launch(std::unique_lock<std::mutex>& lock, const WaitContext& context,
+                        const std::function<bool()>& is_next);
   Communicator& group_;
   const int device_;
   std::mutex mutex_;  // guards what follows

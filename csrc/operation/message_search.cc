@@ -31,10 +31,10 @@ std::string MessageSearch::operation() const {
 
 void MessageSearch::begin(MessageProbe& probe) {
   MessageNumbers& numbers = group_.messages;
-  const std::unique_lock turn = numbers.turn();
+  const std::unique_lock issue_order = numbers.issue_order();
   if (wanted_.peer == kAnyRank) {
     numbers.watch(probe.changes(), MessageProbe::kLookAgain);
-    peers_ = in_turn(numbers.last_source(wanted_.tag));
+    peers_ = round_robin(numbers.last_source(wanted_.tag));
     numbers_.resize(peers_.size());
     for (std::size_t i = 0; i < peers_.size(); ++i) numbers_[i] = numbers.next(peers_[i], wanted_.tag, false);
   } else {
@@ -55,7 +55,7 @@ void MessageSearch::begin(MessageProbe& probe) {
 bool MessageSearch::take(const MessageProbe::Find& find) {
   if (wanted_.peer != kAnyRank) return true;
   MessageNumbers& numbers = group_.messages;
-  const std::unique_lock turn = numbers.turn();
+  const std::unique_lock issue_order = numbers.issue_order();
   if (numbers.next(peers_[find.which], wanted_.tag, false) != numbers_[find.which]) return false;
   numbers.take(peers_[find.which], wanted_.tag, false);
   numbers.set_last_source(wanted_.tag, peers_[find.which]);
@@ -63,7 +63,7 @@ bool MessageSearch::take(const MessageProbe::Find& find) {
 }
 
 // Behind whom the last message came from, so that none that sends all the time keeps the others waiting.
-std::vector<Rank> MessageSearch::in_turn(Rank last) const {
+std::vector<Rank> MessageSearch::round_robin(Rank last) const {
   const GroupNames& names = group_.calls.names();
   std::vector<Rank> peers;
   for (Rank i = 1; i <= names.size(); ++i) peers.push_back((last + i) % names.size());

@@ -29,7 +29,7 @@ class MessageSearch {
  private:
   void begin(MessageProbe& probe);
   bool take(const MessageProbe::Find& find);
-  std::vector<Rank> in_turn(Rank last) const;
+  std::vector<Rank> round_robin(Rank last) const;
   Status in_words(const Status& ended, Rank peer, bool peers_have_left) const;
 
   GroupState& group_;

@@ -31,7 +31,7 @@ MessageGo MessageGo::given_up(const Status& why) {
 }
 
 Status MessageGo::status(Rank sender) const {
-  if (turn != 0) return Status::ok();
+  if (launch_number != 0) return Status::ok();
   const std::string theirs(why.data(), strnlen(why.data(), why.size()));
   const Code ours = code == Code::kInterrupted ? Code::kPeerInterrupted
                     : code == Code::kTimeout   ? Code::kTimeout

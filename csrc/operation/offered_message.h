@@ -49,7 +49,7 @@ static_assert(sizeof(MessageAnswer) == 112);
 
 // Likewise.
 struct MessageGo {
-  uint64_t turn = 0;  // of whatever moves it; 0: the sender has given it up
+  uint64_t launch_number = 0;  // of whatever moves it; 0: the sender has given it up
   Code code = Code::kOk;
   std::array<char, 103> why = {};
   static MessageGo given_up(const Status& why);

@@ -51,12 +51,12 @@ Walk::Walk(PlanSource& plans, uint64_t nbytes, const LinkModel& model, Cells* ce
 }
 
 Result<Cost> Walk::to_the_end() {
-  while (!turns_.empty()) {
-    const auto [at, rank] = turns_.top();
-    turns_.pop();
+  while (!wakeups_.empty()) {
+    const auto [at, rank] = wakeups_.top();
+    wakeups_.pop();
     State& state = states_[index(rank)];
-    if (state.turn != at) continue;  // it has had its turn, or will have it earlier
-    state.turn = kForever;
+    if (state.wakeup != at) continue;  // it has had its turn, or will have it earlier
+    state.wakeup = kForever;
     PC_TRY(visit(rank, at));
   }
   while (!next_.empty()) {
@@ -84,9 +84,9 @@ void Walk::wake(Rank rank, double at) {
   if (!by_time_) {
     state.queued = true;
     next_.push_back(rank);
-  } else if (at < state.turn) {
-    state.turn = at;
-    turns_.emplace(at, rank);
+  } else if (at < state.wakeup) {
+    state.wakeup = at;
+    wakeups_.emplace(at, rank);
   }
 }
 

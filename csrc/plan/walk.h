@@ -73,7 +73,7 @@ class Walk {
     std::vector<Lane> lanes;
     std::vector<Done> done;  // [step], if any step has an `after`
     Ports ports;
-    double turn = kForever;  // in the order of time: the earliest entry of turns_
+    double wakeup = kForever;  // in the order of time: the earliest entry of wakeups_
     bool queued = true;
     bool waits_for_reader = false;  // an `after` names a send that has not been received
   };
@@ -85,7 +85,7 @@ class Walk {
     Rank rank = plan.shape.rank;
     Ports ports = state.ports;
   };
-  using Turn = std::pair<double, Rank>;
+  using Wakeup = std::pair<double, Rank>;
 
   Status visit(Rank rank, double until);
   void begin(const Plan& plan, State& state);
@@ -114,7 +114,7 @@ class Walk {
   std::unordered_map<uint64_t, Stream> streams_;  // they stay where they are
   std::vector<Message> spare_;                    // memory for the next stream
   std::vector<Rank> next_;                        // a stack: who has just been set free comes first
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::priority_queue<Wakeup, std::vector<Wakeup>, std::greater<>> wakeups_;
   uint64_t taken_ = 0;
   Cost cost_;
 };

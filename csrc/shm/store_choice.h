@@ -35,9 +35,9 @@ class StoreChoice {
     if (nbytes < kLeast) return {Stores::kVector, nbytes, false};
     ++pieces_;
     if (pieces_ % (pieces_ < kEarly ? kOftener : kSeldom) == 0) {
-      turn_ = (turn_ + 1) % kStoresCount;
-      if (static_cast<Stores>(turn_) == usual_) turn_ = (turn_ + 1) % kStoresCount;
-      const Stores other = static_cast<Stores>(turn_);
+      alternative_ = (alternative_ + 1) % kStoresCount;
+      if (static_cast<Stores>(alternative_) == usual_) alternative_ = (alternative_ + 1) % kStoresCount;
+      const Stores other = static_cast<Stores>(alternative_);
       return {other, other == Stores::kPastCaches ? nbytes : std::min(nbytes, kTry), true};
     }
     return {usual_, nbytes, in_doubt_ || pieces_ % kTimed == 0};
@@ -75,7 +75,7 @@ class StoreChoice {
   Stores usual_ = Stores::kVector;
   bool in_doubt_ = true;
   uint32_t pieces_ = 0;
-  int turn_ = 0;
+  int alternative_ = 0;
 };
 
 }  // namespace pc

@@ -26,7 +26,7 @@ namespace pc {
 namespace {
 
 constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
-constexpr int kAcceptsPerTurn = 32;
+constexpr int kAcceptsPerPoll = 32;
 constexpr int kDeafMs = 100;                     // without descriptors: until we listen again
 constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this, with what has arrived
 
@@ -172,7 +172,7 @@ bool TcpStoreServer::State::listen(bool on) {
 
 void TcpStoreServer::State::accept_some(int listener) {
   // Not all who wait: between two turns those who are here may speak, before the door is full and the oldest must go.
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
     if (!fd.is_ok()) {  // out of descriptors: one has to go, else epoll would report the waiting connection for ever
       const int evicted = door.evict();

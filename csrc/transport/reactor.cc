@@ -152,14 +152,17 @@ struct Reactor::State {
 };
 
 // One thread's stay in wait(): with or without the poll lock.
-class Reactor::Turn {
+class Reactor::WaitScope {
  public:
-  Turn(State& state, CompletionQueue& queue) : state_(state), queue_(queue), waiter_(state.oversubscribed) {
+  WaitScope(State& state, CompletionQueue& queue)
+      : state_(state),
+        queue_(queue),
+        waiter_(state.oversubscribed) {
     if (enter()) waiter_ = state_.learned;
   }
-  ~Turn() { let_go(); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ~WaitScope() { let_go(); }
+  WaitScope(const WaitScope&) = delete;
+  WaitScope& operator=(const WaitScope&) = delete;
 
   Waiter& waiter() { return waiter_; }
   // Lets another thread poll. The next look() tries to take the poll lock again.
@@ -263,23 +266,23 @@ void Reactor::remove(Pollable* source) {
 // The probe may wait for another of our threads.
 class Reactor::InProbe final : public ProbeScope {
  public:
-  InProbe(Turn& turn, WaitContext& context) : ProbeScope(context), turn_(turn) {}
-  void enter() override { turn_.let_go(); }
+  InProbe(WaitScope& scope, WaitContext& context) : ProbeScope(context), scope_(scope) {}
+  void enter() override { scope_.let_go(); }
   void leave() override {}
 
  private:
-  Turn& turn_;
+  WaitScope& scope_;
 };
 
 WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
   if (!queue.empty()) return WaitEnd::kReady;
-  Turn turn(*state_, queue);
+  WaitScope scope(*state_, queue);
   WaitContext without_poll_lock = context;
-  const InProbe in_probe(turn, without_poll_lock);
+  const InProbe in_probe(scope, without_poll_lock);
   TimePoint looked_at_context{};
   for (;;) {
-    const WaitEnd end = turn.waiter().wait(
-        without_poll_lock, [&] { return turn.look(); }, [&](int ms) { turn.sleep(ms); });
+    const WaitEnd end = scope.waiter().wait(
+        without_poll_lock, [&] { return scope.look(); }, [&](int ms) { scope.sleep(ms); });
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
     // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
@@ -345,7 +348,7 @@ class Reactor::Background {
   }
   void sleep_alone(int ms) {
     set_asleep(&queue_);
-    // Only now, as in Turn: either this sees the poll lock free, or who lets go of it sees this.
+    // Only now, as in WaitScope: either this sees the poll lock free, or who lets go of it sees this.
     const bool free = state_.in_foreground.load() == 0 && !state_.poll_lock.load();
     if (!free) queue_.sleep_in_futex(ms);
     set_asleep(nullptr);

@@ -70,7 +70,7 @@ class Reactor {
 
  private:
   struct State;
-  class Turn;
+  class WaitScope;
   class InProbe;
   class Background;
   std::unique_ptr<State> state_;

@@ -14,7 +14,7 @@
 namespace pc::shm {
 namespace {
 
-constexpr int kMostTurns = 16;  // before the driver looks at its deadline
+constexpr int kMostPasses = 16;  // before the driver looks at its deadline
 
 }  // namespace
 
@@ -89,7 +89,7 @@ bool Rounds::compare_all() {
 bool Rounds::move() {
   const StreamKind kind = traffic.passes_results_on() ? kResults : kInputs;
   bool moved = true;
-  for (int turn = 0; turn < kMostTurns && moved; ++turn) {
+  for (int pass = 0; pass < kMostPasses && moved; ++pass) {
     group.awaited().clear();
     moved = put_inputs(*this);
     moved |= combine_own_piece(*this);

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kFirstRetry{10}, kLastRetry{500};
 // Then the next address of a peer that has several is tried.
 constexpr std::chrono::milliseconds kAttempt{2000};
 constexpr std::size_t kSpareConnections = 256;  // beyond one per connection that there shall be
-constexpr int kAcceptsPerTurn = 32;
+constexpr int kAcceptsPerPoll = 32;
 
 class Mesh {
  public:
@@ -262,7 +262,7 @@ Status Mesh::begin_greeting(Peer& peer) {
 
 void Mesh::accept_some(int listener, TimePoint now) {
   // Not all who wait: those who are here shall speak before the door is full and the oldest must go.
-  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
     if (!fd.is_ok()) {  // out of descriptors or memory: a stranger may have to go, and the listener has to wait
       accept_failed_ = fd.status().message();

@@ -27,8 +27,8 @@ std::size_t Peer::parts_of(const MessageId& id, uint64_t nbytes) const {
 Connection& Peer::carrier_of(const MessageId& id) const {
   const uint64_t k = connections_.size();
   // The quotient, so that of headers and bodies in turn neither keeps to the same connections.
-  const uint64_t turn = id.stream.tag + id.sequence + id.sequence / k;
-  return *connections_[id.stream.klass == StreamClass::kPointToPoint ? turn % k : 0];
+  const uint64_t spread = id.stream.tag + id.sequence + id.sequence / k;
+  return *connections_[id.stream.klass == StreamClass::kPointToPoint ? spread % k : 0];
 }
 
 void Peer::post_send(const SendOp& op) {

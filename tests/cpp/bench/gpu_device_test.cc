@@ -247,7 +247,7 @@ TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for
     EXPECT_FALSE(row.in_place->raw_wrong || row.in_place->wrong);
 }
 
-TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_turns_and_nothing_of_ours_is_left_in_its_turn) {
+TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_rounds_and_nothing_of_ours_is_left_in_its_round) {
   Heard all{&nccl_.api()};
   heard = &all;
   for_ours_ = nccl_with(hear_ours);
@@ -266,26 +266,26 @@ TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_turns_and_nothing_of_ours_is_lef
             "or"
             "orroorroor"
             "rroo");
-  const std::string turns = "oorrrrrooo";  // 25 calls: 2 and 3 in turn
+  const std::string rounds = "oorrrrrooo";  // 25 calls: 2 and 3 in turn
   EXPECT_EQ(order({.warm_up = 1, .iterations = 25, .checks = false}),
-            "or" + turns + turns + turns + turns + turns);
+            "or" + rounds + rounds + rounds + rounds + rounds);
   EXPECT_EQ(all.disturbed, 0);
 }
 
-TEST_F(BenchOnGpu, every_turn_is_told_and_the_same_on_all_ranks) {
+TEST_F(BenchOnGpu, every_round_is_reported_and_the_same_on_all_ranks) {
   Options compared = asked();
   compared.raw = true;
   const std::vector<Row> rows = rows_of(3, compared, sum_of(*find_operation("allreduce")));
   for (const Row& row : rows) {
     for (const Times& time : {row.out_of_place->time, *row.out_of_place->raw}) {
-      EXPECT_EQ(time.turns_s.size(), 6u);
-      EXPECT_EQ(time.done.p50_s, percentile(time.turns_s, 0.50));
-      EXPECT_EQ(time.done.p99_s, percentile(time.turns_s, 0.99));
-      EXPECT_LE(*std::min_element(time.turns_s.begin(), time.turns_s.end()), time.done.mean_s);
-      EXPECT_GE(*std::max_element(time.turns_s.begin(), time.turns_s.end()), time.done.mean_s);
+      EXPECT_EQ(time.rounds_s.size(), 6u);
+      EXPECT_EQ(time.done.p50_s, percentile(time.rounds_s, 0.50));
+      EXPECT_EQ(time.done.p99_s, percentile(time.rounds_s, 0.99));
+      EXPECT_LE(*std::min_element(time.rounds_s.begin(), time.rounds_s.end()), time.done.mean_s);
+      EXPECT_GE(*std::max_element(time.rounds_s.begin(), time.rounds_s.end()), time.done.mean_s);
     }
-    EXPECT_EQ(row.out_of_place->time.turns_s, rows[0].out_of_place->time.turns_s);
-    EXPECT_EQ(row.out_of_place->raw->turns_s, rows[0].out_of_place->raw->turns_s);
+    EXPECT_EQ(row.out_of_place->time.rounds_s, rows[0].out_of_place->time.rounds_s);
+    EXPECT_EQ(row.out_of_place->raw->rounds_s, rows[0].out_of_place->raw->rounds_s);
   }
   for (const Times& time : {rows[0].out_of_place->time, *rows[0].out_of_place->raw}) {
     EXPECT_GT(time.queued.p50_s, 0);

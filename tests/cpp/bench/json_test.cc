@@ -37,7 +37,7 @@ TEST(BenchJson, what_was_not_checked_is_not_called_right) {
   EXPECT_NE(host_json_of(unchecked).find("\"wrong\": null"), std::string::npos);
 }
 
-TEST(BenchJson, of_a_comparison_it_has_medians_every_turn_and_what_was_wrong) {
+TEST(BenchJson, of_a_comparison_it_has_medians_every_round_and_what_was_wrong) {
   Row row = compared_row();
   Half& half = *row.out_of_place;
   half.time = {{0.125, 0.125, 0.5}, {0.000003, 0.5, 4}, {0.5, 0.125}};

@@ -15,24 +15,24 @@
 namespace pc {
 
 // Thread-safety: all methods.
-class Turn {
+class FifoLock {
  public:
-  // `doing`: what one does in it, for errors.
-  explicit Turn(std::string doing) : doing_(std::move(doing)) {}
+  // `doing`: what a thread does while it holds the lock, for errors.
+  explicit FifoLock(std::string doing) : doing_(std::move(doing)) {}
 
   // Until it goes.
   class Held {
    public:
-    Held(Held&& other) noexcept : turn_(std::exchange(other.turn_, nullptr)) {}
+    Held(Held&& other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
     Held& operator=(Held&&) = delete;
     ~Held() {
-      if (turn_ != nullptr) turn_->let_go();
+      if (lock_ != nullptr) lock_->let_go();
     }
 
    private:
-    friend class Turn;
-    explicit Held(Turn* turn) : turn_(turn) {}
-    Turn* turn_;  // null: moved from
+    friend class FifoLock;
+    explicit Held(FifoLock* lock) : lock_(lock) {}
+    FifoLock* lock_;  // null: moved from
   };
   // kInvalidArgument: this thread has it, or waits for it, and this is a signal handler that runs inside.
   Result<Held> take(Communicator& group, Deadline deadline);
@@ -44,7 +44,7 @@ class Turn {
   const std::string doing_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<std::thread::id> line_;  // the first has the turn, if somebody has
+  std::deque<std::thread::id> waiting_;  // the first has the lock, if somebody has
   bool taken_ = false;
 };
 

@@ -1,5 +1,5 @@
 // Threads of a rank come in the order in which they asked, wait no longer than they said, hear Ctrl-C, and that the group has ended.
-#include "gpu/turn.h"
+#include "gpu/fifo_lock.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace pc::testing {
 namespace {
 
 // One rank; this thread has the turn, and others want it.
-class TurnTest : public ::testing::Test {
+class FifoLockTest : public ::testing::Test {
  protected:
   void SetUp() override {
     RuntimeOptions options;
@@ -27,8 +27,8 @@ class TurnTest : public ::testing::Test {
     runtime_ = Runtime::create(std::move(options), Deadline::after(20)).value();
     held_.emplace(take(20).value());
   }
-  Result<Turn::Held> take(double timeout_s) {
-    return turn_.take(runtime_->world(), Deadline::after(timeout_s));
+  Result<FifoLock::Held> take(double timeout_s) {
+    return issue_order_.take(runtime_->world(), Deadline::after(timeout_s));
   }
   std::future<Status> another_takes(double timeout_s) {
     return std::async(std::launch::async, [this, timeout_s] { return take(timeout_s).status(); });
@@ -37,7 +37,7 @@ class TurnTest : public ::testing::Test {
   std::future<Status> another_waits(const std::function<void()>& then = [] {}) {
     probes_ = 0;
     auto another = std::async(std::launch::async, [this, then] {
-      const Result<Turn::Held> mine = take(20);
+      const Result<FifoLock::Held> mine = take(20);
       if (mine.is_ok()) then();
       return mine.status();
     });
@@ -48,23 +48,23 @@ class TurnTest : public ::testing::Test {
   std::atomic<int> probes_{0};
   Status in_handler_;
   std::unique_ptr<Runtime> runtime_;
-  Turn turn_{"does that"};
-  std::optional<Turn::Held> held_;
+  FifoLock issue_order_{"does that"};
+  std::optional<FifoLock::Held> held_;
 };
 
-TEST_F(TurnTest, one_has_it_and_the_next_gets_it) {
+TEST_F(FifoLockTest, one_has_it_and_the_next_gets_it) {
   std::future<Status> another = another_takes(20);
-  EXPECT_TRUE(turn_.is_mine());
+  EXPECT_TRUE(issue_order_.is_mine());
   held_.reset();
   EXPECT_TRUE(another.get().is_ok());
-  EXPECT_FALSE(turn_.is_mine());
-  std::optional<Turn::Held> now = turn_.take_now();
+  EXPECT_FALSE(issue_order_.is_mine());
+  std::optional<FifoLock::Held> now = issue_order_.take_now();
   EXPECT_TRUE(now);
-  EXPECT_FALSE(turn_.take_now());
-  EXPECT_FALSE(std::async(std::launch::async, [&] { return turn_.take_now().has_value(); }).get());
+  EXPECT_FALSE(issue_order_.take_now());
+  EXPECT_FALSE(std::async(std::launch::async, [&] { return issue_order_.take_now().has_value(); }).get());
 }
 
-TEST_F(TurnTest, who_takes_it_again_and_again_comes_behind_who_waits) {
+TEST_F(FifoLockTest, who_takes_it_again_and_again_comes_behind_who_waits) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<bool> had_it{false};
     std::future<Status> another = another_waits([&] { had_it = true; });
@@ -75,7 +75,7 @@ TEST_F(TurnTest, who_takes_it_again_and_again_comes_behind_who_waits) {
   }
 }
 
-TEST_F(TurnTest, who_waits_hears_of_its_deadline_and_leaves_the_line) {
+TEST_F(FifoLockTest, who_waits_sees_its_deadline_and_leaves_the_queue) {
   const Status late = another_takes(0.01).get();
   EXPECT_EQ(late.code(), Code::kTimeout);
   EXPECT_NE(late.message().find("this group does that"), std::string::npos) << late.message();
@@ -83,18 +83,18 @@ TEST_F(TurnTest, who_waits_hears_of_its_deadline_and_leaves_the_line) {
   EXPECT_TRUE(take(20).is_ok());
 }
 
-TEST_F(TurnTest, who_waits_hears_ctrl_c) {
+TEST_F(FifoLockTest, who_waits_hears_ctrl_c) {
   interrupts_ = true;
   EXPECT_EQ(another_takes(20).get().code(), Code::kInterrupted);
 }
 
-TEST_F(TurnTest, who_waits_hears_that_the_group_has_ended) {
+TEST_F(FifoLockTest, who_waits_hears_that_the_group_has_ended) {
   std::future<Status> another = another_waits();
   runtime_->abort(Status(Code::kAborted, "asked for"));
   EXPECT_EQ(another.get().code(), Code::kAborted);
 }
 
-TEST_F(TurnTest, a_signal_handler_inside_is_refused_instead_of_waiting_for_itself) {
+TEST_F(FifoLockTest, a_signal_handler_inside_is_refused_instead_of_waiting_for_itself) {
   const Status refused = take(20).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_NE(refused.message().find("signal handler that runs while this group does that"), std::string::npos);

@@ -1,4 +1,4 @@
-#include "gpu/turn.h"
+#include "gpu/fifo_lock.h"
 
 #include <algorithm>
 
@@ -6,42 +6,42 @@
 
 namespace pc {
 
-void Turn::let_go() {
+void FifoLock::let_go() {
   {
     const std::lock_guard lock(mutex_);
     taken_ = false;
-    line_.pop_front();
+    waiting_.pop_front();
   }
   changed_.notify_all();
 }
 
-bool Turn::is_mine() const {
+bool FifoLock::is_mine() const {
   const std::lock_guard lock(mutex_);
-  return taken_ && line_.front() == std::this_thread::get_id();
+  return taken_ && waiting_.front() == std::this_thread::get_id();
 }
 
-std::optional<Turn::Held> Turn::take_now() {
+std::optional<FifoLock::Held> FifoLock::take_now() {
   const std::lock_guard lock(mutex_);
-  if (!line_.empty()) return std::nullopt;
-  line_.push_back(std::this_thread::get_id());
+  if (!waiting_.empty()) return std::nullopt;
+  waiting_.push_back(std::this_thread::get_id());
   taken_ = true;
   return Held(this);
 }
 
-Result<Turn::Held> Turn::take(Communicator& group, Deadline deadline) {
+Result<FifoLock::Held> FifoLock::take(Communicator& group, Deadline deadline) {
   if (std::optional<Held> at_once = take_now()) return std::move(*at_once);
   const std::thread::id me = std::this_thread::get_id();
   std::unique_lock lock(mutex_);
-  if (std::find(line_.begin(), line_.end(), me) != line_.end())
+  if (std::find(waiting_.begin(), waiting_.end(), me) != waiting_.end())
     return Status(Code::kInvalidArgument,
                   "a signal handler that runs while this group " + doing_ + " cannot make a call there");
-  line_.push_back(me);
+  waiting_.push_back(me);
   const Status waited = wait_in_slices(lock, changed_, group.waiting_until(deadline), [&]() -> Result<bool> {
-    if (!taken_ && line_.front() == me) return taken_ = true;
+    if (!taken_ && waiting_.front() == me) return taken_ = true;
     PC_TRY(group.alive());
     return false;
   });
-  if (!waited.is_ok()) line_.erase(std::find(line_.begin(), line_.end(), me));
+  if (!waited.is_ok()) waiting_.erase(std::find(waiting_.begin(), waiting_.end(), me));
   lock.unlock();
   if (waited.is_ok()) return Held(this);
   changed_.notify_all();
