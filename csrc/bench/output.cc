@@ -119,7 +119,7 @@ Status Output::close() {
   return flush();
 }
 
-Status Output::verdict() const {
+Status Output::check_results() const {
   std::string text;
   if (wrong_ != 0) text = std::to_string(wrong_) + " elements of the results are wrong";
   if (raw_wrong_ != 0)

@@ -19,7 +19,7 @@ class Output {
   Status begin(const Case& what, const Route& route);
   Status add(const Row& row, const Route& route);
   Status close();
-  Status verdict() const;  // whether all results are right, NCCL's own among them
+  Status check_results() const;  // whether all results are right, NCCL's own among them
 
  private:
   void line(const std::string& text) const;

@@ -80,7 +80,7 @@ Status run_rank(const Options& options, const Place& place) {
   const Status measured = measure_all(options, own, *device, output);
   PC_TRY(gpu != nullptr ? gpu->end(measured) : measured);
   PC_TRY(runtime->shutdown(Deadline::after(own.world.timeout_s())));
-  return own.prints ? output.verdict() : Status::ok();
+  return own.prints ? output.check_results() : Status::ok();
 }
 
 }  // namespace pc::bench

@@ -86,8 +86,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void end_call(const CallId& call, const CallEnd& why) override {
     if (const auto calls = group(call.group)) calls->end_call(call.sequence, why);
   }
-  void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
-    if (const auto calls = group(call.group)) calls->verdict(call.sequence, why, standings);
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
+    if (const auto calls = group(call.group)) calls->failure_report(call.sequence, why, standings);
   }
   void surveyed(const CallId& call, std::vector<Standing> standings) override {
     if (const auto calls = group(call.group)) calls->surveyed(call.sequence, standings);

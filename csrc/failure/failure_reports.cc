@@ -41,7 +41,7 @@ FailureReports::FailureReports(GroupCalls& calls)
 Status FailureReports::why_given_up(uint64_t sequence, const Status& otherwise) const {
   const std::lock_guard lock(state_.mutex);
   const CallEnding* const ending = state_.endings.find(sequence);
-  return ending == nullptr ? otherwise : verdict_of(ending->why, {}, names_);
+  return ending == nullptr ? otherwise : failure_of(ending->why, {}, names_);
 }
 
 Status FailureReports::told(const Status& ended, const GroupCall& call, const std::string& operation) const {
@@ -62,10 +62,10 @@ std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequen
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
   const CallEnding* const ending = state_.endings.find(sequence);
   if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
-    Status verdict = verdict_on(lock, sequence, *ending, context);
+    Status failure_report = report_on(lock, sequence, *ending, context);
     // Without what the others know, this rank knows best what it has seen itself.
     const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.standings;
-    return knows_better ? ended : verdict;
+    return knows_better ? ended : failure_report;
   }
   return is_first(ended.code()) ? std::optional(ended) : std::nullopt;
 }
@@ -79,8 +79,8 @@ bool FailureReports::is_awaited(const CallEnding& ending) const {
 }
 
 // May wait for what the others know about the call. The ending is there until this thread forgets it.
-Status FailureReports::verdict_on(Lock& lock, uint64_t sequence, const CallEnding& ending,
-                                  const WaitContext& context) {
+Status FailureReports::report_on(Lock& lock, uint64_t sequence, const CallEnding& ending,
+                                 const WaitContext& context) {
   (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
   std::vector<Standing> standings = ending.answers.standings.value_or(std::vector<Standing>());
@@ -90,7 +90,7 @@ Status FailureReports::verdict_on(Lock& lock, uint64_t sequence, const CallEndin
     standings[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
     lock.lock();
   }
-  return verdict_of(why, standings, names_);
+  return failure_of(why, standings, names_);
 }
 
 Status FailureReports::conclude(const Status& ended, const GroupCall& call, const std::string& operation,
@@ -108,12 +108,13 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
-    return told(verdict_of(ours, survey(call.sequence, context), names_), call, operation);
+    return told(failure_of(ours, survey(call.sequence, context), names_), call, operation);
   }
   bool others_know = false;
   {
     std::unique_lock lock(state_.mutex);
-    // In one with the ending: a verdict on a call that has failed and waits for none is taken for old news.
+    // In one with the ending: a failure report on a call that has failed and waits for none is taken for old
+    // news.
     record();
     if (!state_.cause.is_ok()) {
       const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
@@ -129,7 +130,7 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   if (!others_know) parts_.control->gave_up(calls_.id(call.sequence), ours);
   Status outcome = ended;
   if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
-    outcome = await_verdict(call.sequence, ended, context);
+    outcome = await_report(call.sequence, ended, context);
   if (outcome.code() == Code::kPeerExited)
     calls_.end_for_all(outcome.with_operation(operation), our_word(outcome));
   const std::lock_guard lock(state_.mutex);
@@ -264,12 +265,12 @@ bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePo
   return true;
 }
 
-Status FailureReports::await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context) {
+Status FailureReports::await_report(uint64_t sequence, const Status& ended, const WaitContext& context) {
   std::unique_lock lock(state_.mutex);
   const CallEnding* const ending = state_.endings.find(sequence);
   if (ending == nullptr) return ended;
-  Status verdict = verdict_on(lock, sequence, *ending, context);
-  return state_.cause.is_ok() ? verdict
+  Status failure_report = report_on(lock, sequence, *ending, context);
+  return state_.cause.is_ok() ? failure_report
                               : before_the_end(lock, sequence, state_.cause, context).value_or(state_.cause);
 }
 

@@ -37,11 +37,11 @@ class FailureReports {
   using Lock = std::unique_lock<std::mutex>;  // of the mutex of state_
   std::optional<Status> before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                        const WaitContext& context);
-  Status verdict_on(Lock& lock, uint64_t sequence, const CallEnding& ending, const WaitContext& context);
+  Status report_on(Lock& lock, uint64_t sequence, const CallEnding& ending, const WaitContext& context);
   // What the others know of a call that has ended for all may still come, and is waited for. What a rank says
   // before it goes arrives even if the group has ended by then. The mutex held.
   bool is_awaited(const CallEnding& ending) const;
-  Status await_verdict(uint64_t sequence, const Status& ended, const WaitContext& context);
+  Status await_report(uint64_t sequence, const Status& ended, const WaitContext& context);
   Status told(const Status& ended, const GroupCall& call, const std::string& operation) const;
   Status told_of_message(const Status& ended, const GroupCall& call, const std::string& operation,
                          const WaitContext& context);

@@ -72,7 +72,7 @@ Status GroupCalls::quit_by_others() {
   const std::lock_guard lock(state_.mutex);
   // Of a call that this rank has not made yet, whichever the other had come to.
   const CallEnd* const left = state_.endings.left_behind(sequence_);
-  return left == nullptr ? Status::ok() : verdict_of(*left, {}, names_);
+  return left == nullptr ? Status::ok() : failure_of(*left, {}, names_);
 }
 
 void GroupCalls::done(const GroupCall& call) {
@@ -80,8 +80,8 @@ void GroupCalls::done(const GroupCall& call) {
   if (call.sequence == 0 || !state_.endings.any()) return;
   std::unique_lock lock(state_.mutex);  // others gave it up while it ended well here
   const CallEnding* const ending = state_.endings.find(call.sequence);
-  if (ending == nullptr || !ending->answers.standings) return;  // or the verdict is still to come
-  wrong_after_all(call.sequence, verdict_of(ending->why, *ending->answers.standings, names_));
+  if (ending == nullptr || !ending->answers.standings) return;  // or the failure report is still to come
+  wrong_after_all(call.sequence, failure_of(ending->why, *ending->answers.standings, names_));
   state_.endings.forget(call.sequence);
   warn_of_unraised(lock);
 }
@@ -172,8 +172,9 @@ void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
 }
 
 // A call that was done here was another one on other ranks. Mutex held.
-void GroupCalls::wrong_after_all(uint64_t sequence, const Status& verdict) {
-  if (verdict.code() == Code::kMismatch && !parts_.confirms) state_.late_errors.add(sequence, verdict, true);
+void GroupCalls::wrong_after_all(uint64_t sequence, const Status& failure_report) {
+  if (failure_report.code() == Code::kMismatch && !parts_.confirms)
+    state_.late_errors.add(sequence, failure_report, true);
 }
 
 void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
@@ -236,16 +237,16 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     if (!done && !state_.endings.add(sequence, why)) return;
   }
   // The others have ended the group there, and make none of the calls that this rank is in by now.
-  if (ahead) abort(verdict_of(why, {}, names_));
+  if (ahead) abort(failure_of(why, {}, names_));
   // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
-  if (made) cancel(sequence, verdict_of(why, {}, names_));
+  if (made) cancel(sequence, failure_of(why, {}, names_));
 }
 
-void GroupCalls::verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
+void GroupCalls::failure_report(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
   std::unique_lock lock(state_.mutex);
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   if (record && record->state == CallRecord::State::kDone) {
-    wrong_after_all(sequence, verdict_of(why, standings, names_));
+    wrong_after_all(sequence, failure_of(why, standings, names_));
     state_.endings.forget(sequence);
     return warn_of_unraised(lock);
   }

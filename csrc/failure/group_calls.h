@@ -15,8 +15,8 @@
 #include "engine/flight_recorder.h"
 #include "failure/call_endings.h"
 #include "failure/control_thread.h"
+#include "failure/failure_text.h"
 #include "failure/late_errors.h"
-#include "failure/verdict.h"
 #include "transport/reactor.h"
 
 namespace pc {
@@ -46,7 +46,7 @@ struct FailureState {
   LateErrors late_errors;
   Surveys surveys;
   std::map<Rank, TimePoint> leaving;  // who is in shutdown(), and when that was first heard
-  std::condition_variable changed;    // a verdict, a survey, or the end of the group
+  std::condition_variable changed;    // a failure report, a survey, or the end of the group
 };
 
 // Shared by a group, its control thread, and the Work that it launched, which may outlive both. Thread-safety: all methods.
@@ -122,7 +122,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
   CallReport report(uint64_t sequence) override;
   void end_call(uint64_t sequence, const CallEnd& why) override;
-  void verdict(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
+  void failure_report(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
   void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
   void peer_leaving(Rank peer) override;
   void peer_exited(Rank peer) override;
@@ -130,9 +130,9 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
  private:
   Status look();
-  void warn_of_unraised(std::unique_lock<std::mutex>& lock);       // unlocks
-  void wrong_after_all(uint64_t sequence, const Status& verdict);  // the mutex of state_ held
-  Status cause() const;                                            // likewise
+  void warn_of_unraised(std::unique_lock<std::mutex>& lock);              // unlocks
+  void wrong_after_all(uint64_t sequence, const Status& failure_report);  // the mutex of state_ held
+  Status cause() const;                                                   // likewise
 
   const Parts parts_;
   const uint32_t group_;

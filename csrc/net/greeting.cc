@@ -32,8 +32,8 @@ Status Greeting::move() {
   return status.is_ok() ? written : status;
 }
 
-Status Greeting::decide(Verdict verdict) {
-  handshake_.decide(verdict);
+Status Greeting::decide(Decision decision) {
+  handshake_.decide(decision);
   return write();
 }
 

@@ -21,7 +21,7 @@ class Greeting {
   // Reads what has come, and writes what that asks for, after an error too: the other side shall learn why. An error: this
   // connection is of no use.
   Status move();
-  Status decide(Verdict verdict);
+  Status decide(Decision decision);
   ByteStream finish() {
     return ByteStream(std::move(socket_), handshake_.take_seal());
   }  // when the handshake is done

@@ -238,7 +238,7 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
       refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }
-  if (greeting.handshake().must_decide() && !greeting.decide(Verdict::kWelcome).is_ok()) return false;
+  if (greeting.handshake().must_decide() && !greeting.decide(Decision::kWelcome).is_ok()) return false;
   if (!greeting.handshake().done()) return true;
   door.leave(fd);
   c.stream = greeting.finish();

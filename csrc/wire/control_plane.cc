@@ -230,7 +230,7 @@ ControlPlane::Inquiries::iterator ControlPlane::conclude(Inquiries::iterator it)
   }
   closed_.emplace(call, cause);
   closed_order_.push_back(call);
-  host_.verdict(call, cause, inquiry.standings());
+  host_.failure_report(call, cause, inquiry.standings());
   return next;
 }
 

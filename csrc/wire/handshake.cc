@@ -11,7 +11,7 @@ namespace pc {
 namespace {
 
 // Purposes of keys derived from the job's, so that no proof can stand for another.
-constexpr uint64_t kInitiator = 1, kAcceptor = 2, kVerdictKey = 3, kSealing = 4;
+constexpr uint64_t kInitiator = 1, kAcceptor = 2, kDecisionKey = 3, kSealing = 4;
 constexpr char kContext[crypto_kdf_CONTEXTBYTES + 1] = "pc-hands";
 static_assert(crypto_kdf_KEYBYTES == JobKey::kBytes);
 
@@ -19,18 +19,18 @@ bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {  /
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Status refusal(Verdict verdict, const Hello& ours, const Hello& theirs) {
+Status refusal(Decision decision, const Hello& ours, const Hello& theirs) {
   const std::string us = "rank " + std::to_string(ours.rank), them = "rank " + std::to_string(theirs.rank);
-  switch (verdict) {
-    case Verdict::kWelcome: return Status::ok();
-    case Verdict::kRankTaken:
+  switch (decision) {
+    case Decision::kWelcome: return Status::ok();
+    case Decision::kRankTaken:
       return Status(Code::kMismatch, "another process is connected to " + them + " as " + us +
                                          " already: give each process its own rank");
-    case Verdict::kNotNeeded:
+    case Decision::kNotNeeded:
       return Status(Code::kMismatch, them + " sees no reason why " + us + " should call it");
   }
   return Status(Code::kPeerFailure,
-                "handshake: unknown verdict " + std::to_string(static_cast<int>(verdict)));
+                "handshake: unknown decision " + std::to_string(static_cast<int>(decision)));
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ Status Handshake::received(std::size_t nbytes) {
       case State::kHello: return read_hello();
       case State::kAnswer: return read_answer();
       case State::kProof: return read_proof();
-      case State::kVerdict: return read_verdict();
+      case State::kDecision: return read_decision();
       default: return Status(Code::kInternal, "handshake: nothing was awaited");
     }
   };
@@ -203,7 +203,7 @@ Status Handshake::read_answer() {
   }
   PC_TRY(compatible(ours_, theirs_));
   send(prove(kInitiator));
-  await(State::kVerdict, kVerdictBytes);
+  await(State::kDecision, kDecisionBytes);
   return Status::ok();
 }
 
@@ -218,19 +218,19 @@ Status Handshake::read_proof() {
   return Status::ok();
 }
 
-void Handshake::decide(Verdict verdict) {
-  std::array<std::byte, kSaidBytes> said = {static_cast<std::byte>(verdict)};
+void Handshake::decide(Decision decision) {
+  std::array<std::byte, kSaidBytes> said = {static_cast<std::byte>(decision)};
   std::copy(ours_.public_key.begin(), ours_.public_key.end(), said.begin() + 8);
   send(said);
-  send(prove(kVerdictKey, said));
-  await(verdict == Verdict::kWelcome ? State::kDone : State::kFailed, 0);
+  send(prove(kDecisionKey, said));
+  await(decision == Decision::kWelcome ? State::kDone : State::kFailed, 0);
 }
 
-Status Handshake::read_verdict() {
+Status Handshake::read_decision() {
   const auto said = std::span(in_).first<kSaidBytes>();
-  if (!same_bytes(prove(kVerdictKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
-    return Status(Code::kPeerFailure, "the verdict of its handshake was changed on the way");
-  Status status = refusal(static_cast<Verdict>(said[0]), ours_, theirs_);
+  if (!same_bytes(prove(kDecisionKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
+    return Status(Code::kPeerFailure, "the decision of its handshake was changed on the way");
+  Status status = refusal(static_cast<Decision>(said[0]), ours_, theirs_);
   turned_down_ = !status.is_ok();
   std::copy(said.begin() + 8, said.end(), theirs_.public_key.begin());
   if (status.is_ok()) PC_TRY(agree_on_seal(true));

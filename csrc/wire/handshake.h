@@ -4,15 +4,16 @@
 //   hello (96 bytes)                  ------------->
 //                                     <-------------     hello (96), proof (32)
 //   proof (32)                        ------------->
-//                                     <-------------     verdict (72)
+//                                     <-------------     decision (72)
 //
 // Proofs are BLAKE2b-256 keyed with keys derived from the job's (libsodium's crypto_kdf), one for each direction, over both
 // hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be changed, replayed or reflected. The acceptor says last
-// whether it takes the connection, in a verdict that is keyed as well: there may be a second process with the same rank.
-// Store and control connections are always encrypted, data where it is asked for: then the initiator's hello and the verdict
-// carry X25519 keys made for this connection, and what follows is sealed (wire/seal.h). The acceptor makes its key when the
-// initiator has proved itself, not before: a key costs more than everything else that a stranger may ask for.
-// Every part has a fixed size, and nothing is allocated for a stranger. docs/protocol.md section 1.
+// whether it takes the connection, in a decision that is keyed as well: there may be a second process with
+// the same rank. Store and control connections are always encrypted, data where it is asked for: then the
+// initiator's hello and the decision carry X25519 keys made for this connection, and what follows is sealed
+// (wire/seal.h). The acceptor makes its key when the initiator has proved itself, not before: a key costs
+// more than everything else that a stranger may ask for. Every part has a fixed size, and nothing is
+// allocated for a stranger. docs/protocol.md section 1.
 #pragma once
 
 #include <array>
@@ -30,10 +31,10 @@ namespace pc {
 
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kHelloAnswerBytes = kHelloBytes + kProofBytes;
-inline constexpr std::size_t kSaidBytes = 8 + 32;  // the verdict itself, and the acceptor's public key
-inline constexpr std::size_t kVerdictBytes = kSaidBytes + kProofBytes;
+inline constexpr std::size_t kSaidBytes = 8 + 32;  // the decision itself, and the acceptor's public key
+inline constexpr std::size_t kDecisionBytes = kSaidBytes + kProofBytes;
 
-enum class Verdict : uint8_t {
+enum class Decision : uint8_t {
   kWelcome = 0,
   kRankTaken = 1,  // another process with the same rank is connected already
   kNotNeeded = 2,  // this rank has no reason to call
@@ -58,7 +59,7 @@ class Handshake {
 
   // The acceptor's: the other side has proved itself, and we must say whether we take it.
   bool must_decide() const { return state_ == State::kDeciding; }
-  void decide(Verdict verdict);
+  void decide(Decision decision);
   bool done() const { return state_ == State::kDone && output().empty(); }
   // The initiator's: the other side has proved itself and does not take us. Asking again does not help.
   bool turned_down() const { return turned_down_; }
@@ -70,7 +71,7 @@ class Handshake {
   std::unique_ptr<Seal> take_seal() { return std::move(seal_); }
 
  private:
-  enum class State : uint8_t { kHello, kAnswer, kProof, kDeciding, kVerdict, kDone, kFailed };
+  enum class State : uint8_t { kHello, kAnswer, kProof, kDeciding, kDecision, kDone, kFailed };
   using Bytes32 = std::array<std::byte, kProofBytes>;
   Handshake(const Credentials& credentials, const Hello& ours) : credentials_(&credentials), ours_(ours) {}
   static Result<Handshake> make(const Credentials& credentials, Hello ours);
@@ -79,7 +80,7 @@ class Handshake {
   Status read_hello();
   Status read_answer();
   Status read_proof();
-  Status read_verdict();
+  Status read_decision();
   Status take(std::span<const std::byte, kHelloBytes> hello);
   Status keys_differ() const;
   Status agree_on_seal(bool we_began);

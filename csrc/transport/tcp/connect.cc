@@ -78,7 +78,7 @@ class Mesh {
   void turn_away(int stranger, const std::string& why);
   void drop_impatient(TimePoint now);
   void stranger_ready(int stranger);
-  Verdict judge(const Hello& theirs);
+  Decision judge(const Hello& theirs);
   void welcome(int stranger);
   Hello hello_as(Role role, Rank peer, uint8_t number = 0) const {
     return Hello{
@@ -309,20 +309,20 @@ void Mesh::stranger_ready(int stranger) {
   if (handshake.must_decide()) welcome(stranger);
 }
 
-Verdict Mesh::judge(const Hello& theirs) {
-  if (theirs.rank <= us_.rank || theirs.number >= us_.sockets) return Verdict::kNotNeeded;
-  return at(theirs).done.valid() ? Verdict::kRankTaken : Verdict::kWelcome;
+Decision Mesh::judge(const Hello& theirs) {
+  if (theirs.rank <= us_.rank || theirs.number >= us_.sockets) return Decision::kNotNeeded;
+  return at(theirs).done.valid() ? Decision::kRankTaken : Decision::kWelcome;
 }
 
 void Mesh::welcome(int stranger) {
   Greeting& greeting = strangers_.at(stranger);
   const Hello theirs = greeting.handshake().theirs();
   const std::string who = "rank " + std::to_string(theirs.rank);
-  const Verdict verdict = judge(theirs);
+  const Decision decision = judge(theirs);
   tune(stranger, theirs.role);
-  const Status said = greeting.decide(verdict);
-  if (verdict == Verdict::kRankTaken) return turn_away(stranger, "a second process says that it is " + who);
-  if (verdict == Verdict::kNotNeeded) return turn_away(stranger, who + " has no reason to call us");
+  const Status said = greeting.decide(decision);
+  if (decision == Decision::kRankTaken) return turn_away(stranger, "a second process says that it is " + who);
+  if (decision == Decision::kNotNeeded) return turn_away(stranger, who + " has no reason to call us");
   if (!said.is_ok()) return turn_away(stranger, said.message());
   at(theirs).done = greeting.finish();
   door_.leave(stranger);

@@ -11,21 +11,21 @@
 namespace pc::bench {
 namespace {
 
-std::string verdict(uint64_t wrong, uint64_t raw_wrong) {
+std::string check_results(uint64_t wrong, uint64_t raw_wrong) {
   const Options options = on_gpus();
   Output output(options, {}, false);
   Row row = compared_row();
   row.out_of_place->wrong = wrong;
   row.out_of_place->raw_wrong = raw_wrong;
   EXPECT_TRUE(output.add(row, {"nccl", Status::ok()}).is_ok());
-  return output.verdict().message();
+  return output.check_results().message();
 }
 
-TEST(BenchOutput, the_verdict_says_whose_results_are_wrong) {
-  EXPECT_EQ(verdict(0, 0), "");
-  EXPECT_EQ(verdict(2, 0), "2 elements of the results are wrong");
-  EXPECT_EQ(verdict(0, 3), "3 elements of the results of NCCL's own calls are wrong");
-  EXPECT_EQ(verdict(2, 3),
+TEST(BenchOutput, the_check_says_whose_results_are_wrong) {
+  EXPECT_EQ(check_results(0, 0), "");
+  EXPECT_EQ(check_results(2, 0), "2 elements of the results are wrong");
+  EXPECT_EQ(check_results(0, 3), "3 elements of the results of NCCL's own calls are wrong");
+  EXPECT_EQ(check_results(2, 3),
             "2 elements of the results are wrong, 3 elements of the results of NCCL's own calls are wrong");
 }
 

@@ -146,7 +146,7 @@ TEST_P(Mutants, have_originals_that_are_right_in_every_interleaving) {
   }
 }
 
-// The judge's shortcut, judged: without it, the verdict on every mutant that can be run is the same.
+// The judge's shortcut, judged: without it, the failure report on every mutant that can be run is the same.
 TEST_P(MediumWorlds, have_mutants_that_are_judged_the_same_with_and_without_reduction) {
   std::size_t reduced_states = 0, all_states = 0;
   int compared = 0;

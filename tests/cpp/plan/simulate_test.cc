@@ -58,7 +58,7 @@ std::vector<Plan> edited(const char* name, Rank size, void (*edit)(std::vector<P
   edit(plans);
   return plans;
 }
-std::string verdict(const std::vector<Plan>& plans) {
+std::string report(const std::vector<Plan>& plans) {
   GivenPlans given(plans);
   const Result<Cost> cost = simulate(given, 64, link_models()[0]);
   return cost.is_ok() ? "right" : cost.status().to_string();
@@ -66,10 +66,10 @@ std::string verdict(const std::vector<Plan>& plans) {
 
 TEST(Simulate, sees_a_sum_that_is_not_the_sum) {
   EXPECT_EQ(
-      verdict(edited("ring", 3,
-                     [](std::vector<Plan>& plans) {
-                       for (Plan& plan : plans) plan.steps.resize(4);  // nobody passes sums on
-                     })),
+      report(edited("ring", 3,
+                    [](std::vector<Plan>& plans) {
+                      for (Plan& plan : plans) plan.steps.resize(4);  // nobody passes sums on
+                    })),
       "ring allreduce of 3 ranks on rank 0: the plan ends with a wrong chunk 0: it holds 1 contributions "
       "instead of 3");
 }
@@ -90,29 +90,29 @@ TEST(Simulate, sees_a_contribution_that_is_taken_for_another) {
     plans.push_back(plan.take());
   }
   EXPECT_EQ(
-      verdict(plans),
+      report(plans),
       "test broadcast of 2 ranks on rank 1: the plan ends with a wrong chunk 0: it holds 1 contributions "
       "instead of 1, but not the right ones");
 }
 
 TEST(Simulate, sees_a_weight_that_is_not_true) {
-  EXPECT_EQ(verdict(edited("ring", 3, [](std::vector<Plan>& plans) { plans[1].steps[3].src_weight = 1; })),
+  EXPECT_EQ(report(edited("ring", 3, [](std::vector<Plan>& plans) { plans[1].steps[3].src_weight = 1; })),
             "ring allreduce of 3 ranks on rank 1: step 3 (recv_reduce chunk 2 <- rank 0) says src_weight 1, "
             "but its operand holds 2 contributions");
 }
 
 TEST(Simulate, sees_who_never_ends) {
-  EXPECT_NE(verdict(edited("recursive_doubling", 2,
-                           [](std::vector<Plan>& plans) {
-                             for (Plan& plan : plans) std::swap(plan.steps[0], plan.steps[1]);
-                             for (Plan& plan : plans) plan.steps[2].after = 0;
-                           }))
+  EXPECT_NE(report(edited("recursive_doubling", 2,
+                          [](std::vector<Plan>& plans) {
+                            for (Plan& plan : plans) std::swap(plan.steps[0], plan.steps[1]);
+                            for (Plan& plan : plans) plan.steps[2].after = 0;
+                          }))
                 .find("never ends: what it waits for does not come"),
             std::string::npos);
 }
 
 TEST(Simulate, refuses_plans_that_touch_what_is_not_there) {
-  EXPECT_NE(verdict(edited("ring", 3, [](std::vector<Plan>& plans) { plans[1].steps[1].dst.first = 9; }))
+  EXPECT_NE(report(edited("ring", 3, [](std::vector<Plan>& plans) { plans[1].steps[1].dst.first = 9; }))
                 .find("uses memory that this rank does not have"),
             std::string::npos);
 }
@@ -143,7 +143,7 @@ TEST(Simulate, holds_a_send_for_complete_only_when_it_is_received) {
     plan.after(sent).recv_reduce(1 - rank, output(0), {.dst = 1, .src = 1});
     plans.push_back(plan.take());
   }
-  EXPECT_NE(verdict(plans).find("never ends"), std::string::npos) << verdict(plans);
+  EXPECT_NE(report(plans).find("never ends"), std::string::npos) << report(plans);
 }
 
 // Sums of three ranks on rank 1, while rank 0 also sends chunk 0 to rank 2, which does not use it: nothing says when that has
@@ -183,7 +183,7 @@ TEST(CheckOnePass, does_not_take_the_sums_return_for_a_proof_of_two_sends) {
     plan.lane(1).send(2, output(0));
     plan.lane(0).after(sent).recv(1, output(0));
   });
-  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_EQ(report(plans), "right");
   EXPECT_FALSE(check(plans).is_ok());
   EXPECT_NE(one_pass(plans).find("step 1 (send chunk 0 -> rank 2) still uses"), std::string::npos)
       << one_pass(plans);
@@ -198,7 +198,7 @@ TEST(CheckOnePass, does_not_take_the_sums_return_for_a_proof_where_a_copy_was_se
     plan.recv(1, output(0));
     plan.after(sent).recv(1, output(1));
   });
-  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_EQ(report(plans), "right");
   EXPECT_FALSE(check(plans).is_ok());
   EXPECT_NE(one_pass(plans).find("step 0 (send chunk 0 -> rank 2) still uses"), std::string::npos)
       << one_pass(plans);
@@ -218,7 +218,7 @@ TEST(CheckOnePass, takes_nothing_less_than_the_whole_sum_for_its_return) {
     }
     plans.push_back(plan.take());
   }
-  EXPECT_EQ(verdict(plans), "right");
+  EXPECT_EQ(report(plans), "right");
   EXPECT_FALSE(check(plans).is_ok());
   EXPECT_NE(one_pass(plans).find("a plain receive gets less than the whole sum"), std::string::npos)
       << one_pass(plans);

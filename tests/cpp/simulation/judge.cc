@@ -42,20 +42,21 @@ void SimulatedRank::check_failure(const CallId& call, const CallEnd& why) {
     world_.fail(named("a call fails though nothing goes wrong any more", me_));
 }
 
-void SimulatedRank::check_verdict(const CallId& call, const CallEnd& why,
-                                  const std::vector<Standing>& standings) {
-  world_.say(me_, " has the verdict on ", call, ": ", name_of(why.code), " by ", why.by, ": ", why.text);
-  ++world_.counts.verdicts;
+void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
+                                 const std::vector<Standing>& standings) {
+  world_.say(me_, " has the failure report on ", call, ": ", name_of(why.code), " by ", why.by, ": ",
+             why.text);
+  ++world_.counts.failure_reports;
   world_.counts.mismatches += why.code == Code::kMismatch;
   world_.counts.timeouts += why.code == Code::kTimeout;
   world_.counts.exits_seen += why.code == Code::kPeerExited;
   const auto ended = ended_.find(call);
   if (ended == ended_.end())
-    return world_.fail(named("a verdict on a call that was not given up, or a second one", me_));
+    return world_.fail(named("a failure report on a call that was not given up, or a second one", me_));
   if (!was_hurt && world_.events.now() > ended->second + ControlPlane::kPatience + milliseconds(2))
-    world_.fail(named("a late verdict", me_));
+    world_.fail(named("a late failure report", me_));
   const Record& record = world_.book[call];
-  if (!is_true(why, record)) world_.fail(named("a verdict for no true reason", me_) + ": " + why.text);
+  if (!is_true(why, record)) world_.fail(named("a failure report for no true reason", me_) + ": " + why.text);
   if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
   if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
     std::set<uint64_t> digests;
@@ -115,7 +116,7 @@ void SimulatedRank::check_exclusion(Rank by, const std::string& cause) {
 
 std::string SimulatedRank::unsettled() const {
   const std::string who = "rank " + std::to_string(me_);
-  if (!ended_.empty()) return who + " has no verdict yet";
+  if (!ended_.empty()) return who + " has no failure report yet";
   if (!surveys_.empty()) return who + " has no answer to a survey yet";
   const bool has_group = std::any_of(world_.scenario.groups.begin(), world_.scenario.groups.end(),
                                      [&](const auto& group) { return !is_out(group.first); });

@@ -54,7 +54,7 @@ void print(const Counts& c, uint64_t seeds) {
   };
   line("worlds, all well", seeds);
   line("messages", c.messages);
-  line("verdicts", c.verdicts);
+  line("failure reports", c.failure_reports);
   line("  of them mismatches", c.mismatches);
   line("  of them timeouts", c.timeouts);
   line("  of them departures", c.exits_seen);

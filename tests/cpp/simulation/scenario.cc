@@ -75,7 +75,7 @@ Scenario make_scenario(Dice& dice) {
   for (const Fault& f : s.faults) s.quiet = std::max(s.quiet, f.when + f.lasts);
   s.slowest = dice.chance(50) ? milliseconds(3) : milliseconds(50);
   s.detects_percent = dice.below(3) * 50;
-  s.waits_for_verdict = dice.chance(70);
+  s.waits_for_report = dice.chance(70);
   return s;
 }
 

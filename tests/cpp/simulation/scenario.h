@@ -48,11 +48,11 @@ struct Scenario {
   std::size_t sub_known_from = 0;  // the step before which ranks create their second group
   std::vector<Step> steps;
   std::vector<Fault> faults;
-  Rank healthy = 0;               // never dies, exits or loses a connection: what it knows spreads
-  Time quiet{};                   // nothing goes wrong after this
-  Time slowest{};                 // message
-  int detects_percent = 50;       // how often a data plane sees a foreign call itself
-  bool waits_for_verdict = true;  // before a program goes on after an error
+  Rank healthy = 0;              // never dies, exits or loses a connection: what it knows spreads
+  Time quiet{};                  // nothing goes wrong after this
+  Time slowest{};                // message
+  int detects_percent = 50;      // how often a data plane sees a foreign call itself
+  bool waits_for_report = true;  // before a program goes on after an error
   bool is_far(Rank x, Rank y) const {
     return host[static_cast<std::size_t>(x)] != host[static_cast<std::size_t>(y)];
   }

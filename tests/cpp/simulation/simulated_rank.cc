@@ -169,8 +169,8 @@ void SimulatedRank::give_up(const CallId& call, Code code, Rank by, const std::s
 // May be called from inside the plane.
 void SimulatedRank::go_on_after(const CallId& call) {
   running_.reset();
-  if (world_.scenario.waits_for_verdict && ended_.contains(call)) {
-    awaited_verdict_ = call;
+  if (world_.scenario.waits_for_report && ended_.contains(call)) {
+    awaited_report_ = call;
     return;
   }
   world_.at(me_, Time(0), [this] { leaving_ ? world_.leave(me_) : next_step(); });
@@ -236,12 +236,12 @@ void SimulatedRank::end_call(const CallId& call, const CallEnd& why) {
   }
 }
 
-void SimulatedRank::verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) {
-  check_verdict(call, why, standings);
+void SimulatedRank::failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) {
+  check_report(call, why, standings);
   ended_.erase(call);
   judged_.insert(call);
-  if (awaited_verdict_ != call) return;
-  awaited_verdict_.reset();
+  if (awaited_report_ != call) return;
+  awaited_report_.reset();
   go_on_after(call);
 }
 

@@ -40,7 +40,7 @@ class SimulatedRank final : public ControlHost {
   CallReport report(const CallId& call, bool find_where) override;
   void send(Rank peer, const ControlMessage& message) override;
   void end_call(const CallId& call, const CallEnd& why) override;
-  void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override;
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override;
   void surveyed(const CallId& call, std::vector<Standing> standings) override;
   void peer_died(Rank peer, const std::string& cause) override;
   void peer_exited(Rank peer) override;
@@ -65,7 +65,7 @@ class SimulatedRank final : public ControlHost {
   // The judge.
   void check_cause(const CallId& call, const CallEnd& why);
   void check_failure(const CallId& call, const CallEnd& why);
-  void check_verdict(const CallId& call, const CallEnd& why, const std::vector<Standing>& standings);
+  void check_report(const CallId& call, const CallEnd& why, const std::vector<Standing>& standings);
   void check_standings(const CallId& call, const std::vector<Standing>& standings);
   void check_death(Rank peer, const std::string& cause);
   void check_exit(Rank peer);
@@ -84,8 +84,8 @@ class SimulatedRank final : public ControlHost {
   std::map<uint32_t, std::set<uint64_t>> good_barriers_;  // begun when all was quiet
   std::set<uint32_t> known_groups_{kWorldGroup}, out_;
   std::set<Rank> ended_peers_;
-  std::optional<CallId> running_, awaited_verdict_;
-  std::map<CallId, TimePoint> ended_;  // no verdict yet
+  std::optional<CallId> running_, awaited_report_;
+  std::map<CallId, TimePoint> ended_;  // no failure report yet
   std::map<CallId, CallEnd> ended_early_;
   std::set<CallId> judged_, surveys_;
   std::map<CallId, std::string> places_;  // where it was when asked; empty: still looking

@@ -26,7 +26,7 @@ const char* name_of(FrameType type) {
 
 void Counts::add(const Counts& other) {
   messages += other.messages;
-  verdicts += other.verdicts;
+  failure_reports += other.failure_reports;
   mismatches += other.mismatches;
   found_by_asking += other.found_by_asking;
   timeouts += other.timeouts;

@@ -29,8 +29,9 @@ struct Options {
 };
 // What happened how often, so that a sweep can show that it met what it claims to check.
 struct Counts {
-  uint64_t messages = 0, verdicts = 0, mismatches = 0, found_by_asking = 0, timeouts = 0, exits_seen = 0,
-           surveys = 0, deaths_told = 0, exclusions = 0, places = 0, unknown_groups = 0, forged = 0;
+  uint64_t messages = 0, failure_reports = 0, mismatches = 0, found_by_asking = 0, timeouts = 0,
+           exits_seen = 0, surveys = 0, deaths_told = 0, exclusions = 0, places = 0, unknown_groups = 0,
+           forged = 0;
   void add(const Counts& other);
 };
 struct Outcome {

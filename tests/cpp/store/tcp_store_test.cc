@@ -223,7 +223,7 @@ class SilentStore {
     while (!greeting.handshake().done() && wait_for_bytes(greeting.fd())) {
       EXPECT_TRUE(greeting.move().is_ok());
       if (greeting.handshake().must_decide()) {
-        EXPECT_TRUE(greeting.decide(Verdict::kWelcome).is_ok());
+        EXPECT_TRUE(greeting.decide(Decision::kWelcome).is_ok());
       }
     }
     while (!done_) wait_for_bytes(listener_.get());

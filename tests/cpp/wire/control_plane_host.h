@@ -28,12 +28,12 @@ struct Host final : ControlHost {
   struct Ended {
     CallId call;
     CallEnd why;
-    std::vector<Standing> standings;  // of a verdict or survey
+    std::vector<Standing> standings;  // of a failure report or survey
   };
   std::map<uint32_t, std::vector<Rank>> groups = {{kWorld, {0, 1, 2, 3}}, {kSub, {3, 0}}};
   CallReport standing{.state = State::kRunning, .digest = 0xaa, .call = "allreduce"};
   std::vector<Sent> sent;
-  std::vector<Ended> ended, verdicts, surveys;
+  std::vector<Ended> ended, failure_reports, surveys;
   std::vector<Rank> died, exited, excluded_by, leaving;
   std::vector<std::string> causes;
   int where_asked = 0;
@@ -50,8 +50,8 @@ struct Host final : ControlHost {
     ended.push_back({call, why, {}});
     if (standing.state == State::kRunning) standing.state = State::kGivenUp;
   }
-  void verdict(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
-    verdicts.push_back({call, why, std::move(standings)});
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
+    failure_reports.push_back({call, why, std::move(standings)});
   }
   void surveyed(const CallId& call, std::vector<Standing> standings) override {
     surveys.push_back({call, {}, std::move(standings)});

@@ -79,7 +79,7 @@ TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
   plane.say_goodbye(now);
   after(ControlPlane::kPatience);
   EXPECT_TRUE(host.sent.empty());
-  EXPECT_EQ(host.verdicts.size(), 1u);
+  EXPECT_EQ(host.failure_reports.size(), 1u);
 }
 
 // ---- time
@@ -186,8 +186,8 @@ TEST_F(ControlPlaneTest, OddReasonsAreMadeSense) {
   EXPECT_EQ(host.ended.at(0).why.by, 1);
 }
 
-// Messages of random contents from random ranks: whatever comes, each call that ends has one verdict in time, and nobody
-// dies twice.
+// Messages of random contents from random ranks: whatever comes, each call that ends has one failure report
+// in time, and nobody dies twice.
 TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
   std::mt19937 random(1);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
@@ -207,7 +207,7 @@ TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
     m.report.where_follows = below(4) == 0;
     return m;
   };
-  std::size_t verdicts = 0;
+  std::size_t failure_reports = 0;
   for (int world = 0; world < 500; ++world) {
     Host host;
     ControlPlane plane(0, {false, true, false, false}, kEpoch, host);
@@ -224,13 +224,13 @@ TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
     plane.tick(now + ControlPlane::kPatience);
     std::map<CallId, int> balance;
     for (const Host::Ended& one : host.ended) balance[one.call] += 1;
-    for (const Host::Ended& one : host.verdicts) balance[one.call] -= 1;
+    for (const Host::Ended& one : host.failure_reports) balance[one.call] -= 1;
     for (const auto& [call, count] : balance) EXPECT_EQ(count, 0) << call.group << '#' << call.sequence;
-    EXPECT_EQ(host.verdicts.size(), balance.size()) << "a call has two verdicts";
+    EXPECT_EQ(host.failure_reports.size(), balance.size()) << "a call has two failure reports";
     EXPECT_LE(host.died.size() + host.exited.size(), 3u);
-    verdicts += host.verdicts.size();
+    failure_reports += host.failure_reports.size();
   }
-  EXPECT_GT(verdicts, 1000u);
+  EXPECT_GT(failure_reports, 1000u);
 }
 
 TEST_F(ControlPlaneTest, AFloodOfCallsIsConcludedAndForgotten) {
@@ -239,9 +239,9 @@ TEST_F(ControlPlaneTest, AFloodOfCallsIsConcludedAndForgotten) {
     cancel(1, kLate, {}, {kWorld, sequence});
     host.sent.clear();
   }
-  EXPECT_EQ(host.verdicts.size(), many - 1024) << "no more than this many are open";
+  EXPECT_EQ(host.failure_reports.size(), many - 1024) << "no more than this many are open";
   after(ControlPlane::kPatience);
-  EXPECT_EQ(host.verdicts.size(), many);
+  EXPECT_EQ(host.failure_reports.size(), many);
   cancel(1, kLate, {}, {kWorld, many});
   EXPECT_EQ(host.ended.size(), many) << "remembered";
   cancel(1, kLate, {}, {kWorld, 1});

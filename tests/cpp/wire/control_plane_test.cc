@@ -1,4 +1,4 @@
-// How a call ends for all: who is told, when the verdict comes, what the cause is, what asking finds.
+// How a call ends for all: who is told, when the failure report comes, what the cause is, what asking finds.
 #include "control_plane_host.h"
 
 namespace pc {
@@ -45,16 +45,16 @@ TEST_F(ControlPlaneTest, WhoHasNotMadeTheCallStartsFindingOutWhereItIs) {
   EXPECT_TRUE(host.sent.at(0).message.report.where_follows);
 }
 
-TEST_F(ControlPlaneTest, TheVerdictComesOnceAllHaveReported) {
+TEST_F(ControlPlaneTest, TheReportComesOnceAllHaveReported) {
   cancel(2, kLate, {.state = State::kGivenUp, .site = "two"});
   cancel(1, kLate, {.state = State::kDone, .site = "one"});
-  EXPECT_TRUE(host.verdicts.empty());
+  EXPECT_TRUE(host.failure_reports.empty());
   cancel(3, kLate, {.state = State::kNotMade, .site = "three"});
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].call, kCall);
-  EXPECT_EQ(host.verdicts[0].why.code, Code::kTimeout);
-  EXPECT_EQ(host.verdicts[0].why.by, 2);
-  const std::vector<Standing>& rows = host.verdicts[0].standings;
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].call, kCall);
+  EXPECT_EQ(host.failure_reports[0].why.code, Code::kTimeout);
+  EXPECT_EQ(host.failure_reports[0].why.by, 2);
+  const std::vector<Standing>& rows = host.failure_reports[0].standings;
   ASSERT_EQ(rows.size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rows[i].rank, static_cast<Rank>(i));
   EXPECT_EQ(rows[0].report.state, State::kGivenUp);
@@ -67,30 +67,30 @@ TEST_F(ControlPlaneTest, TheVerdictComesOnceAllHaveReported) {
 
 TEST_F(ControlPlaneTest, RowsAreInTheOrderOfTheMembers) {
   cancel(3, kLate, {.state = State::kGivenUp}, {kSub, 1});
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].standings[0].rank, 3);
-  EXPECT_EQ(host.verdicts[0].standings[1].rank, 0);
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].standings[0].rank, 3);
+  EXPECT_EQ(host.failure_reports[0].standings[1].rank, 0);
 }
 
 TEST_F(ControlPlaneTest, ThePatienceWithOthersEnds) {
   cancel(2, kLate);
   EXPECT_EQ(plane.next_tick(), now + ControlPlane::kPatience);
   after(ControlPlane::kPatience - milliseconds(1));
-  EXPECT_TRUE(host.verdicts.empty());
+  EXPECT_TRUE(host.failure_reports.empty());
   after(milliseconds(1));
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].standings[1].report.state, State::kUnknown);
-  EXPECT_EQ(host.verdicts[0].standings[2].report.state, State::kGivenUp);
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].standings[1].report.state, State::kUnknown);
+  EXPECT_EQ(host.failure_reports[0].standings[2].report.state, State::kGivenUp);
 }
 
 TEST_F(ControlPlaneTest, APlaceThatIsBeingFoundOutIsWaitedForAndReplacesTheRow) {
   cancel(2, kLate);
   cancel(1, kLate);
   cancel(3, kLate, {.state = State::kNotMade, .where_follows = true});
-  EXPECT_TRUE(host.verdicts.empty());
+  EXPECT_TRUE(host.failure_reports.empty());
   notice(3, {.state = State::kNotMade, .where = "load.py:7"});
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].standings[3].report.where, "load.py:7");
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].standings[3].report.where, "load.py:7");
 }
 
 TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
@@ -98,20 +98,20 @@ TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
   plane.survey({kWorld, 6}, now);
   notice(2, {}, false, {kWorld, 6});
   goodbye(3);
-  EXPECT_TRUE(host.verdicts.empty() && host.surveys.empty());
+  EXPECT_TRUE(host.failure_reports.empty() && host.surveys.empty());
   plane.lost(1, "reset", now);
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].standings[1].report.state, State::kUnknown);
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].standings[1].report.state, State::kUnknown);
   EXPECT_EQ(host.surveys.size(), 1u);
   cancel(2, kLate, {}, {kWorld, 7});
-  EXPECT_EQ(host.verdicts.size(), 2u);
+  EXPECT_EQ(host.failure_reports.size(), 2u);
 }
 
-TEST_F(ControlPlaneTest, AGoodbyeMayBeWhatCompletesTheVerdict) {
+TEST_F(ControlPlaneTest, AGoodbyeMayBeWhatCompletesTheReport) {
   cancel(2, kLate);
   cancel(1, kLate);
   goodbye(3);
-  EXPECT_EQ(host.verdicts.size(), 1u);
+  EXPECT_EQ(host.failure_reports.size(), 1u);
 }
 
 TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {
@@ -119,8 +119,8 @@ TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {
   plane.lost(2, "reset", now);
   cancel(1, kLate);
   cancel(3, kLate);
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_EQ(host.verdicts[0].standings[2].report.site, "before");
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_EQ(host.failure_reports[0].standings[2].report.site, "before");
 }
 
 TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
@@ -131,15 +131,15 @@ TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
   plane.gave_up(kCall, kLate, now);
   notice(1, {.state = State::kNotMade});
   after(ControlPlane::kPatience);
-  EXPECT_EQ(host.verdicts.size(), 1u);
+  EXPECT_EQ(host.failure_reports.size(), 1u);
   EXPECT_EQ(host.ended.size(), 1u);
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, AGroupThatIsGoneGivesAnEmptyVerdict) {
+TEST_F(ControlPlaneTest, AGroupThatIsGoneGivesAnEmptyReport) {
   plane.gave_up({kUnknownGroup, 1}, kLate, now);
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_TRUE(host.verdicts[0].standings.empty());
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_TRUE(host.failure_reports[0].standings.empty());
 }
 
 // ---- causes
@@ -149,43 +149,43 @@ TEST_F(ControlPlaneTest, TheFirstCauseStays) {
   plane.gave_up(kCall, {Code::kSystem, 0, "no"}, now);
   cancel(1, {Code::kInterrupted, 1, "Ctrl-C"});
   cancel(3, kLate);
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kTimeout);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kTimeout);
 }
 
 TEST_F(ControlPlaneTest, DisagreementOutranksOtherCauses) {
   cancel(2, kLate);
   cancel(1, {Code::kMismatch, 1, "another call"});
   cancel(3, {Code::kMismatch, 3, "a later one"});
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kMismatch);
-  EXPECT_EQ(host.verdicts.at(0).why.by, 1);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kMismatch);
+  EXPECT_EQ(host.failure_reports.at(0).why.by, 1);
 
   plane.gave_up({kSub, 1}, kLate, now);
   plane.gave_up({kSub, 1}, {Code::kMismatch, 0, "seen here"}, now);
   cancel(3, kLate, {}, {kSub, 1});
-  EXPECT_EQ(host.verdicts.at(1).why.text, "seen here");
+  EXPECT_EQ(host.failure_reports.at(1).why.text, "seen here");
 }
 
 TEST_F(ControlPlaneTest, ATimeoutOfRanksThatDisagreeIsToldAsDisagreement) {
   cancel(2, kLate, {.state = State::kGivenUp, .digest = 0xaa});
   cancel(1, kLate, {.state = State::kDone, .digest = 0xbb});
   cancel(3, kLate, {.state = State::kNotMade});
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kMismatch);
-  EXPECT_EQ(host.verdicts.at(0).why.by, 2);
-  EXPECT_NE(host.verdicts.at(0).why.text.find(kLate.text), std::string::npos);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kMismatch);
+  EXPECT_EQ(host.failure_reports.at(0).why.by, 2);
+  EXPECT_NE(host.failure_reports.at(0).why.text.find(kLate.text), std::string::npos);
 }
 
 TEST_F(ControlPlaneTest, DigestsThatSayNothingAreNoDisagreement) {
   cancel(2, kLate, {.state = State::kGivenUp, .digest = 0});
   cancel(1, kLate, {.state = State::kNotMade, .digest = 0xbb});
   cancel(3, kLate, {.state = State::kLeaving, .digest = 0xcc});
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kTimeout);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kTimeout);
 }
 
 TEST_F(ControlPlaneTest, CtrlCStaysCtrlC) {
   cancel(2, {Code::kInterrupted, 2, "Ctrl-C"}, {.state = State::kGivenUp, .digest = 0xaa});
   cancel(1, kLate, {.state = State::kGivenUp, .digest = 0xbb});
   cancel(3, kLate);
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kInterrupted);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kInterrupted);
 }
 
 // ---- asking
@@ -258,7 +258,7 @@ TEST_F(ControlPlaneTest, WhoIsInShutdownHasExitedForTheOthers) {
   EXPECT_EQ(host.ended.at(0).why.code, Code::kPeerExited);
   EXPECT_EQ(host.ended.at(0).why.by, 1);
   after(ControlPlane::kPatience);
-  EXPECT_EQ(host.verdicts.at(0).why.code, Code::kPeerExited);
+  EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kPeerExited);
 }
 
 TEST_F(ControlPlaneTest, InShutdownTheOthersAreThoseWhoDisagree) {
@@ -302,7 +302,7 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
   plane.survey(kCall, now);
   after(ControlPlane::kPatience);
   EXPECT_TRUE(host.surveys.empty());
-  EXPECT_EQ(host.verdicts.size(), 1u);
+  EXPECT_EQ(host.failure_reports.size(), 1u);
 }
 
 TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
@@ -346,9 +346,9 @@ TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCall
   notice(1, {.state = State::kNotMade, .where_follows = true});
   notice(1, {.state = State::kGivenUp, .digest = 0xaa});  // so does this one
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
-  ASSERT_EQ(host.verdicts.size(), 1u);
+  ASSERT_EQ(host.failure_reports.size(), 1u);
   std::vector<bool> late;
-  for (const Standing& standing : host.verdicts[0].standings) late.push_back(standing.came_late);
+  for (const Standing& standing : host.failure_reports[0].standings) late.push_back(standing.came_late);
   EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
 }
 
@@ -357,9 +357,9 @@ TEST_F(ControlPlaneTest, WhoComesToShutdownInsteadIsNotLate) {
   notice(1, {.state = State::kNotMade, .where_follows = true});
   notice(1, {.state = State::kLeaving});
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
-  ASSERT_EQ(host.verdicts.size(), 1u);
-  EXPECT_FALSE(host.verdicts[0].standings.at(1).came_late);
-  EXPECT_EQ(host.verdicts[0].standings.at(1).report.state, State::kLeaving);
+  ASSERT_EQ(host.failure_reports.size(), 1u);
+  EXPECT_FALSE(host.failure_reports[0].standings.at(1).came_late);
+  EXPECT_EQ(host.failure_reports[0].standings.at(1).report.state, State::kLeaving);
 }
 
 TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
@@ -374,7 +374,7 @@ TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
   for (const Host::Sent& sent : host.sent)
     EXPECT_EQ(sent.message.report.state, State::kUnknown) << "told nothing";
   after(ControlPlane::kPatience);
-  EXPECT_TRUE(host.verdicts.empty() && host.surveys.empty());
+  EXPECT_TRUE(host.failure_reports.empty() && host.surveys.empty());
 }
 
 TEST_F(ControlPlaneTest, OurPositionIsToldToAllMembersWhenItIsKnown) {

@@ -17,7 +17,7 @@ namespace pc {
 namespace {
 
 using testing::credentials_of;
-// Sees, and may change, what goes over the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 verdict.
+// Sees, and may change, what goes over the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 decision.
 using Middle = std::function<void(int turn, Bytes& bytes)>;
 
 const Credentials kOurs = credentials_of(1);
@@ -53,7 +53,7 @@ Status give(Handshake& to, const Bytes& bytes, bool slow = false) {
 }
 
 Outcome shake(const Credentials& caller, const Credentials& called, const Hello& from = kCaller,
-              const Hello& to = kCalled, const Middle& middle = {}, Verdict verdict = Verdict::kWelcome,
+              const Hello& to = kCalled, const Middle& middle = {}, Decision decision = Decision::kWelcome,
               bool slow = false) {
   Handshake a = Handshake::initiator(caller, from).value(), b = Handshake::acceptor(called, to).value();
   Outcome out;
@@ -65,7 +65,7 @@ Outcome shake(const Credentials& caller, const Credentials& called, const Hello&
     if (middle) middle(turn, bytes);
     Status& status = turn % 2 == 0 ? out.acceptor : out.initiator;
     status = give(receiver, bytes, slow);
-    if (b.must_decide()) b.decide(verdict);
+    if (b.must_decide()) b.decide(decision);
   }
   out.initiator_done = a.done() && out.initiator.is_ok();
   out.acceptor_done = b.done() && out.acceptor.is_ok();
@@ -77,7 +77,7 @@ Outcome shake(const Credentials& caller, const Credentials& called, const Hello&
 TEST(Handshake, TwoWithOneKeyGetThroughAndKnowEachOther) {
   for (const bool slow : {false, true}) {
     const Outcome out =
-        shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Verdict::kWelcome, slow);
+        shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Decision::kWelcome, slow);
     EXPECT_TRUE(out.initiator_done) << out.initiator.to_string();
     EXPECT_TRUE(out.acceptor_done) << out.acceptor.to_string();
   }
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Encrypted, HandshakeBits, ::testing::Values(true));
 
 TEST_P(HandshakeBits, EverySingleFlippedBitIsRefused) {
   const Credentials ours = credentials_of(1, 1, GetParam());
-  const std::size_t lengths[] = {kHelloBytes, kHelloAnswerBytes, kProofBytes, kVerdictBytes};
+  const std::size_t lengths[] = {kHelloBytes, kHelloAnswerBytes, kProofBytes, kDecisionBytes};
   for (int turn = 0; turn < 4; ++turn) {
     for (std::size_t bit = 0; bit < 8 * lengths[turn]; ++bit) {
       const Outcome out = shake(ours, ours, kCaller, kCalled, [&](int now, Bytes& bytes) {
@@ -262,15 +262,15 @@ TEST(Handshake, WhoHasNotProvedItselfCostsNoPublicKey) {
 
 TEST(Handshake, ARefusalIsProvenAndSaysWhy) {
   const Outcome taken =
-      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Verdict::kRankTaken);
+      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Decision::kRankTaken);
   EXPECT_EQ(taken.initiator.code(), Code::kMismatch);
   EXPECT_NE(taken.initiator.message().find("another process is connected to rank 1 as rank 2"),
             std::string::npos)
       << taken.initiator.message();
   EXPECT_FALSE(taken.acceptor_done);
-  EXPECT_EQ(
-      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Verdict::kNotNeeded).initiator.code(),
-      Code::kMismatch);
+  EXPECT_EQ(shake(credentials_of(1), credentials_of(1), kCaller, kCalled, {}, Decision::kNotNeeded)
+                .initiator.code(),
+            Code::kMismatch);
 }
 
 TEST(Handshake, NeverAsksForMoreBytesThanAHandshakeHas) {

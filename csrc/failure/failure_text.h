@@ -33,7 +33,7 @@ class GroupNames {
 };
 
 // What this rank's call ends with. `standings`: of all members, in the order of their group ranks; may be empty.
-Status verdict_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names);
+Status failure_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names);
 
 // Who keeps the others waiting, for a warning: "rank 3 (host a, pid 5) has not made this call; ...". Empty: nobody.
 std::string late_ranks(std::span<const Standing> standings, const GroupNames& names);

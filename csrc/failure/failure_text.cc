@@ -1,4 +1,4 @@
-#include "failure/verdict.h"
+#include "failure/failure_text.h"
 
 #include <algorithm>
 #include <map>
@@ -217,7 +217,7 @@ std::string late_ranks(std::span<const Standing> standings, const GroupNames& na
   return text;
 }
 
-Status verdict_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names) {
+Status failure_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names) {
   const Rank by = names.from_world(why.by);
   const std::string who = by == names.rank() ? std::string() : names.full(by) + " ";
   const Rank peer = by == names.rank() ? -1 : by;
