@@ -47,10 +47,10 @@ const Answers* Surveys::find(uint64_t question) const {
   return found == all_.end() ? nullptr : &found->second.answers;
 }
 
-bool Surveys::answer(uint64_t question, std::span<const Standing> standings) {
+bool Surveys::answer(uint64_t question, std::span<const RankStatus> statuses) {
   const auto found = all_.find(question);
   if (found == all_.end()) return false;
-  found->second.answers.come(standings);
+  found->second.answers.come(statuses);
   return true;
 }
 

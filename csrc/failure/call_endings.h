@@ -21,11 +21,11 @@ inline constexpr std::chrono::milliseconds kPatienceForAnswers{1000};
 
 // What the ranks have answered, and since when they are asked.
 struct Answers {
-  std::optional<std::vector<Standing>> standings = {};  // null: they have not come
+  std::optional<std::vector<RankStatus>> statuses = {};  // null: they have not come
   TimePoint began = now();
 
-  void come(std::span<const Standing> all) { standings.emplace(all.begin(), all.end()); }
-  bool are_open() const { return !standings && now() < began + kPatienceForAnswers; }  // they are waited for
+  void come(std::span<const RankStatus> all) { statuses.emplace(all.begin(), all.end()); }
+  bool are_open() const { return !statuses && now() < began + kPatienceForAnswers; }  // they are waited for
 };
 
 struct CallEnding {
@@ -57,7 +57,7 @@ class Surveys {
   std::pair<const Answers*, bool> join(uint64_t question);
   void leave(uint64_t question);
   const Answers* find(uint64_t question) const;
-  bool answer(uint64_t question, std::span<const Standing> standings);  // false: no thread has asked
+  bool answer(uint64_t question, std::span<const RankStatus> statuses);  // false: no thread has asked
 
  private:
   struct Survey {

@@ -86,11 +86,11 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void end_call(const CallId& call, const CallEnd& why) override {
     if (const auto calls = group(call.group)) calls->end_call(call.sequence, why);
   }
-  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
-    if (const auto calls = group(call.group)) calls->failure_report(call.sequence, why, standings);
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) override {
+    if (const auto calls = group(call.group)) calls->failure_report(call.sequence, why, statuses);
   }
-  void surveyed(const CallId& call, std::vector<Standing> standings) override {
-    if (const auto calls = group(call.group)) calls->surveyed(call.sequence, standings);
+  void surveyed(const CallId& call, std::vector<RankStatus> statuses) override {
+    if (const auto calls = group(call.group)) calls->surveyed(call.sequence, statuses);
   }
   void peer_died(Rank peer, const std::string& cause) override {
     ended(peer, Status(Code::kPeerFailure, cause).with_cause(cause));

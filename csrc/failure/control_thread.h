@@ -20,8 +20,9 @@ class ControlledGroup {
   virtual std::span<const Rank> world_ranks() const = 0;
   virtual CallReport report(uint64_t sequence) = 0;
   virtual void end_call(uint64_t sequence, const CallEnd& why) = 0;
-  virtual void failure_report(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) = 0;
-  virtual void surveyed(uint64_t sequence, std::span<const Standing> standings) = 0;
+  virtual void failure_report(uint64_t sequence, const CallEnd& why,
+                              std::span<const RankStatus> statuses) = 0;
+  virtual void surveyed(uint64_t sequence, std::span<const RankStatus> statuses) = 0;
   virtual void peer_leaving(Rank peer) = 0;  // it is in shutdown()
   virtual void peer_exited(Rank peer) = 0;   // in ranks of the world: it has said goodbye
   // `peer`, in ranks of the world, takes part in nothing any more: kPeerFailure or kExcluded.

@@ -64,7 +64,7 @@ std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequen
   if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
     Status failure_report = report_on(lock, sequence, *ending, context);
     // Without what the others know, this rank knows best what it has seen itself.
-    const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.standings;
+    const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.statuses;
     return knows_better ? ended : failure_report;
   }
   return is_first(ended.code()) ? std::optional(ended) : std::nullopt;
@@ -83,14 +83,14 @@ Status FailureReports::report_on(Lock& lock, uint64_t sequence, const CallEnding
                                  const WaitContext& context) {
   (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
-  std::vector<Standing> standings = ending.answers.standings.value_or(std::vector<Standing>());
+  std::vector<RankStatus> statuses = ending.answers.statuses.value_or(std::vector<RankStatus>());
   // The others may have given the call up before this rank made it, and do not know what it would have made.
-  if (!standings.empty() && why.code == Code::kMismatch) {
+  if (!statuses.empty() && why.code == Code::kMismatch) {
     lock.unlock();
-    standings[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
+    statuses[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
     lock.lock();
   }
-  return failure_of(why, standings, names_);
+  return failure_of(why, statuses, names_);
 }
 
 Status FailureReports::conclude(const Status& ended, const GroupCall& call, const std::string& operation,
@@ -197,7 +197,7 @@ Status FailureReports::told_of_message(const Status& ended, const GroupCall& cal
     case Code::kPeerFailure: return told(first_failure(ended, operation, context), call, operation);
     case Code::kTimeout: {
       const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
-      return told(knows ? ended : with_standing(ended, context), call, operation);
+      return told(knows ? ended : with_rank_status(ended, context), call, operation);
     }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(state_.mutex);
@@ -224,24 +224,24 @@ Status FailureReports::first_failure(const Status& ended, const std::string& ope
 }
 
 // Asks the peer of a message that did not come where it stands.
-Status FailureReports::with_standing(const Status& ended, const WaitContext& context) {
+Status FailureReports::with_rank_status(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
-  const std::vector<Standing> standings = survey(whereabouts(ended.peer()), context);
-  if (standings.size() != 2) return ended;  // of this rank, and of the one that was asked
-  return Status(ended.code(), ended.message() + "; " + position_text(standings[1], names_))
+  const std::vector<RankStatus> statuses = survey(whereabouts(ended.peer()), context);
+  if (statuses.size() != 2) return ended;  // of this rank, and of the one that was asked
+  return Status(ended.code(), ended.message() + "; " + position_text(statuses[1], names_))
       .with_peer(ended.peer());
 }
 
 // Empty: the group has ended, or an interrupt came first.
-std::vector<Standing> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
+std::vector<RankStatus> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
   std::unique_lock lock(state_.mutex);
   if (!state_.cause.is_ok()) return {};
   const Answers* const asked = ask(sequence);
   (void)wait_briefly(lock, context, asked->began,
-                     [&] { return asked->standings.has_value() || !state_.cause.is_ok(); });
-  std::vector<Standing> standings = asked->standings.value_or(std::vector<Standing>());
+                     [&] { return asked->statuses.has_value() || !state_.cause.is_ok(); });
+  std::vector<RankStatus> statuses = asked->statuses.value_or(std::vector<RankStatus>());
   state_.surveys.leave(sequence);
-  return standings;
+  return statuses;
 }
 
 const Answers* FailureReports::ask(uint64_t question) {

@@ -47,8 +47,8 @@ class FailureReports {
                          const WaitContext& context);
   CallEnd our_word(const Status& ended) const;  // for the others
   Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
-  Status with_standing(const Status& ended, const WaitContext& context);
-  std::vector<Standing> survey(uint64_t sequence, const WaitContext& context);
+  Status with_rank_status(const Status& ended, const WaitContext& context);
+  std::vector<RankStatus> survey(uint64_t sequence, const WaitContext& context);
   const Answers* ask(uint64_t question);  // joins the survey; the mutex held
   template <class Ready>
   bool wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready);

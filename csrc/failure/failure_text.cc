@@ -58,10 +58,10 @@ struct Camp {
   std::vector<Rank> ranks;
   const CallReport* first = nullptr;
 };
-std::vector<Camp> camps_of(std::span<const Standing> standings) {
+std::vector<Camp> camps_of(std::span<const RankStatus> statuses) {
   std::map<uint64_t, Camp> by_digest;
-  for (std::size_t rank = 0; rank < standings.size(); ++rank) {
-    const CallReport& report = standings[rank].report;
+  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
+    const CallReport& report = statuses[rank].report;
     if (!report.made() || report.digest == 0) continue;
     Camp& camp = by_digest[report.digest];
     camp.ranks.push_back(static_cast<Rank>(rank));
@@ -81,13 +81,13 @@ std::string made(const CallReport& report) {
   return what + (report.site.empty() ? "" : " at " + report.site);
 }
 
-std::string table(std::span<const Standing> standings, const std::vector<Camp>& camps,
+std::string table(std::span<const RankStatus> statuses, const std::vector<Camp>& camps,
                   const GroupNames& names) {
   std::string text;
   for (const Camp& camp : camps) text += "\n    " + names.list(camp.ranks) + ": " + made(*camp.first);
-  for (const Standing& standing : standings) {
-    if (standing.report.made() && standing.report.digest != 0) continue;
-    text += "\n    " + standing_text(standing, names);
+  for (const RankStatus& rank_status : statuses) {
+    if (rank_status.report.made() && rank_status.report.digest != 0) continue;
+    text += "\n    " + rank_status_text(rank_status, names);
   }
   return text;
 }
@@ -99,20 +99,19 @@ Status exited(Rank rank, const GroupNames& names) {
       .with_peer(rank);
 }
 
-Status disagreement(std::span<const Standing> standings, const GroupNames& names, const CallEnd& why) {
-  const auto leaving = [](const Standing& s) { return s.report.state == CallReport::State::kLeaving; };
-  const auto gone = std::find_if(standings.begin(), standings.end(), leaving);
-  const bool we_leave = standings.size() == static_cast<std::size_t>(names.size()) &&
-                        leaving(standings[static_cast<std::size_t>(names.rank())]);
+Status disagreement(std::span<const RankStatus> statuses, const GroupNames& names, const CallEnd& why) {
+  const auto leaving = [](const RankStatus& s) { return s.report.state == CallReport::State::kLeaving; };
+  const auto gone = std::find_if(statuses.begin(), statuses.end(), leaving);
+  const bool we_leave = statuses.size() == static_cast<std::size_t>(names.size()) &&
+                        leaving(statuses[static_cast<std::size_t>(names.rank())]);
   // Not a mistake in a call, but a rank that is not there any more.
-  if (gone != standings.end() && !we_leave) return exited(names.from_world(gone->rank), names);
-  const std::vector<Camp> camps = camps_of(standings);
+  if (gone != statuses.end() && !we_leave) return exited(names.from_world(gone->rank), names);
+  const std::vector<Camp> camps = camps_of(statuses);
   if (camps.size() < 2) {
     const Rank by = names.from_world(why.by);
     const bool is_own = by == names.rank();
     const std::string found = is_own ? why.text : names.full(by) + " says that " + why.text;
-    return Status(Code::kMismatch,
-                  "the ranks made different calls: " + found + table(standings, camps, names))
+    return Status(Code::kMismatch, "the ranks made different calls: " + found + table(statuses, camps, names))
         .with_peer(is_own ? -1 : by);
   }
   const Camp& usual = camps[0];
@@ -130,7 +129,7 @@ Status disagreement(std::span<const Standing> standings, const GroupNames& names
       if (peer < 0 && camp.ranks[0] != names.rank()) peer = camp.ranks[0];
     }
   }
-  return Status(Code::kMismatch, text + table(standings, camps, names)).with_peer(peer);
+  return Status(Code::kMismatch, text + table(statuses, camps, names)).with_peer(peer);
 }
 
 std::string position(const CallReport& report) {
@@ -141,12 +140,12 @@ std::string position(const CallReport& report) {
   return text;
 }
 
-bool is_late(const Standing& standing) {
-  switch (standing.report.state) {
+bool is_late(const RankStatus& rank_status) {
+  switch (rank_status.report.state) {
     case CallReport::State::kNotMade:
     case CallReport::State::kUnknown:
     case CallReport::State::kLeaving: return true;
-    default: return standing.came_late;
+    default: return rank_status.came_late;
   }
 }
 
@@ -176,13 +175,13 @@ std::string GroupNames::list(const std::vector<Rank>& ranks) const {
   return text;
 }
 
-std::string standing_text(const Standing& standing, const GroupNames& names) {
-  const CallReport& report = standing.report;
-  std::string text = names.full(names.from_world(standing.rank));
+std::string rank_status_text(const RankStatus& rank_status, const GroupNames& names) {
+  const CallReport& report = rank_status.report;
+  std::string text = names.full(names.from_world(rank_status.rank));
   if (report.state == CallReport::State::kLeaving) return text + " is in shutdown()";
-  if (is_late(standing) && names.from_world(standing.rank) == names.rank())
+  if (is_late(rank_status) && names.from_world(rank_status.rank) == names.rank())
     return "this rank came to it only after that";
-  if (standing.came_late)
+  if (rank_status.came_late)
     return text + " came to it only after that" + (report.site.empty() ? "" : ", at " + report.site);
   switch (report.state) {
     case CallReport::State::kUnknown:
@@ -196,42 +195,43 @@ std::string standing_text(const Standing& standing, const GroupNames& names) {
   return text + " has not made this call; " + position(report);
 }
 
-std::string position_text(const Standing& standing, const GroupNames& names) {
-  const CallReport& report = standing.report;
+std::string position_text(const RankStatus& rank_status, const GroupNames& names) {
+  const CallReport& report = rank_status.report;
   if (report.state != CallReport::State::kNotMade) {
     const bool says_more = !report.where.empty() && report.where != report.site;
-    return standing_text(standing, names) + (says_more ? "; its program stands at " + report.where : "");
+    return rank_status_text(rank_status, names) +
+           (says_more ? "; its program stands at " + report.where : "");
   }
-  return "of " + names.full(names.from_world(standing.rank)) + " is known: " + position(report);
+  return "of " + names.full(names.from_world(rank_status.rank)) + " is known: " + position(report);
 }
 
-std::string late_ranks(std::span<const Standing> standings, const GroupNames& names) {
+std::string late_ranks(std::span<const RankStatus> statuses, const GroupNames& names) {
   constexpr int kNamed = 8;
   std::string text;
   int late = 0;
-  for (const Standing& standing : standings) {
-    if (!is_late(standing)) continue;
-    if (++late <= kNamed) text += (late == 1 ? "" : "; ") + standing_text(standing, names);
+  for (const RankStatus& rank_status : statuses) {
+    if (!is_late(rank_status)) continue;
+    if (++late <= kNamed) text += (late == 1 ? "" : "; ") + rank_status_text(rank_status, names);
   }
   if (late > kNamed) text += "; and " + std::to_string(late - kNamed) + " more";
   return text;
 }
 
-Status failure_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names) {
+Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, const GroupNames& names) {
   const Rank by = names.from_world(why.by);
   const std::string who = by == names.rank() ? std::string() : names.full(by) + " ";
   const Rank peer = by == names.rank() ? -1 : by;
   switch (why.code) {
-    case Code::kMismatch: return disagreement(standings, names, why);
+    case Code::kMismatch: return disagreement(statuses, names, why);
     case Code::kInterrupted:
       return Status(Code::kPeerInterrupted, who + "was interrupted (Ctrl-C) in this call").with_peer(peer);
     case Code::kPeerExited:
       if (by != names.rank()) return exited(by, names);
       return Status(Code::kMismatch, "the other ranks are in another call while this one leaves");
     case Code::kTimeout: {
-      const std::string late = late_ranks(standings, names);
-      const auto first = std::find_if(standings.begin(), standings.end(), is_late);
-      const bool one = std::count_if(standings.begin(), standings.end(), is_late) == 1;
+      const std::string late = late_ranks(statuses, names);
+      const auto first = std::find_if(statuses.begin(), statuses.end(), is_late);
+      const bool one = std::count_if(statuses.begin(), statuses.end(), is_late) == 1;
       std::string text = by == names.rank() ? why.text : who + "gave up: " + why.text;
       text += late.empty() ? "; every rank is in this call, so it is slow rather than late" : "; " + late;
       return Status(Code::kTimeout, text)

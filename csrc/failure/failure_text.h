@@ -32,14 +32,15 @@ class GroupNames {
   std::vector<std::string> people_;
 };
 
-// What this rank's call ends with. `standings`: of all members, in the order of their group ranks; may be empty.
-Status failure_of(const CallEnd& why, std::span<const Standing> standings, const GroupNames& names);
+// What this rank's call ends with. `statuses`: of all members, in the order of their group ranks; may be
+// empty.
+Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, const GroupNames& names);
 
 // Who keeps the others waiting, for a warning: "rank 3 (host a, pid 5) has not made this call; ...". Empty: nobody.
-std::string late_ranks(std::span<const Standing> standings, const GroupNames& names);
+std::string late_ranks(std::span<const RankStatus> statuses, const GroupNames& names);
 
 // Where one rank stands with a call, and, for messages between two ranks, where it is at all.
-std::string standing_text(const Standing& standing, const GroupNames& names);
-std::string position_text(const Standing& standing, const GroupNames& names);
+std::string rank_status_text(const RankStatus& rank_status, const GroupNames& names);
+std::string position_text(const RankStatus& rank_status, const GroupNames& names);
 
 }  // namespace pc

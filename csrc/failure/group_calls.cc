@@ -80,8 +80,8 @@ void GroupCalls::done(const GroupCall& call) {
   if (call.sequence == 0 || !state_.endings.any()) return;
   std::unique_lock lock(state_.mutex);  // others gave it up while it ended well here
   const CallEnding* const ending = state_.endings.find(call.sequence);
-  if (ending == nullptr || !ending->answers.standings) return;  // or the failure report is still to come
-  wrong_after_all(call.sequence, failure_of(ending->why, *ending->answers.standings, names_));
+  if (ending == nullptr || !ending->answers.statuses) return;  // or the failure report is still to come
+  wrong_after_all(call.sequence, failure_of(ending->why, *ending->answers.statuses, names_));
   state_.endings.forget(call.sequence);
   warn_of_unraised(lock);
 }
@@ -242,28 +242,28 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   if (made) cancel(sequence, failure_of(why, {}, names_));
 }
 
-void GroupCalls::failure_report(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) {
+void GroupCalls::failure_report(uint64_t sequence, const CallEnd& why, std::span<const RankStatus> statuses) {
   std::unique_lock lock(state_.mutex);
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
   if (record && record->state == CallRecord::State::kDone) {
-    wrong_after_all(sequence, failure_of(why, standings, names_));
+    wrong_after_all(sequence, failure_of(why, statuses, names_));
     state_.endings.forget(sequence);
     return warn_of_unraised(lock);
   }
   CallEnding* const ending = state_.endings.find(sequence);
   if (ending == nullptr) return;  // its caller has not waited for this
   ending->why = why;
-  ending->answers.come(standings);
+  ending->answers.come(statuses);
   state_.changed.notify_all();
 }
 
-void GroupCalls::surveyed(uint64_t sequence, std::span<const Standing> standings) {
+void GroupCalls::surveyed(uint64_t sequence, std::span<const RankStatus> statuses) {
   {
     const std::lock_guard lock(state_.mutex);
-    if (state_.surveys.answer(sequence, standings)) return state_.changed.notify_all();
+    if (state_.surveys.answer(sequence, statuses)) return state_.changed.notify_all();
     if (!id(sequence).is_call()) return;
   }
-  const std::string late = late_ranks(standings, names_);
+  const std::string late = late_ranks(statuses, names_);
   parts_.log.warning([&] {
     return "call #" + std::to_string(sequence) + " waits for long: " +
            (late.empty() ? "every rank is in it, so it is slow rather than late" : late);

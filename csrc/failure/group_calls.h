@@ -122,8 +122,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   std::span<const Rank> world_ranks() const override { return names_.world_ranks(); }
   CallReport report(uint64_t sequence) override;
   void end_call(uint64_t sequence, const CallEnd& why) override;
-  void failure_report(uint64_t sequence, const CallEnd& why, std::span<const Standing> standings) override;
-  void surveyed(uint64_t sequence, std::span<const Standing> standings) override;
+  void failure_report(uint64_t sequence, const CallEnd& why, std::span<const RankStatus> statuses) override;
+  void surveyed(uint64_t sequence, std::span<const RankStatus> statuses) override;
   void peer_leaving(Rank peer) override;
   void peer_exited(Rank peer) override;
   void peer_ended(Rank peer, const Status& why) override;

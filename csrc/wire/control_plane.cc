@@ -209,8 +209,8 @@ ControlPlane::Inquiries::iterator ControlPlane::begin_inquiry(const CallId& call
 ControlPlane::Inquiries::iterator ControlPlane::conclude_if_done(Inquiries::iterator it, TimePoint now) {
   const Inquiry& inquiry = it->second;
   bool waits = false;
-  for (std::size_t i = 0; i < inquiry.standings().size() && !waits; ++i)
-    waits = inquiry.waits_for(i) && peers_.lives(inquiry.standings()[i].rank);
+  for (std::size_t i = 0; i < inquiry.statuses().size() && !waits; ++i)
+    waits = inquiry.waits_for(i) && peers_.lives(inquiry.statuses()[i].rank);
   return waits && now < inquiry.until() ? std::next(it) : conclude(it);
 }
 
@@ -220,7 +220,7 @@ ControlPlane::Inquiries::iterator ControlPlane::conclude(Inquiries::iterator it)
   const Inquiry inquiry = std::move(it->second);
   const auto next = inquiries_.erase(it);
   if (!inquiry.why().has_value()) {
-    host_.surveyed(call, inquiry.standings());
+    host_.surveyed(call, inquiry.statuses());
     return next;
   }
   const CallEnd cause = inquiry.cause();
@@ -230,7 +230,7 @@ ControlPlane::Inquiries::iterator ControlPlane::conclude(Inquiries::iterator it)
   }
   closed_.emplace(call, cause);
   closed_order_.push_back(call);
-  host_.failure_report(call, cause, inquiry.standings());
+  host_.failure_report(call, cause, inquiry.statuses());
   return next;
 }
 

@@ -36,9 +36,9 @@ class ControlHost {
   virtual void end_call(const CallId& call, const CallEnd& why) = 0;
   // All that can be known about a call that was given up, here or elsewhere: one entry per member, in their order. Once
   // per call, at most kPatience after end_call() or gave_up().
-  virtual void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) = 0;
+  virtual void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) = 0;
   // The answer to survey().
-  virtual void surveyed(const CallId& call, std::vector<Standing> standings) = 0;
+  virtual void surveyed(const CallId& call, std::vector<RankStatus> statuses) = 0;
   // Once per peer, and then nothing else of it.
   virtual void peer_died(Rank peer, const std::string& cause) = 0;
   virtual void peer_exited(Rank peer) = 0;  // likewise, at its goodbye

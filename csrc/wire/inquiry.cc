@@ -8,7 +8,7 @@ Inquiry::Inquiry(std::span<const Rank> members, std::optional<CallEnd> why, Time
     : why_(std::move(why)),
       until_(until),
       answered_(members.size()) {
-  for (const Rank rank : members) standings_.push_back({rank, {}});
+  for (const Rank rank : members) statuses_.push_back({rank, {}});
 }
 
 void Inquiry::learn(const CallEnd& why) {
@@ -16,13 +16,13 @@ void Inquiry::learn(const CallEnd& why) {
 }
 
 void Inquiry::store(Rank from, const CallReport& report) {
-  for (std::size_t i = 0; i < standings_.size(); ++i) {
-    Standing& standing = standings_[i];
-    if (standing.rank != from) continue;
+  for (std::size_t i = 0; i < statuses_.size(); ++i) {
+    RankStatus& rank_status = statuses_[i];
+    if (rank_status.rank != from) continue;
     const bool makes_it = report.made() && report.state != CallReport::State::kLeaving;
-    if (why_.has_value() && makes_it && standing.report.state == CallReport::State::kNotMade)
-      standing.came_late = true;
-    standing.report = report;
+    if (why_.has_value() && makes_it && rank_status.report.state == CallReport::State::kNotMade)
+      rank_status.came_late = true;
+    rank_status.report = report;
     answered_[i] = true;
   }
 }
@@ -32,8 +32,8 @@ CallEnd Inquiry::cause() const {
   const bool by_user = why.code == Code::kInterrupted || why.code == Code::kPeerInterrupted;
   if (by_user || why.code == Code::kMismatch) return why;
   uint64_t first = 0;
-  for (const Standing& standing : standings_) {
-    const CallReport& report = standing.report;
+  for (const RankStatus& rank_status : statuses_) {
+    const CallReport& report = rank_status.report;
     // A rank in shutdown() has made another call by design; that is told by its state.
     if (!report.made() || report.state == CallReport::State::kLeaving || report.digest == 0) continue;
     if (first != 0 && report.digest != first) {

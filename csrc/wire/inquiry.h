@@ -10,7 +10,7 @@
 
 namespace pc {
 
-struct Standing {
+struct RankStatus {
   Rank rank = -1;  // in the world
   CallReport report;
   bool came_late = false;  // it made the call only when it had been given up already
@@ -28,20 +28,20 @@ class Inquiry {
   void store(Rank from, const CallReport& report);
   // Whether this member's answer, or the second part of it, is still to come.
   bool waits_for(std::size_t member) const {
-    const CallReport& report = standings_[member].report;
+    const CallReport& report = statuses_[member].report;
     // Only with the late rank's call it may show who is the odd one.
     const bool may_still_come =
         why_.has_value() && why_->code == Code::kMismatch && report.state == CallReport::State::kNotMade;
     return !answered_[member] || report.where_follows || may_still_come;
   }
-  const std::vector<Standing>& standings() const { return standings_; }
+  const std::vector<RankStatus>& statuses() const { return statuses_; }
   // The reason in the light of all answers: if members made different calls, that is why it did not work.
   CallEnd cause() const;
 
  private:
   std::optional<CallEnd> why_;
   TimePoint until_;
-  std::vector<Standing> standings_;  // in the order of the members
+  std::vector<RankStatus> statuses_;  // in the order of the members
   std::vector<bool> answered_;
 };
 

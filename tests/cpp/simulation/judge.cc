@@ -43,7 +43,7 @@ void SimulatedRank::check_failure(const CallId& call, const CallEnd& why) {
 }
 
 void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
-                                 const std::vector<Standing>& standings) {
+                                 const std::vector<RankStatus>& statuses) {
   world_.say(me_, " has the failure report on ", call, ": ", name_of(why.code), " by ", why.by, ": ",
              why.text);
   ++world_.counts.failure_reports;
@@ -60,22 +60,22 @@ void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
   if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
   if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
     std::set<uint64_t> digests;
-    for (const auto& [rank, report, came_late] : standings) {
+    for (const auto& [rank, report, came_late] : statuses) {
       if (report.made() && report.state != State::kLeaving) digests.insert(report.digest);
     }
     if (digests.size() > 1) world_.fail(named("disagreement told as something else", me_));
   }
-  check_standings(call, standings);
+  check_statuses(call, statuses);
 }
 
-void SimulatedRank::check_standings(const CallId& call, const std::vector<Standing>& standings) {
+void SimulatedRank::check_statuses(const CallId& call, const std::vector<RankStatus>& statuses) {
   const std::span<const Rank> group = members(call.group);
   std::vector<Rank> all(group.begin(), group.end());
   if (!call.is_call()) all = {call.asker(), call.asked()};
-  const bool complete = std::equal(all.begin(), all.end(), standings.begin(), standings.end(),
-                                   [](Rank rank, const Standing& row) { return rank == row.rank; });
+  const bool complete = std::equal(all.begin(), all.end(), statuses.begin(), statuses.end(),
+                                   [](Rank rank, const RankStatus& row) { return rank == row.rank; });
   if (!complete) world_.fail(named("not one row per member", me_));
-  for (const auto& [rank, report, came_late] : standings) {
+  for (const auto& [rank, report, came_late] : statuses) {
     const Entry truth = call.is_call() ? world_.book[call].ranks[rank] : Entry{};
     if (report.state == State::kUnknown) {
       world_.counts.unknown_groups += call.group != kWorldGroup;

@@ -236,8 +236,8 @@ void SimulatedRank::end_call(const CallId& call, const CallEnd& why) {
   }
 }
 
-void SimulatedRank::failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) {
-  check_report(call, why, standings);
+void SimulatedRank::failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) {
+  check_report(call, why, statuses);
   ended_.erase(call);
   judged_.insert(call);
   if (awaited_report_ != call) return;
@@ -245,10 +245,10 @@ void SimulatedRank::failure_report(const CallId& call, const CallEnd& why, std::
   go_on_after(call);
 }
 
-void SimulatedRank::surveyed(const CallId& call, std::vector<Standing> standings) {
+void SimulatedRank::surveyed(const CallId& call, std::vector<RankStatus> statuses) {
   ++world_.counts.surveys;
   if (surveys_.erase(call) == 0) world_.fail("the answer to no survey at rank " + std::to_string(me_));
-  check_standings(call, standings);
+  check_statuses(call, statuses);
 }
 
 void SimulatedRank::peer_died(Rank peer, const std::string& cause) {

@@ -40,8 +40,8 @@ class SimulatedRank final : public ControlHost {
   CallReport report(const CallId& call, bool find_where) override;
   void send(Rank peer, const ControlMessage& message) override;
   void end_call(const CallId& call, const CallEnd& why) override;
-  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override;
-  void surveyed(const CallId& call, std::vector<Standing> standings) override;
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) override;
+  void surveyed(const CallId& call, std::vector<RankStatus> statuses) override;
   void peer_died(Rank peer, const std::string& cause) override;
   void peer_exited(Rank peer) override;
   void excluded(Rank by, const std::string& cause) override;
@@ -65,8 +65,8 @@ class SimulatedRank final : public ControlHost {
   // The judge.
   void check_cause(const CallId& call, const CallEnd& why);
   void check_failure(const CallId& call, const CallEnd& why);
-  void check_report(const CallId& call, const CallEnd& why, const std::vector<Standing>& standings);
-  void check_standings(const CallId& call, const std::vector<Standing>& standings);
+  void check_report(const CallId& call, const CallEnd& why, const std::vector<RankStatus>& statuses);
+  void check_statuses(const CallId& call, const std::vector<RankStatus>& statuses);
   void check_death(Rank peer, const std::string& cause);
   void check_exit(Rank peer);
   void check_exclusion(Rank by, const std::string& cause);

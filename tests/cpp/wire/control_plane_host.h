@@ -28,10 +28,10 @@ struct Host final : ControlHost {
   struct Ended {
     CallId call;
     CallEnd why;
-    std::vector<Standing> standings;  // of a failure report or survey
+    std::vector<RankStatus> statuses;  // of a failure report or survey
   };
   std::map<uint32_t, std::vector<Rank>> groups = {{kWorld, {0, 1, 2, 3}}, {kSub, {3, 0}}};
-  CallReport standing{.state = State::kRunning, .digest = 0xaa, .call = "allreduce"};
+  CallReport rank_status{.state = State::kRunning, .digest = 0xaa, .call = "allreduce"};
   std::vector<Sent> sent;
   std::vector<Ended> ended, failure_reports, surveys;
   std::vector<Rank> died, exited, excluded_by, leaving;
@@ -40,7 +40,7 @@ struct Host final : ControlHost {
 
   std::span<const Rank> members(uint32_t group) override { return groups[group]; }
   CallReport report(const CallId&, bool find_where) override {
-    CallReport now = standing;
+    CallReport now = rank_status;
     now.where_follows |= find_where && now.state == State::kNotMade;
     where_asked += find_where;
     return now;
@@ -48,13 +48,13 @@ struct Host final : ControlHost {
   void send(Rank peer, const ControlMessage& message) override { sent.push_back({peer, message}); }
   void end_call(const CallId& call, const CallEnd& why) override {
     ended.push_back({call, why, {}});
-    if (standing.state == State::kRunning) standing.state = State::kGivenUp;
+    if (rank_status.state == State::kRunning) rank_status.state = State::kGivenUp;
   }
-  void failure_report(const CallId& call, const CallEnd& why, std::vector<Standing> standings) override {
-    failure_reports.push_back({call, why, std::move(standings)});
+  void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) override {
+    failure_reports.push_back({call, why, std::move(statuses)});
   }
-  void surveyed(const CallId& call, std::vector<Standing> standings) override {
-    surveys.push_back({call, {}, std::move(standings)});
+  void surveyed(const CallId& call, std::vector<RankStatus> statuses) override {
+    surveys.push_back({call, {}, std::move(statuses)});
   }
   void peer_died(Rank peer, const std::string& cause) override {
     died.push_back(peer);

@@ -214,7 +214,7 @@ TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
     TimePoint now = TimePoint{} + std::chrono::hours(1);
     for (int i = 0; i < 200; ++i, now += milliseconds(below(8))) {
       const ControlMessage m = any_message();
-      host.standing.state = static_cast<State>(1 + below(5));
+      host.rank_status.state = static_cast<State>(1 + below(5));
       plane.received(any_rank(), m, now);
       if (below(4) == 0) plane.stalled(m.call, any_rank(), now);
       if (below(20) == 0) plane.survey(m.call, now);

@@ -39,7 +39,7 @@ TEST_F(ControlPlaneTest, OnlyMembersOfTheGroupAreTold) {
 }
 
 TEST_F(ControlPlaneTest, WhoHasNotMadeTheCallStartsFindingOutWhereItIs) {
-  host.standing = {.state = State::kNotMade};
+  host.rank_status = {.state = State::kNotMade};
   cancel(2, kLate);
   EXPECT_EQ(host.where_asked, 1);
   EXPECT_TRUE(host.sent.at(0).message.report.where_follows);
@@ -54,7 +54,7 @@ TEST_F(ControlPlaneTest, TheReportComesOnceAllHaveReported) {
   EXPECT_EQ(host.failure_reports[0].call, kCall);
   EXPECT_EQ(host.failure_reports[0].why.code, Code::kTimeout);
   EXPECT_EQ(host.failure_reports[0].why.by, 2);
-  const std::vector<Standing>& rows = host.failure_reports[0].standings;
+  const std::vector<RankStatus>& rows = host.failure_reports[0].statuses;
   ASSERT_EQ(rows.size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rows[i].rank, static_cast<Rank>(i));
   EXPECT_EQ(rows[0].report.state, State::kGivenUp);
@@ -68,8 +68,8 @@ TEST_F(ControlPlaneTest, TheReportComesOnceAllHaveReported) {
 TEST_F(ControlPlaneTest, RowsAreInTheOrderOfTheMembers) {
   cancel(3, kLate, {.state = State::kGivenUp}, {kSub, 1});
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_EQ(host.failure_reports[0].standings[0].rank, 3);
-  EXPECT_EQ(host.failure_reports[0].standings[1].rank, 0);
+  EXPECT_EQ(host.failure_reports[0].statuses[0].rank, 3);
+  EXPECT_EQ(host.failure_reports[0].statuses[1].rank, 0);
 }
 
 TEST_F(ControlPlaneTest, ThePatienceWithOthersEnds) {
@@ -79,8 +79,8 @@ TEST_F(ControlPlaneTest, ThePatienceWithOthersEnds) {
   EXPECT_TRUE(host.failure_reports.empty());
   after(milliseconds(1));
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_EQ(host.failure_reports[0].standings[1].report.state, State::kUnknown);
-  EXPECT_EQ(host.failure_reports[0].standings[2].report.state, State::kGivenUp);
+  EXPECT_EQ(host.failure_reports[0].statuses[1].report.state, State::kUnknown);
+  EXPECT_EQ(host.failure_reports[0].statuses[2].report.state, State::kGivenUp);
 }
 
 TEST_F(ControlPlaneTest, APlaceThatIsBeingFoundOutIsWaitedForAndReplacesTheRow) {
@@ -90,7 +90,7 @@ TEST_F(ControlPlaneTest, APlaceThatIsBeingFoundOutIsWaitedForAndReplacesTheRow) 
   EXPECT_TRUE(host.failure_reports.empty());
   notice(3, {.state = State::kNotMade, .where = "load.py:7"});
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_EQ(host.failure_reports[0].standings[3].report.where, "load.py:7");
+  EXPECT_EQ(host.failure_reports[0].statuses[3].report.where, "load.py:7");
 }
 
 TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
@@ -101,7 +101,7 @@ TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
   EXPECT_TRUE(host.failure_reports.empty() && host.surveys.empty());
   plane.lost(1, "reset", now);
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_EQ(host.failure_reports[0].standings[1].report.state, State::kUnknown);
+  EXPECT_EQ(host.failure_reports[0].statuses[1].report.state, State::kUnknown);
   EXPECT_EQ(host.surveys.size(), 1u);
   cancel(2, kLate, {}, {kWorld, 7});
   EXPECT_EQ(host.failure_reports.size(), 2u);
@@ -120,7 +120,7 @@ TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {
   cancel(1, kLate);
   cancel(3, kLate);
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_EQ(host.failure_reports[0].standings[2].report.site, "before");
+  EXPECT_EQ(host.failure_reports[0].statuses[2].report.site, "before");
 }
 
 TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
@@ -139,7 +139,7 @@ TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
 TEST_F(ControlPlaneTest, AGroupThatIsGoneGivesAnEmptyReport) {
   plane.gave_up({kUnknownGroup, 1}, kLate, now);
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_TRUE(host.failure_reports[0].standings.empty());
+  EXPECT_TRUE(host.failure_reports[0].statuses.empty());
 }
 
 // ---- causes
@@ -208,7 +208,7 @@ TEST_F(ControlPlaneTest, WhoIsAskedAnswersWithWhereItStands) {
   EXPECT_FALSE(host.sent[0].message.asks) << "or it would never end";
   EXPECT_EQ(told(FrameType::kNotice), (Ranks{1}));
   EXPECT_EQ(host.where_asked, 0);
-  host.standing = {.state = State::kNotMade};
+  host.rank_status = {.state = State::kNotMade};
   ControlMessage m = made(FrameType::kNotice);
   m.asks = m.asks_where = true;
   plane.received(1, m, now);
@@ -246,9 +246,9 @@ TEST_F(ControlPlaneTest, AnAnswerFindsDisagreementAsWell) {
 TEST_F(ControlPlaneTest, WhoHasMadeNoCallDisagreesWithNobody) {
   notice(1, {.state = State::kNotMade, .digest = 0xbb});
   notice(1, {.state = State::kRunning, .digest = 0});
-  host.standing.digest = 0;
+  host.rank_status.digest = 0;
   notice(1, {.state = State::kRunning, .digest = 0xbb});
-  host.standing = {.state = State::kNotMade, .digest = 0xaa};
+  host.rank_status = {.state = State::kNotMade, .digest = 0xaa};
   notice(1, {.state = State::kRunning, .digest = 0xbb});
   EXPECT_TRUE(host.ended.empty() && host.sent.empty());
 }
@@ -262,7 +262,7 @@ TEST_F(ControlPlaneTest, WhoIsInShutdownHasExitedForTheOthers) {
 }
 
 TEST_F(ControlPlaneTest, InShutdownTheOthersAreThoseWhoDisagree) {
-  host.standing.state = State::kLeaving;
+  host.rank_status.state = State::kLeaving;
   notice(1, {.state = State::kRunning, .digest = 0xbb}, true);
   EXPECT_EQ(host.ended.at(0).why.code, Code::kMismatch);
   EXPECT_EQ(host.ended.at(0).why.by, 0);
@@ -278,8 +278,8 @@ TEST_F(ControlPlaneTest, ASurveyGathersWhereAllStand) {
   EXPECT_TRUE(host.surveys.empty());
   notice(2, {.state = State::kNotMade, .where = "read.py:9"});
   ASSERT_EQ(host.surveys.size(), 1u);
-  EXPECT_EQ(host.surveys[0].standings.at(2).report.where, "read.py:9");
-  EXPECT_EQ(host.surveys[0].standings.at(0).report.state, State::kRunning);
+  EXPECT_EQ(host.surveys[0].statuses.at(2).report.where, "read.py:9");
+  EXPECT_EQ(host.surveys[0].statuses.at(0).report.state, State::kRunning);
   EXPECT_FALSE(plane.next_tick().has_value());
 }
 
@@ -288,7 +288,7 @@ TEST_F(ControlPlaneTest, ASurveyEndsWithOurPatience) {
   notice(1, {.state = State::kRunning});
   after(ControlPlane::kPatience);
   ASSERT_EQ(host.surveys.size(), 1u);
-  EXPECT_EQ(host.surveys[0].standings.at(2).report.state, State::kUnknown);
+  EXPECT_EQ(host.surveys[0].statuses.at(2).report.state, State::kUnknown);
   plane.survey(kCall, now);
   after(ControlPlane::kPatience);
   EXPECT_EQ(host.surveys.size(), 2u) << "may be asked again";
@@ -315,9 +315,9 @@ TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
   EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
   notice(2, {.state = State::kRunning, .call = "recv"}, false, doing);
   ASSERT_EQ(host.surveys.size(), 1u);
-  ASSERT_EQ(host.surveys[0].standings.size(), 2u);
-  EXPECT_EQ(host.surveys[0].standings[1].rank, 2);
-  EXPECT_EQ(host.surveys[0].standings[1].report.call, "recv");
+  ASSERT_EQ(host.surveys[0].statuses.size(), 2u);
+  EXPECT_EQ(host.surveys[0].statuses[1].rank, 2);
+  EXPECT_EQ(host.surveys[0].statuses[1].report.call, "recv");
 }
 
 TEST_F(ControlPlaneTest, WhatWeAreDoingIsToldToWhoAsksAlone) {
@@ -340,15 +340,16 @@ TEST_F(ControlPlaneTest, WhoWaitsForAMessageIsToldThatItsPeerLeaves) {
 }
 
 TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCallInTime) {
-  host.standing = {.state = State::kNotMade};
+  host.rank_status = {.state = State::kNotMade};
   cancel(2, kLate);
-  host.standing = {.state = State::kGivenUp, .digest = 0xaa};  // this rank comes to it
+  host.rank_status = {.state = State::kGivenUp, .digest = 0xaa};  // this rank comes to it
   notice(1, {.state = State::kNotMade, .where_follows = true});
   notice(1, {.state = State::kGivenUp, .digest = 0xaa});  // so does this one
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
   ASSERT_EQ(host.failure_reports.size(), 1u);
   std::vector<bool> late;
-  for (const Standing& standing : host.failure_reports[0].standings) late.push_back(standing.came_late);
+  for (const RankStatus& rank_status : host.failure_reports[0].statuses)
+    late.push_back(rank_status.came_late);
   EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
 }
 
@@ -358,8 +359,8 @@ TEST_F(ControlPlaneTest, WhoComesToShutdownInsteadIsNotLate) {
   notice(1, {.state = State::kLeaving});
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_FALSE(host.failure_reports[0].standings.at(1).came_late);
-  EXPECT_EQ(host.failure_reports[0].standings.at(1).report.state, State::kLeaving);
+  EXPECT_FALSE(host.failure_reports[0].statuses.at(1).came_late);
+  EXPECT_EQ(host.failure_reports[0].statuses.at(1).report.state, State::kLeaving);
 }
 
 TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
@@ -378,7 +379,7 @@ TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
 }
 
 TEST_F(ControlPlaneTest, OurPositionIsToldToAllMembersWhenItIsKnown) {
-  host.standing = {.state = State::kNotMade, .where_follows = true};
+  host.rank_status = {.state = State::kNotMade, .where_follows = true};
   plane.located(kCall, "here", now);
   ASSERT_EQ(host.sent.size(), 3u);
   EXPECT_EQ(host.sent[0].message.report.where, "here");
