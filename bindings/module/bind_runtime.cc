@@ -36,7 +36,7 @@ namespace pc {
 namespace {
 
 // The timeout of a user's call is for what it waits for, and not for the way to the store and back.
-constexpr double kWayS = 5;
+constexpr double kOneWayS = 5;
 constexpr double kForgettingS = 0.5;  // for the end of what is of no more use
 constexpr double kReportingS = 1;     // for what makes others wait less
 
@@ -210,7 +210,7 @@ class PyStore {
                     session_->forked ? "the store belongs to the process that this one was forked from"
                                      : "the store's world has been shut down");
     const py::gil_scoped_release release;
-    return body(*store, {Deadline::after(timeout_s.value_or(timeout_s_)), kWayS});
+    return body(*store, {Deadline::after(timeout_s.value_or(timeout_s_)), kOneWayS});
   }
 
   State* state_;

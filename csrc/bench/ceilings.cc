@@ -116,14 +116,14 @@ Result<Pair> loopback(Deadline deadline) {
   return pair;
 }
 
-enum class Way : uint8_t { kOut, kIn };
+enum class Direction : uint8_t { kOut, kIn };
 
 // All of it; polls, and lets others run in between.
-Status move(const Fd& fd, Way way, std::byte* data, uint64_t nbytes, Deadline deadline) {
+Status move(const Fd& fd, Direction direction, std::byte* data, uint64_t nbytes, Deadline deadline) {
   constexpr int kPollsPerYield = 64;
   int idle = 0;
   for (uint64_t done = 0; done < nbytes;) {
-    const ssize_t moved = way == Way::kOut
+    const ssize_t moved = direction == Direction::kOut
                               ? ::send(fd.get(), data + done, nbytes - done, MSG_DONTWAIT | MSG_NOSIGNAL)
                               : ::recv(fd.get(), data + done, nbytes - done, MSG_DONTWAIT);
     if (moved > 0) {
@@ -185,15 +185,15 @@ Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline de
   std::thread far([&] {
     const OnCore core(kFarCore);
     while (answered.is_ok()) {  // until the near end closes
-      answered = move(pair.far, Way::kIn, theirs.get(), nbytes, deadline);
-      if (answered.is_ok()) answered = move(pair.far, Way::kOut, theirs.get(), nbytes, deadline);
+      answered = move(pair.far, Direction::kIn, theirs.get(), nbytes, deadline);
+      if (answered.is_ok()) answered = move(pair.far, Direction::kOut, theirs.get(), nbytes, deadline);
     }
     pair.far.reset();
   });
   const OnCore core(kNearCore);
   const Latencies time = time_work(iterations, 2, [&] {
-    if (asked.is_ok()) asked = move(pair.near, Way::kOut, ours.get(), nbytes, deadline);
-    if (asked.is_ok()) asked = move(pair.near, Way::kIn, ours.get(), nbytes, deadline);
+    if (asked.is_ok()) asked = move(pair.near, Direction::kOut, ours.get(), nbytes, deadline);
+    if (asked.is_ok()) asked = move(pair.near, Direction::kIn, ours.get(), nbytes, deadline);
   });
   pair.near.reset();
   far.join();

@@ -96,7 +96,7 @@ std::vector<T> all_of(int count) {
 // OK, or why not.
 Status can_measure(const Options& options, const Operation& operation, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
-  if (options.on_gpus() && options.way == GpuWay::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
+  if (options.on_gpus() && options.backend == GpuBackend::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
   if (!can_reduce(dtype, op)) return invalid_argument("cannot reduce " + cell);
   if (!has_pattern(dtype) || !has_pattern(op))
     return invalid_argument("there is no benchmark that reduces " + cell);
@@ -159,7 +159,7 @@ Status put_device(Words& words) {
   if (words.cpu_flag != nullptr)
     return invalid_argument(std::string(words.cpu_flag->name) + " does not go with --device cuda");
   if (options.aggregated > 1) words.out_of_place = false;
-  const bool graph = options.graph_launches != 0, staged = options.way == GpuWay::kStaged;
+  const bool graph = options.graph_launches != 0, staged = options.backend == GpuBackend::kStaged;
   const std::pair<bool, const char*> kContradictions[] = {
       {options.threads != 0 && options.ranks, "-t and -n: only one of them"},
       {options.threads != 0 && options.shares_gpu,

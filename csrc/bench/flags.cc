@@ -58,8 +58,8 @@ Status set_device(Words& words, const std::string& value) {
   return take(one_of("device", value, std::array{"cpu", "cuda"}), words.device);
 }
 
-Status set_way(Words& words, const std::string& value) {
-  return take(one_of("way", value, std::array{"auto", "nccl", "staged"}), words.way);
+Status set_backend(Words& words, const std::string& value) {
+  return take(one_of("way", value, std::array{"auto", "nccl", "staged"}), words.backend);
 }
 
 Status set_transport(Words& words, const std::string& value) {
@@ -163,7 +163,7 @@ constexpr std::array kFlags = {
     Flag{"", "--explain", kNoValue, set_on<&Options::explain>},
     Flag{"-h", "--help", kNoValue, set_on<&Options::help>},
     Flag{"", "--device", kValue, set_device},
-    Flag{"", "--way", kValue, set_way, kCuda},
+    Flag{"", "--way", kValue, set_backend, kCuda},
     Flag{"", "--raw", kNoValue, set_on<&Options::raw>, kCuda},
     Flag{"", "--copy", kNoValue, set_on<&Options::copy>, kCuda},
     Flag{"", "--gpus", kValue, set_gpus, kCuda},

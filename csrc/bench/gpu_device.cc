@@ -174,7 +174,8 @@ class GpuDevice final : public MeasuredDevice {
 
   Result<Route> route_of(const Case& what) const override {
     const Options& options = stage_.options;
-    if (options.way == GpuWay::kStaged) return Route{"staged", Status(Code::kUnsupported, "--way staged")};
+    if (options.backend == GpuBackend::kStaged)
+      return Route{"staged", Status(Code::kUnsupported, "--way staged")};
     UserCall call;
     call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // p2p_channel.h
     call.request.op = what.op;

@@ -96,7 +96,7 @@ Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene
   const HostMap& hosts = runtime_.hosts();
   const int device = device_of(options_, hosts.local_rank, driver->device_count);
   PC_ASSIGN_OR_RETURN(gpu_, Gpu::open(std::move(driver), device, world));
-  const bool insists = options_.way == GpuWay::kNccl;
+  const bool insists = options_.backend == GpuBackend::kNccl;
   PC_TRY(devices_->join(world, device, gpu_->stream(), -1, insists));
   UserCall usual;
   usual.request.collective = Collective::kAllreduce;

@@ -25,7 +25,7 @@ struct Effort {
 };
 
 // kAuto: as in a program, by NCCL where it can go. kNccl: so or not at all.
-enum class GpuWay : uint8_t { kAuto, kNccl, kStaged };
+enum class GpuBackend : uint8_t { kAuto, kNccl, kStaged };
 
 // Of which ranks a row's time is, in the numbers of nccl-tests.
 enum class Average : uint8_t { kRank0, kMean, kLeast, kMost };
@@ -44,7 +44,7 @@ struct Options {
   DeviceType device = DeviceType::kCpu;  // where the arrays lie
 
   // With --device cuda alone:
-  GpuWay way = GpuWay::kAuto;
+  GpuBackend backend = GpuBackend::kAuto;
   bool raw = false;             // NCCL's own calls are timed beside ours
   bool copy = false;            // the driver's copy of as many bytes is timed beside each row
   std::vector<int> gpus;        // by local rank, in turn; empty: local rank modulo how many there are

@@ -63,7 +63,7 @@ std::string gpu_json(const Scene& scene, const Row& row, const Route& route) {
          ", \"actual_iterations\": " + std::to_string(row.iterations) +
          ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
          ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
-         ", \"way\": " + quoted(std::string(route.way)) +
+         ", \"way\": " + quoted(std::string(route.backend)) +
          ", \"why_not_nccl\": " + (route.by_nccl.is_ok() ? "null" : quoted(route.by_nccl.message())) + "}";
 }
 

@@ -72,9 +72,9 @@ Result<RuntimeOptions> runtime_options(const Options& options, const Place& plac
   PC_ASSIGN_OR_RETURN(native.profile, env_text(Env::kProfile));
   PC_ASSIGN_OR_RETURN(native.check, check_from_environment());
   PC_ASSIGN_OR_RETURN(native.log, Logger::from_environment());
-  PC_ASSIGN_OR_RETURN(const std::string way, env_text(Env::kGpu));
-  native.joins_gpus =
-      options.on_gpus() && options.way != GpuWay::kStaged && (options.way == GpuWay::kNccl || way == "auto");
+  PC_ASSIGN_OR_RETURN(const std::string backend, env_text(Env::kGpu));
+  native.joins_gpus = options.on_gpus() && options.backend != GpuBackend::kStaged &&
+                      (options.backend == GpuBackend::kNccl || backend == "auto");
   if (options.on_gpus()) native.make_devices = make_devices;
   return native;
 }

@@ -141,7 +141,7 @@ std::string table_head(const Options& options, const Scene& scene) {
 std::string heading(const Options& options, const Scene& scene, const Case& what, const Route& route) {
   std::string text = "#\n# " + std::string(what.operation->name);
   if (options.on_gpus()) {
-    text += "\n# way: " + std::string(route.way);
+    text += "\n# way: " + std::string(route.backend);
     if (!route.by_nccl.is_ok()) text += ": " + route.by_nccl.message();
   } else {
     text += host_notes(scene, what);

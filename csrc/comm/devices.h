@@ -30,7 +30,7 @@ class Devices {
   virtual Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) = 0;
   // Which way a call goes, once the ranks have joined: "nccl", "peers" (from array to array) or "staged" (through the host).
   struct Route {
-    std::string_view way = {};
+    std::string_view backend = {};
     Status by_nccl = {};  // not OK: NCCL does not take this call, and why
   };
   virtual Route route_of(const Communicator& group, const UserCall& call) = 0;

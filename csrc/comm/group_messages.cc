@@ -328,12 +328,12 @@ std::string GroupMessages::explain() const {
   std::map<std::string_view, std::string> ranks;  // by way
   for (Rank peer = 0; peer < names.size(); ++peer) {
     if (peer == names.rank()) continue;
-    std::string& text = ranks[parts_.transport->way_to(names.to_world(peer))];
+    std::string& text = ranks[parts_.transport->path_to(names.to_world(peer))];
     text += (text.empty() ? "" : ", ") + std::to_string(peer);
   }
   std::string text =
       "messages of rank " + std::to_string(names.rank()) + " of " + std::to_string(names.size()) + "\n";
-  for (const auto& [way, peers] : ranks) text += std::string(way) + ": with ranks " + peers + "\n";
+  for (const auto& [path, peers] : ranks) text += std::string(path) + ": with ranks " + peers + "\n";
   return text +
          "up to 64 KiB they are sent before they are asked for, as long as 1 MiB or 1024 of them wait at "
          "most\n";

@@ -97,22 +97,22 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
   }
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const FifoLock::Held joining, its->joining.take(group, deadline));
-  if (its->way != nullptr) {
-    if (insists) PC_TRY(its->way->by_nccl());
-    return its->way;
+  if (its->backend != nullptr) {
+    if (insists) PC_TRY(its->backend->by_nccl());
+    return its->backend;
   }
-  PC_ASSIGN_OR_RETURN(its->way, make_way(group, device, stream, deadline, insists));
+  PC_ASSIGN_OR_RETURN(its->backend, make_backend(group, device, stream, deadline, insists));
   const std::lock_guard lock(mutex_);
   if (!ended_.is_ok()) {  // meanwhile
-    std::exchange(its->way, nullptr)->abort(ended_);
+    std::exchange(its->backend, nullptr)->abort(ended_);
     return ended_;
   }
-  joined_.push_back(its->way);
-  return its->way;
+  joined_.push_back(its->backend);
+  return its->backend;
 }
 
-Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_way(Communicator& group, int device, void* stream,
-                                                            Deadline deadline, bool insists) {
+Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_backend(Communicator& group, int device, void* stream,
+                                                                Deadline deadline, bool insists) {
   const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   const Status may = insists ? Status::ok() : group.gpus_may_join();
   if (may.is_ok()) PC_TRY(may_join(device, stream));
@@ -157,7 +157,7 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
 
 // Calls `make` with the way of the call, once its arrays have a place. `Outcome`: a Status or a Result.
 template <class Outcome, class Make>
-Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
+Outcome DeviceGroups::by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
   Request& request = call.request;
   PC_ASSIGN_OR_RETURN(const int device, place(request));
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<const Scattered> cut, cut_at_allocations(call));
@@ -165,21 +165,22 @@ Outcome DeviceGroups::by_way(Communicator& group, UserCall& call, double timeout
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages, messages_of(group, device));
     return make(*messages);
   }
-  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
+  PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> backend,
                       of(group, device, cuda::stream_of(request), timeout_s));
-  return make(*way);
+  return make(*backend);
 }
 
 Status DeviceGroups::run(Communicator& group, UserCall call, double timeout_s) {
-  return by_way<Status>(group, call, timeout_s, [&](auto& way) { return way.run(call, timeout_s); });
+  return by_backend<Status>(group, call, timeout_s,
+                            [&](auto& backend) { return backend.run(call, timeout_s); });
 }
 
 Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, UserCall call, AsyncOptions how) {
   using Begun = Result<std::shared_ptr<AsyncWork>>;
   if (how.keeps != nullptr) call.keeps = std::move(how.keeps);
-  return by_way<Begun>(group, call, how.timeout_s, [&](auto& way) -> Begun {
+  return by_backend<Begun>(group, call, how.timeout_s, [&](auto& backend) -> Begun {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> begun,
-                        way.begin(call, how.timeout_s, std::move(how.on_end)));
+                        backend.begin(call, how.timeout_s, std::move(how.on_end)));
     return std::shared_ptr<AsyncWork>(std::move(begun));
   });
 }
@@ -200,7 +201,7 @@ bool DeviceGroups::can_split(const Communicator& group) {
 Devices::Route DeviceGroups::route_of(const Communicator& group, const UserCall& call) {
   const std::shared_ptr<GroupOnGpus> its = joined(group);
   if (its == nullptr) return {{}, Status(Code::kUnsupported, not_known_yet())};
-  return {its->way_of(call), its->by_nccl(call)};
+  return {its->backend_of(call), its->by_nccl(call)};
 }
 
 bool DeviceGroups::knows(const Communicator& group) {
@@ -221,7 +222,7 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
     return ended_;
   }
   const auto its = std::make_shared<Group>();
-  its->way = made;
+  its->backend = made;
   groups_[child] = its;
   joined_.push_back(std::move(made));
   return Status::ok();
@@ -247,9 +248,9 @@ std::string DeviceGroups::explain_messages(const Communicator& group) {
     const bool sends = channel.rank() == 0;
     const auto peer = number_of(channel.world_ranks()[sends ? 1 : 0]);
     if (peer == group.size()) continue;
-    const std::string way = each->explain(Collective::kBroadcast);
+    const std::string backend = each->explain(Collective::kBroadcast);
     text += std::string(sends ? "\nto" : "\nfrom") + " rank " + std::to_string(peer) + ": " +
-            way.substr(0, way.find('\n'));
+            backend.substr(0, backend.find('\n'));
   }
   return text;
 }
@@ -262,12 +263,12 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
     const auto known = groups_.find(&group);
     if (known != groups_.end()) its = known->second;
   }
-  std::shared_ptr<GroupOnGpus> way;
+  std::shared_ptr<GroupOnGpus> backend;
   if (its != nullptr) {
     const std::optional<FifoLock::Held> joining = its->joining.take_now();  // who joins may take long
-    if (joining) way = its->way;
+    if (joining) backend = its->backend;
   }
-  if (way != nullptr) return way->explain(*collective);
+  if (backend != nullptr) return backend->explain(*collective);
   return not_known_yet();
 }
 

@@ -71,12 +71,12 @@ class DeviceGroups final : public Devices {
  private:
   struct Group {
     FifoLock joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
-    std::shared_ptr<GroupOnGpus> way;
+    std::shared_ptr<GroupOnGpus> backend;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   template <class Outcome, class Make>
-  Outcome by_way(Communicator& group, UserCall& call, double timeout_s, Make&& make);
+  Outcome by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make);
   // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
   Result<int> device_of(const void* array);
   Result<int> device_of(const ConstBuffer& buffer);
@@ -89,8 +89,8 @@ class DeviceGroups final : public Devices {
   Result<std::unique_ptr<const Scattered>> cut_at_allocations(UserCall& call);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
-  Result<std::shared_ptr<GroupOnGpus>> make_way(Communicator& group, int device, void* stream,
-                                                Deadline deadline, bool insists);
+  Result<std::shared_ptr<GroupOnGpus>> make_backend(Communicator& group, int device, void* stream,
+                                                    Deadline deadline, bool insists);
   Result<std::shared_ptr<GroupOnGpus>> join_channel(Communicator& channel, int device, void* stream,
                                                     double timeout_s);
   std::vector<std::shared_ptr<GroupOnGpus>> in_common_order();

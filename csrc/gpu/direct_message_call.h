@@ -136,13 +136,14 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   Deadline deadline() const { return deadline_; }
   const std::function<bool()>* stop() const { return &stop_; }
   // The GPU has it, and tells when it has ended.
-  Status begin(GroupOnGpus& way, const UserCall& call, double timeout_s, bool on_caller_stream) {
+  Status begin(GroupOnGpus& backend, const UserCall& call, double timeout_s, bool on_caller_stream) {
     const auto ended = [own = shared_from_this()](const Status&) mutable {
       own->end_as_the_rest();
       own.reset();
     };
     const std::lock_guard beginning(beginning_);
-    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> rest, way.begin(call, timeout_s, ended, on_caller_stream));
+    PC_ASSIGN_OR_RETURN(std::shared_ptr<GpuWork> rest,
+                        backend.begin(call, timeout_s, ended, on_caller_stream));
     const std::lock_guard lock(mutex_);
     rest_ = std::move(rest);
     return Status::ok();

@@ -61,11 +61,11 @@ Status DirectMessages::run(const UserCall& call, double timeout_s) {
 }
 
 Status DirectMessages::run_until(const UserCall& call, Deadline deadline) {
-  const Launch launch = [&](GroupOnGpus& way, const UserCall& made, double left_s) -> Status {
-    if (!call.request.stream || !way.is_in_stream_order(made)) return way.run(made, left_s);
+  const Launch launch = [&](GroupOnGpus& backend, const UserCall& made, double left_s) -> Status {
+    if (!call.request.stream || !backend.is_in_stream_order(made)) return backend.run(made, left_s);
     const auto queued =
         std::make_shared<DirectMessageCall>(group_, failures_, stopping_, call, deadline, nullptr);
-    PC_TRY(queued->begin(way, made, left_s, true));
+    PC_TRY(queued->begin(backend, made, left_s, true));
     queued->set_queued(Status::ok());
     return Status::ok();
   };
@@ -213,9 +213,9 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
     return say(call, number, {launch_number, Code::kOk, {}});
   };
   const auto launch = [&]() -> Status {
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        channels_.way_of(channel, cuda::stream_of(request), how.agreed_s()));
-    return how.launch(*way, on_channel(call, true), how.agreed_s());
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> backend,
+                        channels_.backend_of(channel, cuda::stream_of(request), how.agreed_s()));
+    return how.launch(*backend, on_channel(call, true), how.agreed_s());
   };
   const Status sent = channel.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
   return sent.is_ok() ? sent : words_of(sent, call, text_of(call), group_.rank());
@@ -265,9 +265,9 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
     return received;
   }
   const Status received = channel->follow(go.launch_number, context_of(how, how.agreed_s()), [&]() -> Status {
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> way,
-                        channels_.way_of(*channel, cuda::stream_of(request), how.agreed_s()));
-    return how.launch(*way, on_channel(made, false), how.agreed_s());
+    PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> backend,
+                        channels_.backend_of(*channel, cuda::stream_of(request), how.agreed_s()));
+    return how.launch(*backend, on_channel(made, false), how.agreed_s());
   });
   return received.is_ok() ? received : words_of(received, made, text_of(made), group_.rank());
 }
@@ -364,8 +364,8 @@ Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
   const uint64_t number = group_.messages().take_number(what.request.root, what.tag, sends);
   const auto make_it = [this, call, sends, number,
                         event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
-    const Launch launch = [&](GroupOnGpus& way, const UserCall& made, double left_s) {
-      return call->begin(way, made, left_s, false);
+    const Launch launch = [&](GroupOnGpus& backend, const UserCall& made, double left_s) {
+      return call->begin(backend, made, left_s, false);
     };
     const Making how{call->deadline(), call->stop(), launch};
     bool used = false;

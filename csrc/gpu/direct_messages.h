@@ -50,7 +50,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
 
  private:
   // Queues a broadcast of a channel.
-  using Launch = std::function<Status(GroupOnGpus& way, const UserCall& call, double timeout_s)>;
+  using Launch = std::function<Status(GroupOnGpus& backend, const UserCall& call, double timeout_s)>;
   struct Making {  // one message, which this thread makes
     Deadline deadline;
     const std::function<bool()>* stop = nullptr;  // MessagePlace

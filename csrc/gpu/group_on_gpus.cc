@@ -7,8 +7,8 @@ namespace pc {
 
 DeviceCalls* GroupOnGpus::direct(const UserCall& call) const {
   if (call.kind != UserCall::Kind::kCollective) return nullptr;
-  for (const Way* const way : {&nccl_, &peers_}) {
-    if (way->is_ok() && way->value()->can(call.request).is_ok()) return way->value().get();
+  for (const Backend* const backend : {&nccl_, &peers_}) {
+    if (backend->is_ok() && backend->value()->can(call.request).is_ok()) return backend->value().get();
   }
   return nullptr;
 }
@@ -22,7 +22,7 @@ bool GroupOnGpus::is_in_stream_order(const UserCall& call) const {
   return direct != nullptr && direct->is_in_stream_order();
 }
 
-std::string_view GroupOnGpus::way_of(const UserCall& call) const {
+std::string_view GroupOnGpus::backend_of(const UserCall& call) const {
   const DeviceCalls* const direct = this->direct(call);
   return direct == nullptr ? "staged" : direct->name();
 }
@@ -34,8 +34,8 @@ std::string GroupOnGpus::explain(Collective collective) const {
   usual.collective = collective;
   usual.in.dtype = usual.out.dtype = DType::kF32;
   std::string why_not;
-  const auto goes = [&](const Way& way, const char* name) {
-    const Status can = way.is_ok() ? way.value()->can(usual) : way.status();
+  const auto goes = [&](const Backend& backend, const char* name) {
+    const Status can = backend.is_ok() ? backend.value()->can(usual) : backend.status();
     if (!can.is_ok()) why_not += std::string("\nnot ") + name + ": " + can.message();
     return can.is_ok();
   };
@@ -84,8 +84,8 @@ Result<std::shared_ptr<GroupOnGpus>> GroupOnGpus::split(Communicator* child, dou
 
 Status GroupOnGpus::settle(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  for (const Way* const way : {&nccl_, &peers_}) {
-    if (way->is_ok()) PC_TRY(way->value()->settle(std::max(deadline.remaining_s(), 0.0)));
+  for (const Backend* const backend : {&nccl_, &peers_}) {
+    if (backend->is_ok()) PC_TRY(backend->value()->settle(std::max(deadline.remaining_s(), 0.0)));
   }
   return Status::ok();
 }
@@ -98,23 +98,23 @@ Status GroupOnGpus::close(double timeout_s) {
     staged = staged_;
   }
   Status first = staged == nullptr ? Status::ok() : staged->close(timeout_s);
-  for (const Way* const way : {&peers_, &nccl_}) {
+  for (const Backend* const backend : {&peers_, &nccl_}) {
     const Status closed =
-        way->is_ok() ? way->value()->close(std::max(deadline.remaining_s(), 0.0)) : Status::ok();
+        backend->is_ok() ? backend->value()->close(std::max(deadline.remaining_s(), 0.0)) : Status::ok();
     if (first.is_ok()) first = closed;
   }
   return first;
 }
 
 void GroupOnGpus::begin_abort(const Status& why) {
-  for (const Way* const way : {&nccl_, &peers_}) {
-    if (way->is_ok()) way->value()->begin_abort(why);
+  for (const Backend* const backend : {&nccl_, &peers_}) {
+    if (backend->is_ok()) backend->value()->begin_abort(why);
   }
 }
 
 void GroupOnGpus::abort(const Status& why) {
-  for (const Way* const way : {&nccl_, &peers_}) {
-    if (way->is_ok()) way->value()->abort(why);
+  for (const Backend* const backend : {&nccl_, &peers_}) {
+    if (backend->is_ok()) backend->value()->abort(why);
   }  // what goes through the host ends with the group
 }
 

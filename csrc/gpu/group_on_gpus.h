@@ -15,10 +15,10 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class GroupOnGpus {
  public:
-  using Way = Result<std::shared_ptr<DeviceCalls>>;  // or the reason why there is none
+  using Backend = Result<std::shared_ptr<DeviceCalls>>;  // or the reason why there is none
   // The driver has been opened.
-  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Way nccl,
-              Way peers)
+  GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Backend nccl,
+              Backend peers)
       : group_(group),
         driver_(std::move(driver)),
         device_(device),
@@ -29,7 +29,7 @@ class GroupOnGpus {
   const Status& by_nccl() const { return nccl_.status(); }
   Status by_nccl(const UserCall& call) const;  // not OK: NCCL does not take this call, and why
   // "nccl", "peers" (from array to array) or "staged" (through the host).
-  std::string_view way_of(const UserCall& call) const;
+  std::string_view backend_of(const UserCall& call) const;
   // Which way this collective goes with an ordinary array, and why no better one. For people.
   std::string explain(Collective collective) const;
   // Returns when the call is queued on the stream of its arrays, or, through the host and for who has no stream, has ended.
@@ -58,7 +58,7 @@ class GroupOnGpus {
   Communicator& group_;
   const std::shared_ptr<const cuda::Driver> driver_;
   const int device_;
-  const Way nccl_, peers_;
+  const Backend nccl_, peers_;
   std::mutex mutex_;
   std::shared_ptr<StagedCalls> staged_;  // guarded by mutex_; made for the first such call
 };

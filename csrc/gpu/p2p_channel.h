@@ -66,8 +66,8 @@ class P2pChannels {
   // Null: there is none for that GPU: there are too many, or it has ended, or is another GPU's of this rank.
   std::shared_ptr<P2pChannel> between(Rank from, Rank to, int device);
   void abort(const Status& why);  // ends who joins one, and waits for its other rank
-  Result<std::shared_ptr<GroupOnGpus>> way_of(const P2pChannel& channel, void* stream,
-                                              double timeout_s) const {
+  Result<std::shared_ptr<GroupOnGpus>> backend_of(const P2pChannel& channel, void* stream,
+                                                  double timeout_s) const {
     return join_(channel.group(), channel.device(), stream, timeout_s);
   }
 

@@ -15,13 +15,13 @@ namespace pc {
 inline constexpr std::size_t kMaxKeyBytes = std::size_t{4} * 1024;
 inline constexpr std::size_t kMaxValueBytes = std::size_t{8} * 1024 * 1024;
 
-// By when a call on a store ends. `way_s`: what the way to the store and back may take all the same, so that a look at what
-// is there without waiting, or after the deadline, comes to something.
+// By when a call on a store ends. `one_way_s`: what the way to the store and back may take all the same, so
+// that a look at what is there without waiting, or after the deadline, comes to something.
 struct StoreDeadline : Deadline {
   StoreDeadline(Deadline deadline, double way = 0)  // NOLINT(google-explicit-constructor): a deadline is one
       : Deadline(deadline),
-        way_s(way) {}
-  double way_s;
+        one_way_s(way) {}
+  double one_way_s;
 };
 
 enum class StoreOp : uint8_t {

@@ -155,14 +155,14 @@ class TcpStore final : public Store {
 
   Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override {
     if (!waits(call.op) || call.number == kAtOnce) return request(call, deadline);
-    return deadline.way_s > 0 ? wait_and_look(call, deadline) : request(call, deadline);
+    return deadline.one_way_s > 0 ? wait_and_look(call, deadline) : request(call, deadline);
   }
 
   // So that a key that is missing is not mistaken for a store that does not answer, the store is asked without waiting at
   // the end, and at the beginning if there is little time.
   Result<StoreAnswer> wait_and_look(const StoreCall& call, StoreDeadline deadline) {
     const StoreCall look{call.op, call.key, {}, kAtOnce};
-    if (deadline.remaining_s() <= deadline.way_s) {
+    if (deadline.remaining_s() <= deadline.one_way_s) {
       Result<StoreAnswer> there = request(look, deadline);
       if (!there.is_ok() || there.value().number != kMissing) return there;
       if (deadline.expired()) return key_timeout(call.key, true);
@@ -206,10 +206,10 @@ class TcpStore final : public Store {
   Result<Received> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
-      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, std::min(kAttemptS, deadline.way_s)));
+      PC_ASSIGN_OR_RETURN(stream, connect_somewhere(deadline, std::min(kAttemptS, deadline.one_way_s)));
     }
     Deadline end = deadline;
-    if (!is_wait) end = Deadline(std::max(end.when(), Deadline::after(deadline.way_s).when()));
+    if (!is_wait) end = Deadline(std::max(end.when(), Deadline::after(deadline.one_way_s).when()));
     Result<Received> answer = ask(stream, message, end, asked);
     if (answer.is_ok()) {
       give_back(std::move(stream));

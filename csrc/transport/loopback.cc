@@ -18,8 +18,8 @@ class LoopbackTransport final : public Transport {
   LoopbackTransport(Rank rank, Transport* others) : rank_(rank), others_(others) {}
 
   std::string_view name() const override { return others_ == nullptr ? "loopback" : others_->name(); }
-  std::string_view way_to(Rank peer) const override {
-    return is_own(peer) ? "loopback" : others_->way_to(peer);
+  std::string_view path_to(Rank peer) const override {
+    return is_own(peer) ? "loopback" : others_->path_to(peer);
   }
   Capabilities capabilities() const override { return {.zero_copy = false, .same_host_only = true}; }
   std::string address() const override { return {}; }

@@ -43,7 +43,7 @@ class Transport : public Pollable {
  public:
   virtual ~Transport() = default;
   virtual Capabilities capabilities() const = 0;
-  virtual std::string_view way_to(Rank /*peer*/) const { return name(); }  // of messages, for people
+  virtual std::string_view path_to(Rank /*peer*/) const { return name(); }  // of messages, for people
   // What a peer needs to reach us, published through the store. Transport-specific text without newline.
   virtual std::string address() const = 0;
   // Connects to every peer: addresses[i] is world rank i's (our own entry is ignored). Collective over the world.

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "engine/shm/copy_path_tuner.h"
 #include "engine/shm/limits.h"
 #include "engine/shm/members.h"
-#include "engine/shm/ways.h"
 #include "shm/ring.h"
 
 namespace pc::shm {
@@ -73,7 +73,7 @@ class Group : public Members {
   Place place_of(Rank peer) const;
   void everybody_is_here() { everybody_ = compared_ = announced_; }
 
-  Ways& ways() { return ways_; }
+  CopyPathTuner& copy_paths() { return copy_paths_; }
   // Whether that member still stands to its arrays: what was read there before is right.
   bool stands(Rank peer);
   bool await_news(Rank peer);  // false: it has given the call up, or will
@@ -115,7 +115,7 @@ class Group : public Members {
   const Limits limits_;
   std::span<std::byte> memory_ = {};  // of the rings
   Ring rings_[2];                     // by StreamKind
-  Ways ways_;
+  CopyPathTuner copy_paths_;
   struct Announcement {
     uint64_t sequence = 0;
     uint32_t fingerprint = 0;

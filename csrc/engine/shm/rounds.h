@@ -31,7 +31,7 @@ struct Rounds {
     Progress taken;
   };
   struct Trial {
-    Way way;
+    CopyPath path;
     std::chrono::steady_clock::time_point began;
   };
 

@@ -8,7 +8,7 @@
 namespace pc::shm {
 namespace {
 
-Ways::Kind kind_of(const Exchange& exchange) {
+CopyPathTuner::Kind kind_of(const Exchange& exchange) {
   const Request& request = exchange.request;
   return {request.collective, is_rooted(request.collective) && exchange.launch.rank == request.root,
           exchange.traffic.nbytes()};
@@ -26,16 +26,17 @@ bool pays(const Exchange& exchange) {
 }
 
 // How others get an input that may be read where it lies, but is not in the heap.
-Way choose_way(Rounds& rounds) {
+CopyPath choose_path(Rounds& rounds) {
   const Exchange& exchange = rounds.exchange;
   Group& group = exchange.group;
   const bool is_moved = !exchange.traffic.combines() && exchange.arrays.input() != nullptr;
   const bool is_large = exchange.traffic.nbytes() >= group.limits().private_from;
-  if (!is_moved || !is_large || !group.reads_private_memory()) return Way::kRing;
-  const Ways::Chosen chosen = group.ways().next(kind_of(exchange));
-  if (chosen.way == Way::kPrivateMemory && !Host::can_be_read(exchange.arrays.input())) return Way::kRing;
-  if (chosen.on_trial) rounds.trial = {chosen.way, std::chrono::steady_clock::now()};
-  return chosen.way;
+  if (!is_moved || !is_large || !group.reads_private_memory()) return CopyPath::kRing;
+  const CopyPathTuner::Chosen chosen = group.copy_paths().next(kind_of(exchange));
+  if (chosen.path == CopyPath::kPrivateMemory && !Host::can_be_read(exchange.arrays.input()))
+    return CopyPath::kRing;
+  if (chosen.on_trial) rounds.trial = {chosen.path, std::chrono::steady_clock::now()};
+  return chosen.path;
 }
 
 }  // namespace
@@ -58,9 +59,9 @@ Rounds::Opening open_rounds(Rounds& rounds) {
       traffic.writes() && traffic.inputs_stay(exchange.arrays.input() == exchange.arrays.output());
   if (may_lend && stays) lend(kInputs, exchange.arrays.input(), request.in.nbytes());
   if (may_lend && traffic.passes_results_on()) lend(kResults, exchange.arrays.output(), request.out.nbytes());
-  // Of lent arrays and rounds of other hosts times would say nothing about ways.
-  const bool has_ways = stays && !rounds.lends[kInputs] && exchange.inter_domain == nullptr;
-  if (has_ways && choose_way(rounds) == Way::kPrivateMemory) {
+  // Of lent arrays and rounds of other hosts times would say nothing about paths.
+  const bool has_paths = stays && !rounds.lends[kInputs] && exchange.inter_domain == nullptr;
+  if (has_paths && choose_path(rounds) == CopyPath::kPrivateMemory) {
     rounds.lends[kInputs] = true;
     opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(exchange.arrays.input())};
   }
@@ -114,8 +115,8 @@ bool are_given_back(Rounds& rounds) {
     if (r != rounds.launch.rank && !group.is_done(r)) return false;
   }
   if (rounds.trial)
-    group.ways().took(rounds.trial->way, kind_of(rounds.exchange),
-                      std::chrono::steady_clock::now() - rounds.trial->began);
+    group.copy_paths().took(rounds.trial->path, kind_of(rounds.exchange),
+                            std::chrono::steady_clock::now() - rounds.trial->began);
   return true;
 }
 

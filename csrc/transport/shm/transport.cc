@@ -42,8 +42,8 @@ class ShmTransport final : public Transport {
 
   std::string_view name() const override { return "shm"; }
   Capabilities capabilities() const override { return inner_->capabilities(); }
-  std::string_view way_to(Rank peer) const override {
-    return find(peer) != nullptr ? "shared memory" : inner_->way_to(peer);
+  std::string_view path_to(Rank peer) const override {
+    return find(peer) != nullptr ? "shared memory" : inner_->path_to(peer);
   }
   std::string address() const override { return inner_->address(); }
   Status connect(const std::vector<std::string>& addresses, const WaitContext& context) override;

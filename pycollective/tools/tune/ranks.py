@@ -26,7 +26,7 @@ JOINING_S = 60.0
 SHORT_S, PER_PASS_S = 5.0, 20.0  # with less time than the first nothing is found out
 PER_CELL_BYTES = 1 << 20  # a cell's calls in one round move about that much, within the limits below
 FEWEST, MOST = 1, 16
-# Calls that make rings and connections, and in which a group tries its ways (csrc/engine/shm/ways.h).
+# Calls that make rings and connections, and in which a group tries its ways (csrc/engine/shm/copy_path_tuner.h).
 WARM_UP, OF_LONG_CALLS = 14, 6
 
 

@@ -53,25 +53,27 @@ nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, ncc
 // The devices of a runtime whose world goes one way, which the test has made.
 class OneWay final : public Devices {
  public:
-  explicit OneWay(std::unique_ptr<GroupOnGpus> way) : way_(std::move(way)) {}
-  Status run(Communicator&, UserCall call, double timeout_s) override { return way_->run(call, timeout_s); }
+  explicit OneWay(std::unique_ptr<GroupOnGpus> backend) : backend_(std::move(backend)) {}
+  Status run(Communicator&, UserCall call, double timeout_s) override {
+    return backend_->run(call, timeout_s);
+  }
   Result<std::shared_ptr<AsyncWork>> begin(Communicator&, UserCall, AsyncOptions) override {
     return Status(Code::kUnsupported, "nothing begins here");
   }
   Status join(Communicator&, int, void*, double, bool) override { return Status::ok(); }
   Route route_of(const Communicator&, const UserCall& call) override {
-    return {way_->way_of(call), way_->by_nccl(call)};
+    return {backend_->backend_of(call), backend_->by_nccl(call)};
   }
   std::string explain(const Communicator&, std::optional<Collective>) override { return not_known_yet(); }
   bool can_split(const Communicator&) override { return false; }
   Status split(const Communicator&, Communicator*, double) override { return Status::ok(); }
   bool knows(const Communicator&) override { return true; }
-  Status settle(double timeout_s) override { return way_->settle(timeout_s); }
-  Status close(double timeout_s) override { return way_->close(timeout_s); }
-  void abort(const Status& why) override { way_->abort(why); }
+  Status settle(double timeout_s) override { return backend_->settle(timeout_s); }
+  Status close(double timeout_s) override { return backend_->close(timeout_s); }
+  void abort(const Status& why) override { backend_->abort(why); }
 
  private:
-  const std::unique_ptr<GroupOnGpus> way_;
+  const std::unique_ptr<GroupOnGpus> backend_;
 };
 
 class BenchOnGpu : public ::testing::Test {
@@ -109,7 +111,7 @@ class BenchOnGpu : public ::testing::Test {
     const auto make = [this, &options](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
       Communicator& group = runtime.world();
       Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
-      if (options.way != GpuWay::kStaged) joined = join(group);
+      if (options.backend != GpuBackend::kStaged) joined = join(group);
       if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
       return std::shared_ptr<Devices>(std::make_shared<OneWay>(std::make_unique<GroupOnGpus>(
           group, driver_, group.rank(), joined, Status(Code::kUnsupported, "no peers here"))));
@@ -150,10 +152,10 @@ class BenchOnGpu : public ::testing::Test {
   std::shared_ptr<const cuda::Driver> driver_;
 };
 
-Options asked(GpuWay way = GpuWay::kNccl) {
+Options asked(GpuBackend backend = GpuBackend::kNccl) {
   Options options;
   options.device = DeviceType::kCuda;
-  options.way = way;
+  options.backend = backend;
   return options;
 }
 // Both halves, as far as there are.
@@ -168,8 +170,8 @@ TEST_F(BenchOnGpu, every_operation_is_right_by_nccl_and_through_the_host_for_one
   for (const Operation& operation : operations()) {
     if (!operation.collective || !operation.moves_data()) continue;
     for (const Rank size : {1, 3}) {
-      for (const GpuWay way : {GpuWay::kNccl, GpuWay::kStaged}) {
-        const std::vector<Row> rows = rows_of(size, asked(way), sum_of(operation));
+      for (const GpuBackend backend : {GpuBackend::kNccl, GpuBackend::kStaged}) {
+        const std::vector<Row> rows = rows_of(size, asked(backend), sum_of(operation));
         for (const Row& row : rows) {
           ASSERT_TRUE(row.out_of_place) << operation.name;
           EXPECT_EQ(row.out_of_place->wrong, 0u) << operation.name << " of " << size;
@@ -414,13 +416,13 @@ TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
         const std::unique_ptr<MeasuredDevice> device = gpu_device({*gpu, *devices, nullptr, options});
         const auto route = [&](const char* name) { return device->route_of(in_place_of(name)).value(); };
         EXPECT_TRUE(route("allreduce").by_nccl.is_ok());
-        EXPECT_EQ(route("allreduce").way, "nccl");
+        EXPECT_EQ(route("allreduce").backend, "nccl");
         EXPECT_EQ(route("scan").by_nccl.message(), "NCCL has no scan");
-        EXPECT_EQ(route("scan").way, "staged");
-        options.way = GpuWay::kStaged;
+        EXPECT_EQ(route("scan").backend, "staged");
+        options.backend = GpuBackend::kStaged;
         EXPECT_EQ(route("allreduce").by_nccl.message(), "--way staged");
-        EXPECT_EQ(route("allreduce").way, "staged");
-        options.way = GpuWay::kAuto;
+        EXPECT_EQ(route("allreduce").backend, "staged");
+        options.backend = GpuBackend::kAuto;
         options.graph_launches = 1;
         EXPECT_EQ(device->route_of(in_place_of("scan")).status().message(),
                   "-G: what goes into a CUDA graph goes by NCCL, and this call does not go there: NCCL has "

@@ -199,7 +199,7 @@ TEST(BenchOptions, on_gpus_the_flags_of_nccl_tests_arrive) {
   EXPECT_EQ(options.cases.size(), 2u);
   EXPECT_EQ(options.cases[1].operation->name, "broadcast");
   EXPECT_TRUE(options.on_gpus() && options.raw && options.copy && options.host_time);
-  EXPECT_EQ(options.way, GpuWay::kNccl);
+  EXPECT_EQ(options.backend, GpuBackend::kNccl);
   EXPECT_EQ(options.average, Average::kMost);
   EXPECT_EQ(options.threads, 4u);
   EXPECT_EQ(options.aggregated, 3u);

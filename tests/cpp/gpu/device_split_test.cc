@@ -66,10 +66,10 @@ class SplitWorld : public DeviceWorld {
   }
   static Result<std::shared_ptr<GpuWork>> begin(const Here& here, Communicator& group,
                                                 const cuda::DeviceCall& what) {
-    PC_ASSIGN_OR_RETURN(const auto way, here.gpus.of(group, here.rank(), nullptr, kLong, true));
+    PC_ASSIGN_OR_RETURN(const auto backend, here.gpus.of(group, here.rank(), nullptr, kLong, true));
     UserCall made;
     made.request = what.request;
-    return way->begin(made, kLong);
+    return backend->begin(made, kLong);
   }
   static Status call(const Here& here, Communicator& group, const cuda::DeviceCall& what) {
     PC_ASSIGN_OR_RETURN(const auto started, begin(here, group, what));

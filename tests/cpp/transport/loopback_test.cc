@@ -98,7 +98,7 @@ TEST(LoopbackBesideOthers, what_goes_to_another_rank_goes_by_the_transport_benea
   EXPECT_TRUE(completion.status.is_ok());
   EXPECT_TRUE(from == to);
   EXPECT_EQ(mine->name(), one->name());
-  EXPECT_EQ(mine->way_to(1), "loopback");
+  EXPECT_EQ(mine->path_to(1), "loopback");
 }
 
 }  // namespace

@@ -80,18 +80,18 @@ TEST_F(DriverTest, each_way_in_which_it_does_not_start_has_its_own_advice) {
   const struct {
     int result;
     const char *name, *advice;
-  } ways[] = {
+  } backends[] = {
       {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE, 100", "CUDA_VISIBLE_DEVICES"},
       {CUDA_ERROR_UNKNOWN, "CUDA_ERROR_UNKNOWN, 999", "/dev/nvidia*"},
       {CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803", "restart the machine"},
       {CUDA_ERROR_SYSTEM_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY, 802", "fabricmanager"},
       {CUDA_ERROR_STUB_LIBRARY, "CUDA_ERROR_STUB_LIBRARY, 34", "made for linking"}};
-  for (const auto& way : ways) {
-    fake.set_init_result(way.result);
+  for (const auto& backend : backends) {
+    fake.set_init_result(backend.result);
     const std::string why = why_not();
     EXPECT_HAS(why, "does not start: cuInit: ");
-    EXPECT_HAS(why, way.name);
-    EXPECT_HAS(why, way.advice);
+    EXPECT_HAS(why, backend.name);
+    EXPECT_HAS(why, backend.advice);
     EXPECT_HAS(why, "fake_cuda");
   }
 }

@@ -1,7 +1,8 @@
-// Which way a rank gives the others a very large array that is only moved: through its ring, or not at all. Which one is faster depends on
-// the processor, on where a virtual machine has put its cores, on the collective and on the size. So both are tried now and then, and the
-// ring is left only for what is clearly faster. A trial is two calls in a row: in the first one the kernel's tables and the readers' caches
-// are cold, which made the kernel's copy look five times as slow as it is.
+// By which path a rank gives the others a very large array that is only moved: through its ring, or not at
+// all. Which one is faster depends on the processor, on where a virtual machine has put its cores, on the
+// collective and on the size. So both are tried now and then, and the ring is left only for what is clearly
+// faster. A trial is two calls in a row: in the first one the kernel's tables and the readers' caches are
+// cold, which made the kernel's copy look five times as slow as it is.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +16,15 @@
 
 namespace pc::shm {
 
-enum class Way : uint8_t {
+enum class CopyPath : uint8_t {
   kRing,           // a copy there (shm/store_choice.h), and one out of it
   kPrivateMemory,  // the kernel copies it from where it lies (shm/process_memory.h)
 };
-inline constexpr int kWayCount = 2;
+inline constexpr int kCopyPathCount = 2;
 
 // Of one group, where members read each other's private memory. Each decides for what it gives itself.
 // Thread-safety: none; the holder of the progress lock.
-class Ways {
+class CopyPathTuner {
  public:
   struct Kind {
     Collective collective;
@@ -31,22 +32,22 @@ class Ways {
     std::size_t nbytes;
   };
   struct Chosen {
-    Way way;
+    CopyPath path;
     bool on_trial;  // took() is to be called when it has ended well
   };
 
   Chosen next(const Kind& kind) {
     Tried& tried = tried_[index(kind)];
     const uint32_t call = tried.calls++ % kAgain;  // 0, the first one, finds arrays that nobody has touched
-    if (call >= 1 && call <= kTrial) return {Way::kRing, true};
-    if (call > kTrial && call <= 2 * kTrial) return {Way::kPrivateMemory, true};
+    if (call >= 1 && call <= kTrial) return {CopyPath::kRing, true};
+    if (call > kTrial && call <= 2 * kTrial) return {CopyPath::kPrivateMemory, true};
     const auto& [ring, far] = tried.took;
-    return {far < ring / 5 * 4 ? Way::kPrivateMemory : Way::kRing, false};
+    return {far < ring / 5 * 4 ? CopyPath::kPrivateMemory : CopyPath::kRing, false};
   }
   // From when this rank began until nobody had to do anything for this call any more. Who came last did not wait: so the
   // shortest time counts. It is forgotten slowly, for virtual machines change.
-  void took(Way way, const Kind& kind, std::chrono::nanoseconds time) {
-    std::chrono::nanoseconds& known = tried_[index(kind)].took[static_cast<std::size_t>(way)];
+  void took(CopyPath path, const Kind& kind, std::chrono::nanoseconds time) {
+    std::chrono::nanoseconds& known = tried_[index(kind)].took[static_cast<std::size_t>(path)];
     known = time < known ? time : known + std::min((time - known) / 4, known / 4);
   }
 
@@ -56,7 +57,7 @@ class Ways {
   static constexpr std::size_t kSizes = 16;  // classes by powers of two, up to 1 GiB and more
   static constexpr std::chrono::nanoseconds kUnknown = std::chrono::hours(1);
   struct Tried {
-    std::array<std::chrono::nanoseconds, kWayCount> took = {kUnknown, kUnknown};
+    std::array<std::chrono::nanoseconds, kCopyPathCount> took = {kUnknown, kUnknown};
     uint32_t calls = 0;
   };
   static std::size_t index(const Kind& kind) {
