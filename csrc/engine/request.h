@@ -76,7 +76,7 @@ inline const Layout* layout_of(const Request& request) {
 class CallListener {
  public:
   // `peer`, in ranks of the world, sent a message of collective `sequence` that this rank's call did not receive.
-  virtual void stray(uint64_t sequence, Rank peer, const Status& why) = 0;
+  virtual void late_mismatch(uint64_t sequence, Rank peer, const Status& why) = 0;
   // What a rank that leaves the group says instead of a call's digest.
   virtual uint64_t digest_of_leaving(uint64_t sequence) const = 0;
 

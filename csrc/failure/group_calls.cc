@@ -177,7 +177,7 @@ void GroupCalls::wrong_after_all(uint64_t sequence, const Status& failure_report
     state_.late_errors.add(sequence, failure_report, true);
 }
 
-void GroupCalls::stray(uint64_t sequence, Rank peer, const Status& why) {
+void GroupCalls::late_mismatch(uint64_t sequence, Rank peer, const Status& why) {
   const std::lock_guard lock(state_.mutex);
   if (!state_.cause.is_ok()) return;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);

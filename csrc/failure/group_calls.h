@@ -115,7 +115,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   FailureState& state() { return state_; }
 
   // ---- CallListener
-  void stray(uint64_t sequence, Rank peer, const Status& why) override;
+  void late_mismatch(uint64_t sequence, Rank peer, const Status& why) override;
   uint64_t digest_of_leaving(uint64_t sequence) const override;
 
   // ---- ControlledGroup

@@ -22,7 +22,7 @@ void LinkReceiver::post_recv(const RecvOp& op) {
                                                std::to_string(op.payload.size()));
     return complete(op, std::move(status), op.id);
   }
-  report_strays(op);
+  report_late_mismatches(op);
   if (Unexpected* message = unexpected.find(names(op.id)); message != nullptr)
     return deliver(op, take_out(message));
   if (Status ended = link.why_ended(op.id); !ended.is_ok()) return complete(op, std::move(ended), op.id);
@@ -51,23 +51,23 @@ void LinkReceiver::post_recv(const RecvOp& op) {
 // here of an earlier one was sent for another call than was made here, with another root for example. That call
 // is over; this one goes on with a warning. Looked for when a receive is posted, and when its message comes:
 // frames are in order, so whatever the peer has sent before is here then.
-void LinkReceiver::report_strays(const RecvOp& op) {
+void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
-  const auto is_stray = [&](const Unexpected& message) {
+  const auto is_late_mismatch = [&](const Unexpected& message) {
     const MessageId& theirs = message.id;
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
   };
   constexpr int kMostTold = 16;  // a loop of wrong calls need not be told one by one
   int told = 0;
-  while (const Unexpected* const stray = unexpected.find(is_stray)) {  // the oldest
-    const MessageId id = stray->id;
+  while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
+    const MessageId id = late_mismatch->id;
     link.raise_fence(id.stream.group, ++told < kMostTold ? id.sequence : op.id.sequence - 1);
     drop_fenced();
     Status why = link.about(Code::kMismatch, "rank " + std::to_string(link.peer) + " sent " + describe(id) +
                                                  ", which the same call here did not receive: the two had "
                                                  "different roots or otherwise made different calls then");
-    complete(op.completions, kStrayToken, std::move(why), id, 0);
+    complete(op.completions, kLateMismatchToken, std::move(why), id, 0);
   }
 }
 
@@ -210,7 +210,7 @@ Status LinkReceiver::eager_arrived(const FrameHeader& header, std::span<const st
     incoming.where = message->bytes();
     return Status::ok();
   }
-  report_strays(recv->op);
+  report_late_mismatches(recv->op);
   if (recv->cleared)  // early: the two have crossed
     link.push_control(FrameType::kClear, recv->op.id, recv->op.nbytes, kFlagWithdrawn);
   if (foreign(recv->op.id, recv->op.nbytes, header.id, nbytes)) {
@@ -237,7 +237,7 @@ Status LinkReceiver::segment_arrived(const FrameHeader& header) {
                                       std::to_string(header.offset) + " where " + std::to_string(expected) +
                                       " was expected");
   }
-  if (!recv->started) report_strays(recv->op);
+  if (!recv->started) report_late_mismatches(recv->op);
   recv->started = true;
   incoming.kind = Incoming::Kind::kReceive;
   incoming.recv = recv;

@@ -53,7 +53,7 @@ struct LinkReceiver {
         clears(clears_of_sender) {}
 
   void post_recv(const RecvOp& op);
-  void report_strays(const RecvOp& op);
+  void report_late_mismatches(const RecvOp& op);
   void clear_early(Recv& recv);
   void forget_early(Recv& recv) { early_clears -= std::exchange(recv.early, false) ? 1 : 0; }
   RecvOp take_out(Recv* recv) {

@@ -16,7 +16,7 @@ namespace pc {
 
 // The token of a completion that ends no operation: `found` names a message of an earlier collective that no call here
 // received; the status says so in words.
-inline constexpr uint64_t kStrayToken = ~uint64_t{0} - 1;
+inline constexpr uint64_t kLateMismatchToken = ~uint64_t{0} - 1;
 
 struct Completion {
   uint64_t token = 0;

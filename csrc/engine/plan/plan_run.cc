@@ -196,9 +196,9 @@ void PlanRun::run_locally(const Step& step) {
 
 void PlanRun::take(Completion&& completion) {
   if (completion.token == kWakeToken) return;
-  if (completion.token == kStrayToken) {
+  if (completion.token == kLateMismatchToken) {
     if (launch_.listener != nullptr)
-      launch_.listener->stray(completion.found.sequence, completion.status.peer(), completion.status);
+      launch_.listener->late_mismatch(completion.found.sequence, completion.status.peer(), completion.status);
     return;
   }
   if (!completion.status.is_ok()) {

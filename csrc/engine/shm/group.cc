@@ -65,7 +65,7 @@ void Group::compare_last() {
     for (const CallSlot& slot : peers_[index(r)].area->slots) {
       const uint64_t word = slot.word.load(std::memory_order_relaxed);
       if (low(word) != low(announced_) || high(word) == fingerprint_ || high(word) == kVoid) continue;
-      strays_.push_back(
+      late_mismatches_.push_back(
           {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
     }
   }

@@ -24,7 +24,7 @@
 namespace pc::shm {
 
 // A member's earlier call was another one than this rank's, which had not to look.
-struct Stray {
+struct LateMismatch {
   uint64_t sequence;
   Rank world;
   Status why;
@@ -95,7 +95,7 @@ class Group : public Members {
   void hold(StreamKind kind, uint32_t from_round) { held_[kind] = from_round; }
   uint64_t stream_base(StreamKind kind) const { return count_[kind]; }
 
-  std::vector<Stray> take_strays() { return std::exchange(strays_, {}); }
+  std::vector<LateMismatch> take_late_mismatches() { return std::exchange(late_mismatches_, {}); }
 
  private:
   // More messages than that are never in the ring of a stream and lent, so no entry is written again
@@ -128,7 +128,7 @@ class Group : public Members {
   uint64_t compared_ = 0;     // and the last whose fingerprints were compared, or need not be
   uint64_t count_[2] = {};    // of messages published in each stream
   uint64_t read_[2] = {};     // what this rank has said of its reading
-  std::vector<Stray> strays_;
+  std::vector<LateMismatch> late_mismatches_;
   uint32_t held_[2] = {kAllRounds, kAllRounds};  // from which round on, by StreamKind
 };
 

@@ -79,17 +79,17 @@ Result<WorkPtr> SharedExecutor::launch(const Request& request, const Launch& lau
   const auto make_run = [&] { return std::make_unique<SharedRun>(state_.host, shared.group, shared.waiter); };
   std::unique_ptr<Run> run;
   Status result;
-  std::vector<Stray> strays;
+  std::vector<LateMismatch> late_mismatches;
   const bool began = launch.waits && shared.queue.begin_at_once(run, make_run, [&](Run& idle) {
     SharedRun& next = static_cast<SharedRun&>(idle);
     next.prepare(request, launch);
     next.start_at_once();
-    strays = shared.group.take_strays();
+    late_mismatches = shared.group.take_late_mismatches();
     result = next.result();
   });
   WorkPtr work;
   if (run != nullptr) work = Run::as_work(std::move(run), shared.queue, groups_, group);
-  SharedRun::tell(launch, strays);
+  SharedRun::tell(launch, late_mismatches);
   if (!result.is_ok()) return result;
   if (began) return work;
   run = shared.queue.take_idle([](const Run&) { return true; });

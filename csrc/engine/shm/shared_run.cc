@@ -25,7 +25,7 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
 void SharedRun::start(Scratch&) {
   started_ = true;
   go_on();
-  tell(launch_, exchange_.group.take_strays());
+  tell(launch_, exchange_.group.take_late_mismatches());
 }
 
 void SharedRun::start_at_once() {
@@ -39,9 +39,10 @@ void SharedRun::start_at_once() {
   });
 }
 
-void SharedRun::tell(const Launch& launch, const std::vector<Stray>& strays) {
-  for (const Stray& stray : strays) {
-    if (launch.listener != nullptr) launch.listener->stray(stray.sequence, stray.world, stray.why);
+void SharedRun::tell(const Launch& launch, const std::vector<LateMismatch>& late_mismatches) {
+  for (const LateMismatch& late_mismatch : late_mismatches) {
+    if (launch.listener != nullptr)
+      launch.listener->late_mismatch(late_mismatch.sequence, late_mismatch.world, late_mismatch.why);
   }
 }
 
@@ -52,7 +53,7 @@ void SharedRun::advance() {
   }
   if (ended()) return;
   go_on();
-  tell(launch_, exchange_.group.take_strays());
+  tell(launch_, exchange_.group.take_late_mismatches());
 }
 
 void SharedRun::go_on() {

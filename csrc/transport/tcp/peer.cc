@@ -152,7 +152,7 @@ Peer::Split* Peer::begin(CompletionSink* sink, uint64_t token, std::size_t parts
 
 // Called from inside a link.
 void Peer::part_ended(Split& split, Completion&& completion) {
-  if (completion.token == kStrayToken) {
+  if (completion.token == kLateMismatchToken) {
     if (split.sink != nullptr) split.sink->complete(std::move(completion));
     return;
   }

@@ -24,7 +24,7 @@ void require(bool condition) {
 class Once final : public CompletionSink {
  public:
   void complete(Completion&& completion) override {
-    if (completion.token == kStrayToken) return;  // ends nothing
+    if (completion.token == kLateMismatchToken) return;  // ends nothing
     require(completion.token < open.size() && open[completion.token]);
     open[completion.token] = false;
   }

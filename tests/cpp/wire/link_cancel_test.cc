@@ -344,9 +344,9 @@ TEST(LinkCancel, AMessageThatAnEarlierCallLeftBehindIsReportedOnceAndDiscarded) 
       pair.settle();
       pair.b.recv(collective(2), got, 2);
     }
-    ASSERT_TRUE(pair.b.recvs.has(kStrayToken));
-    EXPECT_EQ(pair.b.recvs.code(kStrayToken), Code::kMismatch);
-    EXPECT_EQ(pair.b.recvs.done.at(kStrayToken).found.sequence, 1u);
+    ASSERT_TRUE(pair.b.recvs.has(kLateMismatchToken));
+    EXPECT_EQ(pair.b.recvs.code(kLateMismatchToken), Code::kMismatch);
+    EXPECT_EQ(pair.b.recvs.done.at(kLateMismatchToken).found.sequence, 1u);
     pair.a.send(collective(1, 1), left, 3);  // more of it
     if (which >= 2) pair.a.send(collective(2), data, 2);
     pair.settle();
