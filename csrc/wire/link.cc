@@ -132,8 +132,8 @@ Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
   }
   incoming.header = header;
   const bool is_fenced = header.epoch < link.epoch;  // sent before its writer knew better
-  Status status = is_fenced ? receiver.swallow(Kind::kSwallow, header.segment_nbytes)
-                            : arrived(*state_, header, description);
+  Status status =
+      is_fenced ? receiver.drain(Kind::kDrain, header.segment_nbytes) : arrived(*state_, header, description);
   if (!status.is_ok()) {
     incoming = {};
     return status;

@@ -198,7 +198,7 @@ Status LinkReceiver::eager_arrived(const FrameHeader& header, std::span<const st
   if (recv != nullptr && (recv->announced || recv->started))
     return link.violation(header, "it was announced or sent before");
   charged += cost(header);
-  if (recv == nullptr && unwanted(header)) return swallow(Incoming::Kind::kEagerSwallow, nbytes);
+  if (recv == nullptr && unwanted(header)) return drain(Incoming::Kind::kEagerDrain, nbytes);
   if (recv == nullptr) {
     Unexpected* message = unexpected_pool.take();
     message->id = header.id;
@@ -215,7 +215,7 @@ Status LinkReceiver::eager_arrived(const FrameHeader& header, std::span<const st
     link.push_control(FrameType::kClear, recv->op.id, recv->op.nbytes, kFlagWithdrawn);
   if (foreign(recv->op.id, recv->op.nbytes, header.id, nbytes)) {
     finish(recv, link.mismatch(recv->op.id, recv->op.nbytes, header.id, nbytes), header.id, nbytes);
-    return swallow(Incoming::Kind::kEagerSwallow, nbytes);
+    return drain(Incoming::Kind::kEagerDrain, nbytes);
   }
   recv->started = true;
   incoming.kind = Incoming::Kind::kEagerReceive;
@@ -226,7 +226,7 @@ Status LinkReceiver::eager_arrived(const FrameHeader& header, std::span<const st
 
 Status LinkReceiver::segment_arrived(const FrameHeader& header) {
   Recv* recv = recvs.find(posted_as(header.id));
-  if (recv == nullptr && unwanted(header)) return swallow(Incoming::Kind::kSwallow, header.segment_nbytes);
+  if (recv == nullptr && unwanted(header)) return drain(Incoming::Kind::kDrain, header.segment_nbytes);
   if (recv == nullptr || !recv->cleared) return link.violation(header, "it was not cleared");
   if (foreign(recv->op.id, recv->op.nbytes, header.id, header.message_nbytes)) {
     return link.violation(header, "it is not the message that was cleared");
@@ -273,7 +273,7 @@ Status LinkReceiver::payload_arrived(std::span<const std::byte> at) {
     if (recv->received == recv->part_nbytes()) finish(recv, Status::ok(), recv->op.id, recv->op.nbytes);
   } else if (kind == Kind::kUnexpected) {
     store_unexpected(std::exchange(incoming.unexpected, nullptr));
-  } else if (kind == Kind::kEagerSwallow) {
+  } else if (kind == Kind::kEagerDrain) {
     consumed(cost(incoming.header));
   }
   return Status::ok();
@@ -308,7 +308,7 @@ bool LinkReceiver::cancel(const CompletionSink* sink, const Status& why) {
 bool LinkReceiver::take_back(Recv& recv, const Status& why) {
   const MessageId& id = recv.op.id;
   const bool eager_is_arriving = incoming.recv == &recv && incoming.kind == Incoming::Kind::kEagerReceive;
-  if (incoming.recv == &recv) swallow_incoming();
+  if (incoming.recv == &recv) drain_incoming();
   if (!recv.started && (!recv.cleared || link.drop_queued(FrameType::kClear, id))) {
     forget_early(recv);
     if (recv.announced)
@@ -326,11 +326,11 @@ bool LinkReceiver::take_back(Recv& recv, const Status& why) {
   return false;
 }
 
-void LinkReceiver::swallow_incoming() {
+void LinkReceiver::drain_incoming() {
   using Kind = Incoming::Kind;
   const bool is_in_staging = incoming.recv->op.consumer != nullptr;
   incoming.recv = nullptr;
-  incoming.kind = incoming.kind == Kind::kEagerReceive ? Kind::kEagerSwallow : Kind::kSwallow;
+  incoming.kind = incoming.kind == Kind::kEagerReceive ? Kind::kEagerDrain : Kind::kDrain;
   if (is_in_staging) return;
   incoming.where = staging(incoming.where.size());
   if (link.mover != nullptr) link.mover->redirect(incoming.where);

@@ -40,7 +40,7 @@ struct LinkReceiver {
   };
   // Where the payload of the last header goes.
   struct Incoming {
-    enum class Kind : uint8_t { kNothing, kReceive, kEagerReceive, kUnexpected, kSwallow, kEagerSwallow };
+    enum class Kind : uint8_t { kNothing, kReceive, kEagerReceive, kUnexpected, kDrain, kEagerDrain };
     Kind kind = Kind::kNothing;
     Recv* recv = nullptr;
     Unexpected* unexpected = nullptr;
@@ -96,7 +96,7 @@ struct LinkReceiver {
   void keep_request(const MessageId& id, uint64_t nbytes, std::string description);
   Status eager_arrived(const FrameHeader& header, std::span<const std::byte> description);
   Status segment_arrived(const FrameHeader& header);
-  Status swallow(Incoming::Kind kind, std::size_t nbytes) {
+  Status drain(Incoming::Kind kind, std::size_t nbytes) {
     incoming.kind = kind;
     incoming.where = staging(nbytes);
     return Status::ok();
@@ -110,7 +110,7 @@ struct LinkReceiver {
 
   bool cancel(const CompletionSink* sink, const Status& why);
   bool take_back(Recv& recv, const Status& why);
-  void swallow_incoming();
+  void drain_incoming();
   bool settle(Announcement* withdrawn) {
     if (withdrawn == nullptr) return false;
     if (link.take_out(withdrawn_recvs, withdrawn).counted) --early_clears;

@@ -39,7 +39,7 @@ struct Pair {
 };
 
 // Signals that a rank's poll() has something to do. Notified with the lock of the pair in question held,
-// answered before that lock is taken: so the answer to any ring sees its work, also when it swallows the ring
+// answered before that lock is taken: so the answer to any ring sees its work, also when it drains the ring
 // of somebody who came just now.
 struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};

@@ -305,7 +305,7 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
 
 // ---- Collectives: nothing is written to the peer, which learns of it otherwise and does the same.
 
-TEST(LinkCancel, WhatComesForADiscardedCollectiveIsSwallowedAndItsCreditReturned) {
+TEST(LinkCancel, WhatComesForADiscardedCollectiveIsDrainedAndItsCreditReturned) {
   LinkPair pair(kSmall);
   std::vector<std::byte> small(500), large(4096), got(4096);
   uint64_t token = 0;
