@@ -78,12 +78,12 @@ bool Link::cancel(const CompletionSink* sink, const Status& why) {
   return untold;
 }
 void Link::discard(uint32_t group, uint64_t sequence) {
-  state_->link.raise_fence(group, sequence);
-  state_->receiver.drop_fenced();
+  state_->link.raise_watermark(group, sequence);
+  state_->receiver.drop_below_watermark();
 }
 void Link::close_group(uint32_t group) {
   state_->link.close_group(group);
-  state_->receiver.drop_fenced();
+  state_->receiver.drop_below_watermark();
 }
 bool Link::send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes) {
   return state_->sender.send_at_once(id, nbytes, kHeaderBytes + description_nbytes + nbytes);
@@ -131,9 +131,9 @@ Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
                                       std::to_string(link.limits.segment_bytes) + " are allowed");
   }
   incoming.header = header;
-  const bool is_fenced = header.epoch < link.epoch;  // sent before its writer knew better
-  Status status =
-      is_fenced ? receiver.drain(Kind::kDrain, header.segment_nbytes) : arrived(*state_, header, description);
+  const bool is_below_watermark = header.epoch < link.epoch;  // sent before its writer knew better
+  Status status = is_below_watermark ? receiver.drain(Kind::kDrain, header.segment_nbytes)
+                                     : arrived(*state_, header, description);
   if (!status.is_ok()) {
     incoming = {};
     return status;

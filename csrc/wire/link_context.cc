@@ -80,7 +80,7 @@ Status LinkContext::why_ended(const MessageId& id) const {
     return about(Code::kPeerExited,
                  "rank " + std::to_string(peer) + " has shut down and takes part in nothing any more");
   }
-  if (fenced(id)) return about(Code::kAborted, describe(id) + " has ended here");
+  if (below_watermark(id)) return about(Code::kAborted, describe(id) + " has ended here");
   return Status::ok();
 }
 
@@ -124,28 +124,29 @@ Status LinkContext::mark(Announcement& announced, const FrameHeader& cancel) con
   return Status::ok();
 }
 
-void LinkContext::raise_fence(uint32_t group, uint64_t sequence) {
-  for (Fence& fence : fences) {
-    if (fence.group != group) continue;
-    fence.through = std::max(fence.through, sequence);
+void LinkContext::raise_watermark(uint32_t group, uint64_t sequence) {
+  for (Watermark& watermark : watermarks) {
+    if (watermark.group != group) continue;
+    watermark.through = std::max(watermark.through, sequence);
     return;
   }
-  fences.push_back({group, sequence});
+  watermarks.push_back({group, sequence});
 }
 
-bool LinkContext::fenced(const MessageId& id) const {
+bool LinkContext::below_watermark(const MessageId& id) const {
   if (closed_groups.contains(id.stream.group)) return true;
-  if (fences.empty() || id.stream.klass != StreamClass::kCollective) return false;
-  return std::any_of(fences.begin(), fences.end(), [&](const Fence& fence) {
-    return fence.group == id.stream.group && id.sequence <= fence.through;
+  if (watermarks.empty() || id.stream.klass != StreamClass::kCollective) return false;
+  return std::any_of(watermarks.begin(), watermarks.end(), [&](const Watermark& watermark) {
+    return watermark.group == id.stream.group && id.sequence <= watermark.through;
   });
 }
 
 // Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them.
 // What the peer has given up meanwhile, which only messages can be, is answered by a CANCEL.
-void LinkContext::drop_fenced(NodeList<Announcement>& list, FrameType type, uint8_t flags,
-                              uint8_t direction) {
-  while (Announcement* const item = list.find([this](const Announcement& a) { return fenced(a.id); })) {
+void LinkContext::drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags,
+                                       uint8_t direction) {
+  while (Announcement* const item =
+             list.find([this](const Announcement& a) { return below_watermark(a.id); })) {
     const Announcement dropped = take_out(list, item);
     if (dropped.given_up != Code::kOk)
       answer_cancel(dropped.id, direction);

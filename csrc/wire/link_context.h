@@ -50,7 +50,7 @@ struct Announcement {
 };
 
 struct LinkContext {
-  struct Fence {  // the group's collectives up to `through` have ended here
+  struct Watermark {  // the group's collectives up to `through` have ended here
     uint32_t group;
     uint64_t through;
   };
@@ -94,14 +94,14 @@ struct LinkContext {
   // The peer has given it up: the operation of that name ends with this when it is posted.
   Status mark(Announcement& announced, const FrameHeader& cancel) const;
 
-  void raise_fence(uint32_t group, uint64_t sequence);
+  void raise_watermark(uint32_t group, uint64_t sequence);
   void close_group(uint32_t group) {
-    std::erase_if(fences, [&](const Fence& fence) { return fence.group == group; });
+    std::erase_if(watermarks, [&](const Watermark& watermark) { return watermark.group == group; });
     closed_groups.add(group);
   }
-  bool fenced(const MessageId& id) const;
+  bool below_watermark(const MessageId& id) const;
   // Answers each with a frame of that type, or if the peer has given it up with a CANCEL of that direction.
-  void drop_fenced(NodeList<Announcement>& list, FrameType type, uint8_t flags, uint8_t direction);
+  void drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags, uint8_t direction);
 
   const Rank me, peer;
   const uint32_t epoch;
@@ -111,7 +111,7 @@ struct LinkContext {
   Fifo<FrameHeader> control;
   Fifo<FrameHeader> answers;  // about what was given up; behind `control`: the last word on their message
   NodePool<Announcement> announcement_pool;
-  std::vector<Fence> fences;  // one per open group at most
+  std::vector<Watermark> watermarks;  // one per open group at most
   ClosedGroups closed_groups;
   bool goodbye_wanted = false, goodbye_sent = false, goodbye_received = false;
   Status failed;
@@ -128,7 +128,7 @@ bool withdraw(NodeList<Node>& list, NodePool<Node>& pool, const CompletionSink* 
     if (!take_back(*item)) {
       const MessageId& id = item->op.id;
       untold = false;
-      if (!is_point_to_point(id)) link.raise_fence(id.stream.group, id.sequence);
+      if (!is_point_to_point(id)) link.raise_watermark(id.stream.group, id.sequence);
     }
     list.remove(item);
     pool.give_back(item);

@@ -62,8 +62,8 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   int told = 0;
   while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
     const MessageId id = late_mismatch->id;
-    link.raise_fence(id.stream.group, ++told < kMostTold ? id.sequence : op.id.sequence - 1);
-    drop_fenced();
+    link.raise_watermark(id.stream.group, ++told < kMostTold ? id.sequence : op.id.sequence - 1);
+    drop_below_watermark();
     Status why = link.about(Code::kMismatch, "rank " + std::to_string(link.peer) + " sent " + describe(id) +
                                                  ", which the same call here did not receive: the two had "
                                                  "different roots or otherwise made different calls then");
@@ -165,7 +165,7 @@ Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const 
     if (header.id.stream.klass == StreamClass::kCollective) settle(ours);
     return Status::ok();
   }
-  if (link.fenced(header.id)) return link.answer(header, FrameType::kClear, 0);
+  if (link.below_watermark(header.id)) return link.answer(header, FrameType::kClear, 0);
   if (requests.find(names(header.id)) != nullptr) return link.violation(header, "it was announced before");
   const uint32_t most = link.limits.max_requests;
   if (requests.size() >= most) {
@@ -281,7 +281,7 @@ Status LinkReceiver::payload_arrived(std::span<const std::byte> at) {
 
 // Its receive may have been posted between header and payload, or its collective given up.
 void LinkReceiver::store_unexpected(Unexpected* message) {
-  if (link.fenced(message->id)) {
+  if (link.below_watermark(message->id)) {
     consumed(message->cost());
     return release(message);
   }
@@ -336,18 +336,19 @@ void LinkReceiver::drain_incoming() {
   if (link.mover != nullptr) link.mover->redirect(incoming.where);
 }
 
-void LinkReceiver::drop_fenced() {
-  while (Unexpected* message = unexpected.find([this](const auto& m) { return link.fenced(m.id); })) {
+void LinkReceiver::drop_below_watermark() {
+  while (Unexpected* message =
+             unexpected.find([this](const auto& m) { return link.below_watermark(m.id); })) {
     consumed(message->cost());
     release(take_out(message));
   }
-  link.drop_fenced(requests, FrameType::kClear, 0, 0);
-  link.drop_fenced(clears, FrameType::kRequest, kFlagWithdrawn, kFlagByReceiver);
+  link.drop_below_watermark(requests, FrameType::kClear, 0, 0);
+  link.drop_below_watermark(clears, FrameType::kRequest, kFlagWithdrawn, kFlagByReceiver);
 }
 
 bool LinkReceiver::unwanted(const FrameHeader& header) {
   Announcement* const ours = withdrawn_recvs.find(names(header.id));
-  if (ours == nullptr) return link.fenced(header.id);
+  if (ours == nullptr) return link.below_watermark(header.id);
   const bool eager = (header.flags & kFlagEager) != 0;
   if (eager && ours->counted) link.push_control(FrameType::kClear, ours->id, ours->nbytes, kFlagWithdrawn);
   if (eager || !is_point_to_point(header.id)) settle(ours);  // the CLEAR is used, or they have crossed

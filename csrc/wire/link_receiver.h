@@ -116,12 +116,12 @@ struct LinkReceiver {
     if (link.take_out(withdrawn_recvs, withdrawn).counted) --early_clears;
     return true;
   }
-  void drop_fenced();
+  void drop_below_watermark();
   Status sender_gave_up(const FrameHeader& header);
   bool unwanted(const FrameHeader& header);  // DATA of what was given up here
 
   LinkContext& link;
-  NodeList<Announcement>& clears;  // of the sender: a fence drops them, too
+  NodeList<Announcement>& clears;  // of the sender: a watermark drops them, too
   NodePool<Recv> recv_pool;
   NodePool<Unexpected> unexpected_pool;
   NodePool<Probe> probe_pool;

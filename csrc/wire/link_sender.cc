@@ -168,7 +168,7 @@ Status LinkSender::clear_arrived(const FrameHeader& header) {
     if (header.id.stream.klass == StreamClass::kCollective) settle(ours);
     return Status::ok();
   }
-  if (link.fenced(header.id)) return link.answer(header, FrameType::kRequest, kFlagWithdrawn);
+  if (link.below_watermark(header.id)) return link.answer(header, FrameType::kRequest, kFlagWithdrawn);
   const auto is_sending_it = [&](const Send& s) { return !s.eager && same_place(s.op.id, header.id); };
   if (active.find(is_sending_it) != nullptr || leaving.find(is_sending_it) != nullptr ||
       clears.find(names(header.id)) != nullptr)

@@ -359,7 +359,7 @@ TEST(LinkCancel, AMessageThatAnEarlierCallLeftBehindIsReportedOnceAndDiscarded) 
   }
 }
 
-TEST(LinkCancel, AFenceIsForOneGroupAndNotForPointToPoint) {
+TEST(LinkCancel, AWatermarkIsForOneGroupAndNotForPointToPoint) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(8), got(8);
   pair.b.link.discard(0, 5);
