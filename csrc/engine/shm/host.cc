@@ -28,25 +28,25 @@ Result<std::unique_ptr<Host>> Host::create(LocalPeers& local_peers, Doorbell& do
 
 Status Host::offer_private_memory() {
   PC_TRY(fill_randomly(std::as_writable_bytes(std::span(proof_))));
-  FrontPage& page = doorbell_.own_page();
-  for (const std::size_t i : {0U, 1U}) page.proof[i].store(proof_[i], std::memory_order_relaxed);
-  page.proof_address.store(reinterpret_cast<uintptr_t>(proof_), std::memory_order_relaxed);
-  page.pid.store(static_cast<uint64_t>(::getpid()), std::memory_order_release);
+  SegmentHeader& header = doorbell_.own_header();
+  for (const std::size_t i : {0U, 1U}) header.proof[i].store(proof_[i], std::memory_order_relaxed);
+  header.proof_address.store(reinterpret_cast<uintptr_t>(proof_), std::memory_order_relaxed);
+  header.pid.store(static_cast<uint64_t>(::getpid()), std::memory_order_release);
   return Status::ok();
 }
 
 // A pid may mean another process here (containers): what it has there proves that it is the one.
 bool Host::can_read(Rank rank) {
-  const Result<const FrontPage*> found = doorbell_.page_of(rank);
-  if (!found.is_ok() || doorbell_.own_page().pid.load(std::memory_order_relaxed) == 0) return false;
-  const FrontPage& page = *found.value();
-  const pid_t pid = static_cast<pid_t>(page.pid.load(std::memory_order_acquire));
+  const Result<const SegmentHeader*> found = doorbell_.header_of_rank(rank);
+  if (!found.is_ok() || doorbell_.own_header().pid.load(std::memory_order_relaxed) == 0) return false;
+  const SegmentHeader& header = *found.value();
+  const pid_t pid = static_cast<pid_t>(header.pid.load(std::memory_order_acquire));
   if (pid == 0) return false;
   uint64_t there[2] = {};
-  const Status read_there = read_process_memory(pid, page.proof_address.load(std::memory_order_relaxed),
+  const Status read_there = read_process_memory(pid, header.proof_address.load(std::memory_order_relaxed),
                                                 std::as_writable_bytes(std::span(there)));
-  const bool is_right = read_there.is_ok() && there[0] == page.proof[0].load(std::memory_order_relaxed) &&
-                        there[1] == page.proof[1].load(std::memory_order_relaxed);
+  const bool is_right = read_there.is_ok() && there[0] == header.proof[0].load(std::memory_order_relaxed) &&
+                        there[1] == header.proof[1].load(std::memory_order_relaxed);
   if (is_right) pids_[static_cast<std::size_t>(rank)].store(pid, std::memory_order_relaxed);
   return is_right;
 }
@@ -62,7 +62,7 @@ bool Host::can_be_read(const std::byte* array) {
 }
 
 Status Host::wake_first(Rank rank) {
-  PC_TRY(doorbell_.page_of(rank).status());
+  PC_TRY(doorbell_.header_of_rank(rank).status());
   wake(rank);
   return Status::ok();
 }
@@ -72,9 +72,9 @@ Status Host::wake_first(Rank rank) {
 bool Host::has_open_entry(const Member& member, uint64_t id) {
   if (member.found.area != nullptr)
     return member.found.word->load(std::memory_order_seq_cst) == member.found.seen;
-  const Result<const FrontPage*> page = doorbell_.page_of(member.world);
-  if (!page.is_ok()) return true;
-  return std::any_of(std::begin(page.value()->groups), std::end(page.value()->groups),
+  const Result<const SegmentHeader*> header = doorbell_.header_of_rank(member.world);
+  if (!header.is_ok()) return true;
+  return std::any_of(std::begin(header.value()->groups), std::end(header.value()->groups),
                      [&](const auto& entry) { return entry.id.load(std::memory_order_seq_cst) == id; });
 }
 
@@ -114,7 +114,7 @@ Result<std::size_t> Host::take_area() {
                       "needed, or use PYCOLLECTIVE_TRANSPORT=tcp");
   }
   PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(GroupArea)));
-  doorbell_.own_page().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
+  doorbell_.own_header().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
   areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // zeros are what it begins with
   return areas_.size() - 1;
 }
@@ -122,27 +122,27 @@ Result<std::size_t> Host::take_area() {
 Result<GroupArea*> Host::make_area(uint32_t group) {
   const std::lock_guard lock(mutex_);
   PC_ASSIGN_OR_RETURN(const std::size_t index, take_area());
-  FrontPage& page = doorbell_.own_page();
-  page.groups[index].id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
-  page.groups_made.fetch_add(1, std::memory_order_seq_cst);
+  SegmentHeader& header = doorbell_.own_header();
+  header.groups[index].id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
+  header.groups_made.fetch_add(1, std::memory_order_seq_cst);
   return areas_[index].area;
 }
 
 Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
-  PC_ASSIGN_OR_RETURN(const FrontPage* const page, doorbell_.page_of(rank));
-  if (page->magic.load(std::memory_order_seq_cst) == 0) return FoundArea{nullptr, &page->magic, 0};
-  const uint64_t made = page->groups_made.load(std::memory_order_seq_cst), wanted = uint64_t{group} + 1;
-  for (const FrontPage::Group& entry : page->groups) {
+  PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, doorbell_.header_of_rank(rank));
+  if (header->magic.load(std::memory_order_seq_cst) == 0) return FoundArea{nullptr, &header->magic, 0};
+  const uint64_t made = header->groups_made.load(std::memory_order_seq_cst), wanted = uint64_t{group} + 1;
+  for (const SegmentHeader::Group& entry : header->groups) {
     const uint64_t id = entry.id.load(std::memory_order_seq_cst);
     if (id == 0) break;
-    if (id == (wanted | FrontPage::Group::kClosed)) return FoundArea{.is_closed = true};
+    if (id == (wanted | SegmentHeader::Group::kClosed)) return FoundArea{.is_closed = true};
     if (id != wanted) continue;
     const uint64_t offset = entry.offset.load(std::memory_order_relaxed);
     if (offset % alignof(GroupArea) != 0) return hostile(rank, "has a group at a place that cannot be");
     PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, offset, sizeof(GroupArea)));
     return FoundArea{reinterpret_cast<const GroupArea*>(memory.data()), &entry.id, wanted};
   }
-  return FoundArea{nullptr, &page->groups_made, made};
+  return FoundArea{nullptr, &header->groups_made, made};
 }
 
 void Host::close_area(const GroupArea& area, std::vector<Member> members) {
@@ -150,8 +150,8 @@ void Host::close_area(const GroupArea& area, std::vector<Member> members) {
   OwnArea& closed = own(area);
   closed.is_closed = true;
   closed.members = std::move(members);
-  FrontPage::Group& entry = doorbell_.own_page().groups[&closed - areas_.data()];
-  closed.id = entry.id.fetch_or(FrontPage::Group::kClosed, std::memory_order_seq_cst);
+  SegmentHeader::Group& entry = doorbell_.own_header().groups[&closed - areas_.data()];
+  closed.id = entry.id.fetch_or(SegmentHeader::Group::kClosed, std::memory_order_seq_cst);
 }
 
 Result<std::span<std::byte>> Host::make_ring(GroupArea& area, std::size_t nbytes) {

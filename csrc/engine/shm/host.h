@@ -73,7 +73,7 @@ class Host {
   LocalPeers& local_peers_;
   Doorbell& doorbell_;
   Heap heap_;
-  uint64_t proof_[2] = {};                // what the front page says is here
+  uint64_t proof_[2] = {};                // what the segment header says is here
   std::vector<std::atomic<pid_t>> pids_;  // by world rank, where can_read() has found that it can
   struct OwnArea {
     GroupArea* area;
@@ -89,7 +89,7 @@ class Host {
   Result<std::size_t> take_area();         // likewise
 
   std::mutex mutex_;            // guards what follows
-  std::vector<OwnArea> areas_;  // as in the front page
+  std::vector<OwnArea> areas_;  // as in the segment header
 };
 
 }  // namespace pc::shm

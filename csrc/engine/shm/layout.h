@@ -1,6 +1,6 @@
 // What lies in a rank's shared memory. Everything has one writer, its owner; the others read, and trust no number.
 //
-//   FrontPage            at offset 0 (shm/front_page.h): who sleeps, and where the area of each group is
+//   SegmentHeader            at offset 0 (shm/segment_header.h): who sleeps, and where the area of each group is
 //   GroupArea            one per group, made by its members before their first call
 //   rings                two per group, made before the first message that does not fit into a slot
 #pragma once
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "shm/front_page.h"
+#include "shm/segment_header.h"
 
 namespace pc::shm {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "shm/front_page.h"
+#include "shm/segment_header.h"
 #include "wire/frame.h"
 
 namespace pc {
@@ -27,14 +27,15 @@ struct alignas(4096) Channel {
   std::atomic<uint64_t> slots_taken{0}, bytes_taken{0};
   std::atomic<uint64_t> ring_nbytes{0};  // of what follows this struct
   std::atomic<uint64_t> ended{0};        // not 0: its owner gave the other's channel up
-  // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce and at most
-  // kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
+  // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce
+  // and at most kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
   alignas(kApart) std::atomic<uint64_t> bytes_put{0};
   ChannelSlot slots[kChannelSlots];
 };
 inline constexpr std::size_t kPutAtOnce = 8192;
 
-// Where in the ring of bytes the next frame begins that has `nbytes` there: they lie together. Both sides count alike.
+// Where in the ring of bytes the next frame begins that has `nbytes` there: they lie together. Both sides
+// count alike.
 inline uint64_t place_in_ring(uint64_t position, uint64_t nbytes, uint64_t ring_nbytes) {
   const uint64_t to_end = ring_nbytes - position % ring_nbytes;
   return nbytes <= to_end ? position : position + to_end;

@@ -29,11 +29,11 @@ bool is_large_message(const FrameHeader& header) {
 
 }  // namespace
 
-ShmConnection::ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const FrontPage& page,
+ShmConnection::ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const SegmentHeader& header,
                              const Ends& ends, const LinkLimits& limits)
     : local_peers_(local_peers),
       doorbell_(doorbell),
-      page_(page),
+      header_(header),
       ends_(ends),
       link_(ends.me, ends.peer, ends.epoch, limits),
       waiter_(ends.oversubscribed, Waiter::flags(), ends.core) {}
@@ -48,7 +48,7 @@ Status ShmConnection::open() {
   own_ = reinterpret_cast<Channel*>(range.memory.data());  // begins as zeros
   ring_ = range.memory.subspan(sizeof(Channel), ends_.ring_nbytes);
   own_->ring_nbytes.store(ring_.size(), std::memory_order_relaxed);
-  doorbell_.own_page().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
+  doorbell_.own_header().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
   return Status::ok();
 }
 
@@ -156,9 +156,9 @@ std::size_t ShmConnection::read() {
 Result<bool> ShmConnection::find_theirs() {
   if (theirs_ != nullptr) [[likely]]
     return true;
-  const uint64_t offset = page_.channels[ends_.my_place].load(std::memory_order_seq_cst);
+  const uint64_t offset = header_.channels[ends_.my_place].load(std::memory_order_seq_cst);
   if (offset == 0) return false;
-  if (offset == FrontPage::kRefused)
+  if (offset == SegmentHeader::kRefused)
     return Status(Code::kPeerFailure, "it had no memory for its side of the connection");
   PC_TRY(open());  // where this rank says what it has taken
   const auto hostile = [] { return Status(Code::kPeerFailure, "its shared memory has another layout"); };
@@ -306,7 +306,8 @@ void ShmConnection::broken(const Status& why) {
   if (own_ != nullptr) {
     own_->ended.exchange(1, std::memory_order_seq_cst);
   } else {
-    doorbell_.own_page().channels[ends_.peer_place].store(FrontPage::kRefused, std::memory_order_seq_cst);
+    doorbell_.own_header().channels[ends_.peer_place].store(SegmentHeader::kRefused,
+                                                            std::memory_order_seq_cst);
   }
   doorbell_.wake(ends_.peer);
   close(Status(why.code(), "connection to rank " + std::to_string(ends_.peer) +

@@ -26,8 +26,8 @@ class ShmConnection {
     bool oversubscribed = false;
     CoreWatch* core = nullptr;
   };
-  // Both outlive it; `page` is the peer's.
-  ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const FrontPage& page, const Ends& ends,
+  // Both outlive it; `header` is the peer's.
+  ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const SegmentHeader& header, const Ends& ends,
                 const LinkLimits& limits);
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -81,7 +81,7 @@ class ShmConnection {
 
   LocalPeers& local_peers_;
   Doorbell& doorbell_;
-  const FrontPage& page_;
+  const SegmentHeader& header_;
   const Ends ends_;
   Link link_;
   bool open_ = true;

@@ -10,35 +10,35 @@ constexpr int64_t kMostCores = 65536;
 
 }  // namespace
 
-Doorbell::Doorbell(LocalPeers& local_peers, Rank rank, FrontPage& own, Rank world_size)
+Doorbell::Doorbell(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size)
     : local_peers_(local_peers),
       own_(own),
-      pages_(static_cast<std::size_t>(world_size), nullptr),
+      headers_(static_cast<std::size_t>(world_size), nullptr),
       notified_(static_cast<std::size_t>(world_size)) {
-  pages_[static_cast<std::size_t>(rank)] = &own;
+  headers_[static_cast<std::size_t>(rank)] = &own;
 }
 
 Result<std::unique_ptr<Doorbell>> Doorbell::create(LocalPeers& local_peers, Rank rank, Rank world_size) {
-  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers.map(rank, 0, sizeof(FrontPage)));
-  FrontPage* const page = reinterpret_cast<FrontPage*>(memory.data());  // begins as zeros
-  page->magic.store(kFrontPageMagic, std::memory_order_seq_cst);
-  return std::unique_ptr<Doorbell>(new Doorbell(local_peers, rank, *page, world_size));
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers.map(rank, 0, sizeof(SegmentHeader)));
+  SegmentHeader* const header = reinterpret_cast<SegmentHeader*>(memory.data());  // begins as zeros
+  header->magic.store(kSegmentMagic, std::memory_order_seq_cst);
+  return std::unique_ptr<Doorbell>(new Doorbell(local_peers, rank, *header, world_size));
 }
 
-Result<const FrontPage*> Doorbell::page_of(Rank rank) {
+Result<const SegmentHeader*> Doorbell::header_of_rank(Rank rank) {
   const std::lock_guard lock(mutex_);
-  const FrontPage*& known = pages_[static_cast<std::size_t>(rank)];
+  const SegmentHeader*& known = headers_[static_cast<std::size_t>(rank)];
   if (known != nullptr) return known;
-  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, 0, sizeof(FrontPage)));
-  const FrontPage* const page = reinterpret_cast<const FrontPage*>(memory.data());
-  const uint64_t magic = page->magic.load(std::memory_order_acquire);
-  if (magic != 0 && magic != kFrontPageMagic) {
+  PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers_.map(rank, 0, sizeof(SegmentHeader)));
+  const SegmentHeader* const header = reinterpret_cast<const SegmentHeader*>(memory.data());
+  const uint64_t magic = header->magic.load(std::memory_order_acquire);
+  if (magic != 0 && magic != kSegmentMagic) {
     return Status(Code::kMismatch,
                   "rank " + std::to_string(rank) +
                       "'s shared memory has another layout; do all ranks run the same version?")
         .with_peer(rank);
   }
-  known = page;
+  known = header;
   return known;
 }
 
@@ -46,11 +46,11 @@ std::size_t Doorbell::find_cores(std::vector<int>& cores) {
   const std::lock_guard lock(mutex_);
   std::size_t self = 0;
   cores.clear();
-  for (const FrontPage* page : pages_) {
-    if (page == nullptr) continue;
-    if (page == &own_) self = cores.size();
+  for (const SegmentHeader* header : headers_) {
+    if (header == nullptr) continue;
+    if (header == &own_) self = cores.size();
     // Another rank's number is trusted by nobody: far too large ones are none.
-    const int64_t core = page->core.load(std::memory_order_relaxed);
+    const int64_t core = header->core.load(std::memory_order_relaxed);
     cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
   }
   return self;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shm/front_page.h"
+#include "shm/segment_header.h"
 #include "transport/reactor.h"
 
 namespace pc {
@@ -21,12 +21,12 @@ class Doorbell final : public Pollable {
   Doorbell& operator=(const Doorbell&) = delete;
   ~Doorbell() = default;
 
-  FrontPage& own_page() { return own_; }
-  std::size_t world_size() const { return pages_.size(); }
+  SegmentHeader& own_header() { return own_; }
+  std::size_t world_size() const { return headers_.size(); }
   // kMismatch: it is there and has another layout. Its numbers mean nothing while its magic is 0.
-  Result<const FrontPage*> page_of(Rank rank);
-  const FrontPage& known_page_of(Rank rank) const {
-    return *pages_[static_cast<std::size_t>(rank)];
+  Result<const SegmentHeader*> header_of_rank(Rank rank);
+  const SegmentHeader& known_header_of(Rank rank) const {
+    return *headers_[static_cast<std::size_t>(rank)];
   }  // later
 
   // Where this rank and its known local peers wait, in the order of their ranks; -1: not known. See seat.h.
@@ -34,10 +34,10 @@ class Doorbell final : public Pollable {
   std::size_t find_cores(std::vector<int>& cores);
   void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
-  // After a write that a local peer may sleep for; the write and this are sequentially consistent. page_of()
-  // came before.
+  // After a write that a local peer may sleep for; the write and this are sequentially consistent.
+  // header_of_rank() came before.
   void wake(Rank rank) {
-    const uint32_t sleep = pages_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
+    const uint32_t sleep = headers_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
     if (sleep != 0) [[unlikely]]
       notify_once(rank, sleep);
   }
@@ -54,18 +54,18 @@ class Doorbell final : public Pollable {
   void wake_up() override;
 
  private:
-  Doorbell(LocalPeers& local_peers, Rank rank, FrontPage& own, Rank world_size);
+  Doorbell(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size);
   void notify_once(Rank rank, uint32_t sleep);
   void begin_sleep();  // mutex_ held
   void stay_awake();   // mutex_ held
 
   LocalPeers& local_peers_;
-  FrontPage& own_;
-  std::vector<const FrontPage*> pages_;  // by world rank, once known; each is set before it is used
+  SegmentHeader& own_;
+  std::vector<const SegmentHeader*> headers_;  // by world rank, once known; each is set before it is used
   std::vector<std::atomic<uint32_t>>
       notified_;  // by world rank: the sleep for which we have notified already
   std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
-  std::mutex mutex_;     // guards what follows, and pages_ while they are found
+  std::mutex mutex_;     // guards what follows, and headers_ while they are found
   uint32_t sleep_ = 0;   // the number of the last one
   uint32_t sleeps_ = 0;  // between fall_asleep() and wake_up()
   struct Sleeper {

@@ -161,9 +161,9 @@ Status ShmTransport::install() {
     if (place == ends.my_place) continue;
     ends.peer = ranks[place];
     ends.peer_place = place;
-    PC_ASSIGN_OR_RETURN(const FrontPage* const page, doorbell_.page_of(ends.peer));
+    PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, doorbell_.header_of_rank(ends.peer));
     std::unique_ptr<ShmConnection>& connection = connections_[static_cast<std::size_t>(ends.peer)];
-    connection = std::make_unique<ShmConnection>(local_peers_, doorbell_, *page, ends, options_.limits);
+    connection = std::make_unique<ShmConnection>(local_peers_, doorbell_, *header, ends, options_.limits);
     local_peers_in_order_.push_back(connection.get());
   }
   reaches_all_ = ranks.size() == static_cast<std::size_t>(options_.size);

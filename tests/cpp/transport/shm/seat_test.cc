@@ -51,8 +51,8 @@ struct Pair {
                                             Doorbell::create(*local_peers[1], 1, 2).value()};
   Seat seats[2] = {Seat(*doorbells[0]), Seat(*doorbells[1])};
   Pair() {
-    EXPECT_TRUE(doorbells[0]->page_of(1).is_ok());
-    EXPECT_TRUE(doorbells[1]->page_of(0).is_ok());
+    EXPECT_TRUE(doorbells[0]->header_of_rank(1).is_ok());
+    EXPECT_TRUE(doorbells[1]->header_of_rank(0).is_ok());
   }
   int core_of(std::size_t rank) {
     doorbells[0]->find_cores(cores);

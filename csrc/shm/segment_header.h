@@ -10,13 +10,13 @@
 
 namespace pc {
 
-inline constexpr uint64_t kFrontPageMagic = 0x34306d6873637970;  // "pycshm04"
+inline constexpr uint64_t kSegmentMagic = 0x34306d6873637970;  // "pycshm04"
 // Of cache lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
 inline constexpr std::size_t kApart = 128;
 inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
 inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it
 
-struct alignas(4096) FrontPage {
+struct alignas(4096) SegmentHeader {
   std::atomic<uint64_t> magic{0};  // not 0: this rank has come so far
   // Who can read these bytes in this rank's private memory can read all of it; engine/shm. pid 0: nobody shall.
   std::atomic<uint64_t> pid{0}, proof_address{0};
@@ -35,6 +35,6 @@ struct alignas(4096) FrontPage {
   static constexpr uint64_t kRefused = ~uint64_t{0};  // and there will be none
   alignas(kApart) std::atomic<uint64_t> channels[kMaxChannels];
 };
-static_assert(sizeof(FrontPage) <= LocalPeers::kFirstNbytes);
+static_assert(sizeof(SegmentHeader) <= LocalPeers::kFirstNbytes);
 
 }  // namespace pc
