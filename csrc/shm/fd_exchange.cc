@@ -160,7 +160,7 @@ Status FdExchangeServer::serve(int ms) {
     if (each.revents != 0) read_join(each.fd);
   }
   const TimePoint now = pc::now();
-  for (const int late : limiter_.impatient(now)) {  // who has spoken meanwhile was heard just now
+  for (const int late : limiter_.expired(now)) {  // who has spoken meanwhile was heard just now
     limiter_.leave(late);
     pending_.erase(late);
   }

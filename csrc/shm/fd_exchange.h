@@ -15,7 +15,7 @@
 #include "base/waiter.h"
 #include "shm/fd_exchange_messages.h"
 #include "shm/local_peers_process.h"
-#include "wire/doorkeeper.h"
+#include "wire/handshake_limiter.h"
 
 namespace pc {
 
@@ -43,7 +43,7 @@ class FdExchangeServer {
   // Accepts pending connections; returns after `ms` milliseconds at most, sooner if anything has happened.
   Status serve(int ms);
   bool has(Rank rank) const { return clients_.contains(rank); }
-  // Why one that knows the token was turned away; empty: it was not.
+  // Why one that knows the token was rejected; empty: it was not.
   std::string refusal_of(Rank rank) const;
   // Gives all who are here everybody's descriptors. Returns for each that could not take them the reason; it
   // is gone then.
@@ -65,7 +65,7 @@ class FdExchangeServer {
   const uint32_t epoch_;
   const std::set<Rank> expected_;
   std::map<int, Fd> pending_;
-  Doorkeeper limiter_;
+  HandshakeLimiter limiter_;
   std::map<Rank, Client> clients_;
   std::map<Rank, std::string> refused_;
 };

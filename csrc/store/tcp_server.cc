@@ -20,7 +20,7 @@
 #include "net/socket.h"
 #include "store/protocol.h"
 #include "store/table.h"
-#include "wire/doorkeeper.h"
+#include "wire/handshake_limiter.h"
 
 namespace pc {
 namespace {
@@ -30,7 +30,7 @@ constexpr int kAcceptsPerPoll = 32;
 constexpr int kDeafMs = 100;                     // without descriptors: until we listen again
 constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this, with what has arrived
 
-std::size_t strangers_allowed(std::size_t limit) {
+std::size_t pending_allowed(std::size_t limit) {
   rlimit descriptors = {};
   if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limit;
   return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, limit);
@@ -60,7 +60,7 @@ struct TcpStoreServer::State {
   };
 
   struct Connection {
-    std::unique_ptr<Greeting> greeting;  // until it has proved who it is: what a stranger costs us
+    std::unique_ptr<Greeting> greeting;  // until it has proved who it is: what a pending connection costs us
     // From then on:
     ByteStream stream;
     std::unique_ptr<Exchange> exchange;
@@ -70,7 +70,7 @@ struct TcpStoreServer::State {
       : credentials(credentials_),
         epoch(epoch_),
         limits(limits_),
-        door(strangers_allowed(limits_.strangers), limits_.handshake_s),
+        limiter(pending_allowed(limits_.pending), limits_.handshake_s),
         refusals(log),
         table(limits_.values) {}
 
@@ -98,8 +98,8 @@ struct TcpStoreServer::State {
   std::vector<std::string> addresses;
   std::vector<Fd> listeners;
   Fd epoll, stop;
-  bool listening = true;  // false: out of descriptors, until a connection goes
-  Doorkeeper door;        // by descriptor
+  bool listening = true;     // false: out of descriptors, until a connection goes
+  HandshakeLimiter limiter;  // by descriptor
   Refusals refusals;
   StoreTable table;
   std::unordered_map<int, std::unique_ptr<Connection>> connections;
@@ -149,14 +149,14 @@ void TcpStoreServer::State::serve() {
       }
     }
     if (!listening) listen(true);
-    for (const int late : door.impatient(now())) drop(late);
+    for (const int late : limiter.expired(now())) drop(late);
   }
 }
 
 int TcpStoreServer::State::next_look_ms(TimePoint now) const {
   if (!listening) return kDeafMs;
-  if (door.count() == 0) return -1;
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(door.next() - now).count();
+  if (limiter.count() == 0) return -1;
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limiter.next() - now).count();
   return static_cast<int>(std::max<int64_t>(left, 0)) + 1;
 }
 
@@ -171,11 +171,12 @@ bool TcpStoreServer::State::listen(bool on) {
 }
 
 void TcpStoreServer::State::accept_some(int listener) {
-  // Not all who wait: between two turns those who are here may speak, before the door is full and the oldest must go.
+  // Not all who wait: between two turns those who are here may speak, before the limiter is full and the
+  // oldest must go.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
     if (!fd.is_ok()) {  // out of descriptors: one has to go, else epoll would report the waiting connection for ever
-      const int evicted = door.evict();
+      const int evicted = limiter.evict();
       if (evicted >= 0) {
         drop(evicted);
       } else {
@@ -195,7 +196,7 @@ void TcpStoreServer::State::add(Fd fd) {
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, number, &event) != 0) return;  // closes it
   Result<Handshake> handshake = Handshake::acceptor(credentials, Hello{.role = Role::kStore, .epoch = epoch});
   if (!handshake.is_ok()) return;
-  const int evicted = door.enter(number, host_bytes(peer_address(number)), now());
+  const int evicted = limiter.enter(number, host_bytes(peer_address(number)), now());
   if (evicted >= 0) drop(evicted);
   auto connection = std::make_unique<Connection>();
   connection->greeting = std::make_unique<Greeting>(std::move(fd), std::move(handshake).value());
@@ -205,7 +206,7 @@ void TcpStoreServer::State::add(Fd fd) {
 void TcpStoreServer::State::drop(int fd) {
   const auto at = connections.find(fd);
   if (at == connections.end()) return;
-  door.leave(fd);
+  limiter.leave(fd);
   if (at->second->exchange && at->second->exchange->waits) table.forget(fd);
   // Closing alone is not the end where a forked child holds a copy.
   ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr);
@@ -240,7 +241,7 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
   }
   if (greeting.handshake().must_decide() && !greeting.decide(Decision::kWelcome).is_ok()) return false;
   if (!greeting.handshake().done()) return true;
-  door.leave(fd);
+  limiter.leave(fd);
   c.stream = greeting.finish();
   c.greeting.reset();
   c.exchange = std::make_unique<Exchange>();

@@ -15,7 +15,7 @@ namespace pc {
 struct StoreServerLimits {
   // Connections that have not proved who they are; members are not limited. Never more than a quarter of the process's
   // descriptors.
-  std::size_t strangers = 1024;
+  std::size_t pending = 1024;
   StoreLimits values = {};
   double handshake_s = 3;  // then a connection that has not proved who it is goes
 };
@@ -24,8 +24,8 @@ struct StoreServerLimits {
 class TcpStoreServer {
  public:
   // Listens on all of `addresses`, numeric "ip:port" each. Port 0: any free one. Only exact addresses are bound, never the
-  // wildcard. `log` hears of connections that were turned away. `epoch`: the only one that is served; who is of another one of
-  // this job, and early or late, is turned away without a warning.
+  // wildcard. `log` hears of connections that were rejected. `epoch`: the only one that is served; who is of
+  // another one of this job, and early or late, is rejected without a warning.
   static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
                                                       const Credentials& credentials,
                                                       const StoreServerLimits& limits = {},

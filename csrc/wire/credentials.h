@@ -1,4 +1,4 @@
-// What a member of a job has and a stranger has not.
+// What a member of a job has and a pending connection has not.
 #pragma once
 
 #include <array>

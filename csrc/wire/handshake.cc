@@ -231,7 +231,7 @@ Status Handshake::read_decision() {
   if (!same_bytes(prove(kDecisionKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
     return Status(Code::kPeerFailure, "the decision of its handshake was changed on the way");
   Status status = refusal(static_cast<Decision>(said[0]), ours_, theirs_);
-  turned_down_ = !status.is_ok();
+  rejected_ = !status.is_ok();
   std::copy(said.begin() + 8, said.end(), theirs_.public_key.begin());
   if (status.is_ok()) PC_TRY(agree_on_seal(true));
   await(State::kDone, 0);

@@ -12,8 +12,8 @@
 // the same rank. Store and control connections are always encrypted, data where it is asked for: then the
 // initiator's hello and the decision carry X25519 keys made for this connection, and what follows is sealed
 // (wire/seal.h). The acceptor makes its key when the initiator has proved itself, not before: a key costs
-// more than everything else that a stranger may ask for. Every part has a fixed size, and nothing is
-// allocated for a stranger. docs/protocol.md section 1.
+// more than everything else that a pending connection may ask for. Every part has a fixed size, and nothing
+// is allocated for a pending connection. docs/protocol.md section 1.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ class Handshake {
   void decide(Decision decision);
   bool done() const { return state_ == State::kDone && output().empty(); }
   // The initiator's: the other side has proved itself and does not take us. Asking again does not help.
-  bool turned_down() const { return turned_down_; }
+  bool rejected() const { return rejected_; }
   // What the other side says of itself: proven once must_decide() or done(). False before its hello has come.
   bool has_heard() const { return has_theirs_ || received_ > 0; }  // anything at all
   bool has_theirs() const { return has_theirs_; }
@@ -94,7 +94,7 @@ class Handshake {
   JobKey private_key_;  // X25519, of this connection; wiped like a job's
   std::unique_ptr<Seal> seal_;
   State state_ = State::kFailed;
-  bool has_theirs_ = false, turned_down_ = false;
+  bool has_theirs_ = false, rejected_ = false;
   std::array<HelloBytes, 2> hellos_ = {};  // the initiator's, the acceptor's: what is proved
   std::array<std::byte, kHelloAnswerBytes> in_ = {}, out_ = {};
   std::size_t received_ = 0, wanted_ = 0, sent_ = 0, out_nbytes_ = 0;

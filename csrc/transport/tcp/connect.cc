@@ -13,7 +13,7 @@
 #include "base/refusals.h"
 #include "net/greeting.h"
 #include "transport/tcp/sockets.h"
-#include "wire/doorkeeper.h"
+#include "wire/handshake_limiter.h"
 
 namespace pc {
 namespace {
@@ -33,7 +33,7 @@ class Mesh {
         listeners_(listeners),
         addresses_(addresses),
         peers_(addresses.size() * per_rank()),
-        door_(peers_.size() + kSpareConnections),
+        limiter_(peers_.size() + kSpareConnections),
         refusals_(log) {
     for (Rank rank = 0; rank < us_.size; ++rank) {
       for (Peer& peer : of(rank)) {
@@ -75,11 +75,11 @@ class Mesh {
   Status begin_greeting(Peer& peer);
   void failed(Peer& peer, const std::string& why);
   void accept_some(int listener, TimePoint now);
-  void turn_away(int stranger, const std::string& why);
-  void drop_impatient(TimePoint now);
-  void stranger_ready(int stranger);
+  void reject(int pending, const std::string& why);
+  void drop_expired(TimePoint now);
+  void pending_ready(int pending);
   Decision judge(const Hello& theirs);
-  void welcome(int stranger);
+  void welcome(int pending);
   Hello hello_as(Role role, Rank peer, uint8_t number = 0) const {
     return Hello{
         .role = role, .number = number, .rank = us_.rank, .peer = peer, .size = us_.size, .epoch = us_.epoch};
@@ -100,11 +100,11 @@ class Mesh {
   const Credentials& credentials_;
   const std::vector<Fd>& listeners_;
   const std::vector<std::string>& addresses_;
-  std::vector<Peer> peers_;            // by rank, our own among them
-  std::map<int, Greeting> strangers_;  // by descriptor
-  Doorkeeper door_;
+  std::vector<Peer> peers_;          // by rank, our own among them
+  std::map<int, Greeting> pending_;  // by descriptor
+  HandshakeLimiter limiter_;
   Refusals refusals_;
-  Status turned_down_;              // by a peer that knows us: nobody will take us any more
+  Status rejected_;                 // by a peer that knows us: nobody will take us any more
   std::string accept_failed_;       // why nobody could be accepted, the last time that was so
   std::size_t missing_ = 0;         // connections
   TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
@@ -128,9 +128,9 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
     if (end == WaitEnd::kAborted || give_up.load(std::memory_order_acquire)) {
       return Status(Code::kAborted, "connect: given up by another thread").with_rank(us_.rank);
     }
-    PC_TRY(turned_down_);
+    PC_TRY(rejected_);
     dial_due(now);
-    drop_impatient(now);
+    drop_expired(now);
     wait(context.deadline, now);
   }
   MeshSockets sockets;
@@ -208,7 +208,7 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
     }
     dials.push_back(&peer);
   }
-  for (const auto& [fd, greeting] : strangers_) polled.push_back({fd, POLLIN, 0});
+  for (const auto& [fd, greeting] : pending_) polled.push_back({fd, POLLIN, 0});
   const std::size_t first_listener = polled.size();
   if (now >= accept_again_at_) {
     for (const Fd& listener : listeners_) polled.push_back({listener.get(), POLLIN, 0});
@@ -227,7 +227,7 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
     if (i < dials.size()) {
       dial_ready(*dials[i]);
     } else if (i < first_listener) {
-      stranger_ready(polled[i].fd);
+      pending_ready(polled[i].fd);
     } else {
       accept_some(polled[i].fd, now);
     }
@@ -241,7 +241,7 @@ void Mesh::dial_ready(Peer& peer) {
   }
   const Handshake& handshake = peer.greeting->handshake();
   if (const Status status = peer.greeting->move(); !status.is_ok()) {
-    if (handshake.turned_down()) turned_down_ = status.with_rank(us_.rank).with_peer(peer.rank);
+    if (handshake.rejected()) rejected_ = status.with_rank(us_.rank).with_peer(peer.rank);
     return failed(peer, status.message());
   }
   if (!handshake.done()) return;
@@ -261,12 +261,13 @@ Status Mesh::begin_greeting(Peer& peer) {
 }
 
 void Mesh::accept_some(int listener, TimePoint now) {
-  // Not all who wait: those who are here shall speak before the door is full and the oldest must go.
+  // Not all who wait: those who are here shall speak before the limiter is full and the oldest must go.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
-    if (!fd.is_ok()) {  // out of descriptors or memory: a stranger may have to go, and the listener has to wait
+    // out of descriptors or memory: a pending connection may have to go, and the listener has to wait
+    if (!fd.is_ok()) {
       accept_failed_ = fd.status().message();
-      strangers_.erase(door_.evict());
+      pending_.erase(limiter_.evict());
       accept_again_at_ = now + std::chrono::milliseconds(Deadline::kSliceMs);
       return;
     }
@@ -274,24 +275,24 @@ void Mesh::accept_some(int listener, TimePoint now) {
     Result<Handshake> handshake = Handshake::acceptor(credentials_, hello_as(Role::kData, -1));
     if (!handshake.is_ok()) return;
     const int number = fd.value().get();
-    strangers_.erase(door_.enter(number, host_bytes(peer_address(number)), now));
-    strangers_.emplace(number, Greeting(std::move(fd).value(), std::move(handshake).value()));
+    pending_.erase(limiter_.enter(number, host_bytes(peer_address(number)), now));
+    pending_.emplace(number, Greeting(std::move(fd).value(), std::move(handshake).value()));
   }
 }
 
-void Mesh::drop_impatient(TimePoint now) {
-  for (const int stranger : door_.impatient(now)) turn_away(stranger, "it did not say hello within 3 s");
+void Mesh::drop_expired(TimePoint now) {
+  for (const int pending : limiter_.expired(now)) reject(pending, "it did not say hello within 3 s");
 }
 
-void Mesh::turn_away(int stranger, const std::string& why) {
-  refusals_.add(to_string(peer_address(stranger)), why);
-  door_.leave(stranger);
-  strangers_.erase(stranger);
+void Mesh::reject(int pending, const std::string& why) {
+  refusals_.add(to_string(peer_address(pending)), why);
+  limiter_.leave(pending);
+  pending_.erase(pending);
 }
 
-void Mesh::stranger_ready(int stranger) {
-  const auto found = strangers_.find(stranger);
-  if (found == strangers_.end()) return;  // evicted in this round
+void Mesh::pending_ready(int pending) {
+  const auto found = pending_.find(pending);
+  if (found == pending_.end()) return;  // evicted in this round
   const Handshake& handshake = found->second.handshake();
   const Status status = found->second.move();
   if (!status.is_ok()) {
@@ -301,12 +302,12 @@ void Mesh::stranger_ready(int stranger) {
       for (Peer& peer : of(rank))
         peer.happened = "has not called us; somebody who says that it is this rank did: " + status.message();
     }
-    if (handshake.has_heard()) return turn_away(stranger, status.message());
-    door_.leave(stranger);  // it only looked whether somebody listens
-    strangers_.erase(stranger);
+    if (handshake.has_heard()) return reject(pending, status.message());
+    limiter_.leave(pending);  // it only looked whether somebody listens
+    pending_.erase(pending);
     return;
   }
-  if (handshake.must_decide()) welcome(stranger);
+  if (handshake.must_decide()) welcome(pending);
 }
 
 Decision Mesh::judge(const Hello& theirs) {
@@ -314,19 +315,19 @@ Decision Mesh::judge(const Hello& theirs) {
   return at(theirs).done.valid() ? Decision::kRankTaken : Decision::kWelcome;
 }
 
-void Mesh::welcome(int stranger) {
-  Greeting& greeting = strangers_.at(stranger);
+void Mesh::welcome(int pending) {
+  Greeting& greeting = pending_.at(pending);
   const Hello theirs = greeting.handshake().theirs();
   const std::string who = "rank " + std::to_string(theirs.rank);
   const Decision decision = judge(theirs);
-  tune(stranger, theirs.role);
+  tune(pending, theirs.role);
   const Status said = greeting.decide(decision);
-  if (decision == Decision::kRankTaken) return turn_away(stranger, "a second process says that it is " + who);
-  if (decision == Decision::kNotNeeded) return turn_away(stranger, who + " has no reason to call us");
-  if (!said.is_ok()) return turn_away(stranger, said.message());
+  if (decision == Decision::kRankTaken) return reject(pending, "a second process says that it is " + who);
+  if (decision == Decision::kNotNeeded) return reject(pending, who + " has no reason to call us");
+  if (!said.is_ok()) return reject(pending, said.message());
   at(theirs).done = greeting.finish();
-  door_.leave(stranger);
-  strangers_.erase(stranger);
+  limiter_.leave(pending);
+  pending_.erase(pending);
   --missing_;
 }
 

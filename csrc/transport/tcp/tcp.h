@@ -21,7 +21,7 @@ struct TcpOptions {
   std::vector<std::string> bind_ips = {"127.0.0.1"};  // numeric IPv4 or IPv6; never the wildcard
   LinkLimits limits = {};
   int sockets = 1;        // for data, between two ranks; the same on all
-  Logger log = Logger();  // hears of strangers that were turned away
+  Logger log = Logger();  // hears of pending connections that were rejected
 };
 // Listens at once, on a free port of each; address() is then "ip:port", or several of these, separated by commas.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);

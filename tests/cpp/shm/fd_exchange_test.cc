@@ -270,7 +270,7 @@ class PendingConnection : public ::testing::Test {
   JoinBytes join(Rank rank) const { return encode(JoinMessage{kEpoch, rank, listener.endpoint().token}); }
   std::vector<int> both() const { return {part.memory.fd(), part.notifier.fd()}; }
   // That one who says this is hung up on, and nothing of his kept.
-  void must_be_turned_away(const JoinBytes& bytes, const std::vector<int>& descriptors) {
+  void must_be_rejected(const JoinBytes& bytes, const std::vector<int>& descriptors) {
     const std::ptrdiff_t before = open_descriptors();
     {
       const Fd socket = connect_raw(listener.endpoint());
@@ -293,20 +293,20 @@ TEST_F(PendingConnection, opens_for_who_says_the_right_words) {
 TEST_F(PendingConnection, stays_shut_for_who_does_not_know_the_token) {
   JoinMessage word{kEpoch, 1, listener.endpoint().token};
   word.token[15] ^= std::byte{1};
-  must_be_turned_away(encode(word), both());
-  must_be_turned_away(JoinBytes{}, both());
+  must_be_rejected(encode(word), both());
+  must_be_rejected(JoinBytes{}, both());
 }
 
 TEST_F(PendingConnection, stays_shut_for_another_epoch_or_a_rank_that_is_not_expected) {
-  must_be_turned_away(encode(JoinMessage{kEpoch + 1, 1, listener.endpoint().token}), both());
-  for (const Rank rank : {0, 3, -1, INT32_MAX}) must_be_turned_away(join(rank), both());
+  must_be_rejected(encode(JoinMessage{kEpoch + 1, 1, listener.endpoint().token}), both());
+  for (const Rank rank : {0, 3, -1, INT32_MAX}) must_be_rejected(join(rank), both());
 }
 
 TEST_F(PendingConnection, stays_shut_for_too_few_and_too_many_descriptors) {
-  must_be_turned_away(join(1), {});
-  must_be_turned_away(join(1), {part.memory.fd()});
-  must_be_turned_away(join(1), {part.memory.fd(), part.notifier.fd(), part.notifier.fd()});
-  must_be_turned_away(join(1), std::vector<int>(200, part.notifier.fd()));
+  must_be_rejected(join(1), {});
+  must_be_rejected(join(1), {part.memory.fd()});
+  must_be_rejected(join(1), {part.memory.fd(), part.notifier.fd(), part.notifier.fd()});
+  must_be_rejected(join(1), std::vector<int>(200, part.notifier.fd()));
 }
 
 TEST_F(PendingConnection, stays_shut_for_messages_of_another_size) {
@@ -326,9 +326,9 @@ TEST_F(PendingConnection, stays_shut_for_messages_of_another_size) {
 
 TEST_F(PendingConnection, memory_that_may_shrink_is_refused_and_the_reason_is_known) {
   const Fd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  must_be_turned_away(join(1), {unsealed.get(), part.notifier.fd()});
+  must_be_rejected(join(1), {unsealed.get(), part.notifier.fd()});
   EXPECT_NE(server.refusal_of(1).find("sealed"), std::string::npos);
-  must_be_turned_away(join(2), {part.memory.fd(), part.memory.fd()});
+  must_be_rejected(join(2), {part.memory.fd(), part.memory.fd()});
   EXPECT_NE(server.refusal_of(2).find("notifier"), std::string::npos);
 }
 
@@ -374,7 +374,7 @@ TEST_F(PendingConnection, more_pending_connections_than_are_allowed_push_out_eac
   EXPECT_TRUE(serve_until(server, [&] { return server.has(2); }));
 }
 
-TEST_F(PendingConnection, another_user_is_turned_away_although_it_knows_the_token) {
+TEST_F(PendingConnection, another_user_is_rejected_although_it_knows_the_token) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const JoinBytes bytes = join(1);
   const std::vector<int> descriptors = both();

@@ -1,4 +1,5 @@
-// What the TCP store promises against strangers, wrong jobs, missing servers and clients that go away.
+// What the TCP store promises against pending connections, wrong jobs, missing servers and clients that go
+// away.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -37,7 +38,7 @@ class TcpStore : public ::testing::Test {
   }
   const std::string& address() const { return server_->addresses().front(); }
   std::unique_ptr<Store> client() { return connect_tcp_store({address()}, kJob, soon()).value().store; }
-  RawConnection stranger() const { return RawConnection(address()); }
+  RawConnection pending_peer() const { return RawConnection(address()); }
   RawConnection member() const {
     RawConnection made(address());
     EXPECT_TRUE(made.shake_hands(kClient, kJob).is_ok());
@@ -121,9 +122,9 @@ TEST_F(TcpStore, a_rank_that_is_in_the_next_world_already_waits_for_its_store_an
   EXPECT_TRUE(store.value().store->add("n", 1, soon()).is_ok());
   char said;
   EXPECT_EQ(::read(reads.get(), &said, 1), -1) << "there is a warning";
-  const Status late = stranger().shake_hands({.role = Role::kStore, .epoch = 0}, kJob);
+  const Status late = pending_peer().shake_hands({.role = Role::kStore, .epoch = 0}, kJob);
   EXPECT_NE(late.message().find("we of world 0"), std::string::npos) << late.message();
-  EXPECT_FALSE(stranger().shake_hands({.role = Role::kStore, .epoch = 1}, credentials_of(9)).is_ok());
+  EXPECT_FALSE(pending_peer().shake_hands({.role = Role::kStore, .epoch = 1}, credentials_of(9)).is_ok());
   server_.reset();  // its thread has said all that it will
   EXPECT_EQ(::read(reads.get(), &said, 1), 1) << "another job is worth a warning";
 }
@@ -264,16 +265,16 @@ TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
   EXPECT_EQ(store->get("k", soon()).value(), "v");
 }
 
-TEST_F(TcpStore, a_stranger_that_says_nothing_is_cut_off) {
+TEST_F(TcpStore, a_pending_connection_that_sends_nothing_is_closed) {
   serve({.handshake_s = 0.05});
-  EXPECT_TRUE(stranger().is_cut_off());
+  EXPECT_TRUE(pending_peer().is_cut_off());
 }
 
-TEST_F(TcpStore, a_stranger_that_stops_halfway_is_cut_off) {
+TEST_F(TcpStore, a_pending_connection_that_stops_halfway_is_closed) {
   serve({.handshake_s = 0.3});
   for (int i = 0; i < 20; ++i) {  // one that was itself too slow has been cut off before
     Handshake handshake = Handshake::initiator(kJob, kClient).value();
-    RawConnection half = stranger();
+    RawConnection half = pending_peer();
     half.say(handshake.output());
     if (half.hear(kHelloAnswerBytes) != kHelloAnswerBytes) continue;
     EXPECT_TRUE(half.is_cut_off());
@@ -284,14 +285,14 @@ TEST_F(TcpStore, a_stranger_that_stops_halfway_is_cut_off) {
 
 TEST_F(TcpStore, garbage_instead_of_a_hello_is_cut_off_without_an_answer) {
   serve();
-  RawConnection fd = stranger();
+  RawConnection fd = pending_peer();
   fd.say(std::string(kHelloBytes, 'G'));
   EXPECT_TRUE(fd.is_cut_off());
 }
 
 TEST_F(TcpStore, another_role_of_this_job_is_told_what_differs) {
   serve();
-  const Status status = stranger().shake_hands({.role = Role::kData, .rank = 1, .size = 2}, kJob);
+  const Status status = pending_peer().shake_hands({.role = Role::kData, .rank = 1, .size = 2}, kJob);
   EXPECT_EQ(status.code(), Code::kMismatch);
   EXPECT_NE(status.message().find("store connection"), std::string::npos) << status.message();
 }
@@ -326,15 +327,15 @@ TEST_F(TcpStore, a_second_request_before_the_answer_is_cut_off) {
   EXPECT_TRUE(fd.is_cut_off());
 }
 
-TEST_F(TcpStore, strangers_that_fill_the_server_do_not_keep_members_out) {
-  serve({.strangers = 4});
-  std::vector<RawConnection> strangers;
-  for (int i = 0; i < 10; ++i) strangers.push_back(stranger());
+TEST_F(TcpStore, pending_connections_that_fill_the_server_do_not_keep_members_out) {
+  serve({.pending = 4});
+  std::vector<RawConnection> pending;
+  for (int i = 0; i < 10; ++i) pending.push_back(pending_peer());
   EXPECT_EQ(client()->add("n", 1, soon()).value(), 1);
 }
 
 TEST_F(TcpStore, members_are_never_too_many) {
-  serve({.strangers = 4});
+  serve({.pending = 4});
   std::vector<std::unique_ptr<Store>> members;  // each keeps its connection
   for (int i = 1; i <= 10; ++i) {
     Result<StoreConnection> member = connect_tcp_store({address()}, kJob, Deadline::after(1));

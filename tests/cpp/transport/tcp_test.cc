@@ -1,4 +1,4 @@
-// What is special about TCP: strangers, impostors, damage, and ranks that never come.
+// What is special about TCP: pending connections, impostors, damage, and ranks that never come.
 #include "transport/tcp/tcp.h"
 
 #include <fcntl.h>
@@ -242,22 +242,22 @@ TEST_F(AgainstRawPeer, AResetIsAFailureOfThePeer) {
   EXPECT_NE(done[0].status.message().find("ECONNRESET"), std::string::npos) << done[0].status.to_string();
 }
 
-TEST(TcpBootstrap, StrangersDoNotKeepTheRanksApart) {
+TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
   std::vector<std::unique_ptr<Transport>> transports;
   std::vector<std::string> addresses;
   for (Rank rank = 0; rank < 3; ++rank) {
     transports.push_back(tcp(rank, 3));
     addresses.push_back(transports.back()->address());
   }
-  std::vector<std::unique_ptr<RawPeer>> strangers;
-  const auto stranger = [&]() -> RawPeer& {
-    strangers.push_back(std::make_unique<RawPeer>(addresses[0]));
-    return *strangers.back();
+  std::vector<std::unique_ptr<RawPeer>> pending;
+  const auto pending_peer = [&]() -> RawPeer& {
+    pending.push_back(std::make_unique<RawPeer>(addresses[0]));
+    return *pending.back();
   };
-  stranger();                        // says nothing
-  stranger().say(pattern(10, 1));    // starts to say something
-  stranger().say(pattern(1000, 2));  // garbage
-  stranger().hang_up();              // has gone already
+  pending_peer();                        // says nothing
+  pending_peer().say(pattern(10, 1));    // starts to say something
+  pending_peer().say(pattern(1000, 2));  // garbage
+  pending_peer().hang_up();              // has gone already
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {
@@ -349,13 +349,14 @@ TEST(TcpBootstrap, OfSeveralAddressesOfAPeerOneThatAnswersIsFound) {
   const std::unique_ptr<Transport> one = tcp(1, 2);
   const std::vector<std::string> addresses = {refusing + "," + other->address() + "," + zero->address(),
                                               one->address()};
-  std::thread stranger([&] { static_cast<void>(other->connect(addresses, {Deadline::after(kPatience)})); });
+  std::thread pending_peer(
+      [&] { static_cast<void>(other->connect(addresses, {Deadline::after(kPatience)})); });
   std::thread connecting(
       [&] { EXPECT_TRUE(zero->connect(addresses, {Deadline::after(kPatience)}).is_ok()); });
   const Status connected = one->connect(addresses, {Deadline::after(kPatience)});
   EXPECT_TRUE(connected.is_ok()) << connected.to_string();
   other->abort(Status(Code::kAborted, "enough"));
-  stranger.join();
+  pending_peer.join();
   connecting.join();
 }
 

@@ -140,7 +140,7 @@ TEST_F(ControlPlaneTest, AStoppedPeerIsAskedForAWhileAndAgainWhenItIsHeard) {
   EXPECT_EQ(told(FrameType::kNotice).size(), 20u);
 }
 
-// ---- strangers, ghosts and nonsense
+// ---- pending connections, ghosts and nonsense
 
 TEST_F(ControlPlaneTest, MessagesOfAnotherEpochHaveNoEffect) {
   for (const uint32_t epoch : {kEpoch - 1, kEpoch + 1}) {

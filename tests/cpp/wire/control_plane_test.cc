@@ -363,7 +363,7 @@ TEST_F(ControlPlaneTest, WhoComesToShutdownInsteadIsNotLate) {
   EXPECT_EQ(host.failure_reports[0].statuses.at(1).report.state, State::kLeaving);
 }
 
-TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernStrangers) {
+TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernOthers) {
   cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kSub, 2, 0));

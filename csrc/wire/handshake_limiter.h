@@ -14,31 +14,31 @@
 namespace pc {
 
 // No sockets, no clock. Thread-safety: none.
-class Doorkeeper {
+class HandshakeLimiter {
  public:
   static constexpr double kPatienceS = 3;        // a member of the job says at once who it is
   using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of net/socket.h
-  explicit Doorkeeper(std::size_t most, double patience_s = kPatienceS)
+  explicit HandshakeLimiter(std::size_t most, double patience_s = kPatienceS)
       : most_(most),
         patience_s_(patience_s) {}
 
-  // `stranger`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
-  int enter(int stranger, const Source& source, TimePoint now);
-  int evict();               // makes room, for whatever reason: who must go, or -1 if nobody is here
-  void leave(int stranger);  // known by now, or gone; one who is not here is no matter
-  bool has(int stranger) const { return by_number_.contains(stranger); }
-  std::vector<int> impatient(TimePoint now) const;  // whose time is over; they are still here
-  TimePoint next() const;                           // when the next one's time is over; max(): nobody's
+  // `pending`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
+  int enter(int pending, const Source& source, TimePoint now);
+  int evict();              // makes room, for whatever reason: who must go, or -1 if nobody is here
+  void leave(int pending);  // known by now, or gone; one who is not here is no matter
+  bool has(int pending) const { return by_number_.contains(pending); }
+  std::vector<int> expired(TimePoint now) const;  // whose time is over; they are still here
+  TimePoint next() const;                         // when the next one's time is over; max(): nobody's
   std::size_t count() const { return by_number_.size(); }
 
  private:
-  struct Stranger {
+  struct Pending {
     Source source;
     TimePoint until;
   };
   const std::size_t most_;
   const double patience_s_;
-  std::map<int, Stranger> by_number_;
+  std::map<int, Pending> by_number_;
   std::map<Source, std::set<std::pair<TimePoint, int>>> by_source_;  // the oldest first
 };
 
