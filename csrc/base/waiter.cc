@@ -23,7 +23,7 @@ Waiter::Polls Waiter::flags() {
   return {polls(nanoseconds(90)), polls(nanoseconds(45'000)), polls(nanoseconds(350))};
 }
 
-bool Waiter::yield_gave_way() {
+bool Waiter::yield_was_preempted() {
   const TimePoint before = now();
   sched_yield();
   // With nothing else to run a yield takes 0.3 to 0.5 us; a switch to another process and back at least 2 us.

@@ -28,7 +28,7 @@ class WaitWatch {
 // thread that waits, while it stays awake.
 class CoreWatch {
  public:
-  virtual void gave_way() = 0;
+  virtual void preempted() = 0;
 
  protected:
   ~CoreWatch() = default;
@@ -89,16 +89,16 @@ class Waiter {
     if (const int used = spin(budget_, ready); used >= 0) return grow(used), true;
     const TimePoint began = now();
     for (bool first = true; now() - began < kYieldFor; first = false) {
-      const bool gave_way = yield_gave_way();
-      if (gave_way && first) {  // somebody else needs this core
+      const bool preempted = yield_was_preempted();
+      if (preempted && first) {  // somebody else needs this core
         shrink();
-        if (core_ != nullptr) core_->gave_way();
+        if (core_ != nullptr) core_->preempted();
       }
       if (ready()) {
-        if (!gave_way && first) grow(budget_);  // nearly long enough
+        if (!preempted && first) grow(budget_);  // nearly long enough
         return true;
       }
-      if (!gave_way && spin(polls_.between, ready) >= 0) return true;
+      if (!preempted && spin(polls_.between, ready) >= 0) return true;
     }
     return false;
   }
@@ -133,7 +133,7 @@ class Waiter {
     asm volatile("yield");
 #endif
   }
-  static bool yield_gave_way();  // sched_yield; true if somebody else ran meanwhile
+  static bool yield_was_preempted();  // sched_yield; true if somebody else ran meanwhile
   // After how many polls it was ready; -1: it was not.
   template <class Ready>
   static int spin(int polls, Ready&& ready) {

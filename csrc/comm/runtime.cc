@@ -19,7 +19,7 @@
 #include "operation/offered_message.h"
 #include "operation/progress.h"
 #include "transport/loopback.h"
-#include "transport/shm/seat.h"
+#include "transport/shm/core_balancer.h"
 #include "transport/shm/shm.h"
 #include "transport/tcp/tcp.h"
 
@@ -161,9 +161,9 @@ struct Runtime::State {
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
-  std::unique_ptr<LocalPeers> local_peers;  // null: nobody to share memory with
-  std::unique_ptr<Doorbell> doorbell;       // likewise
-  std::unique_ptr<Seat> seat;               // likewise
+  std::unique_ptr<LocalPeers> local_peers;      // null: nobody to share memory with
+  std::unique_ptr<Doorbell> doorbell;           // likewise
+  std::unique_ptr<CoreBalancer> core_balancer;  // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Transport> messages_transport;  // the same with messages of this rank to itself
   std::unique_ptr<Reactor> reactor;
@@ -234,7 +234,8 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
-  SharedMemory::Parts parts{local_peers.get(), doorbell.get(), transport.get(), reactor.get(), seat.get()};
+  SharedMemory::Parts parts{local_peers.get(), doorbell.get(), transport.get(), reactor.get(),
+                            core_balancer.get()};
   parts.oversubscribed = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
   parts.limits = meeting.profile.tuning.limits();
@@ -292,12 +293,12 @@ Status Runtime::State::connect(const Result<FdExchangeListener>& listener, Meeti
   PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, listener, meeting, context));
   if (local_peers != nullptr) {
     PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*local_peers, options.rank, options.size));
-    seat = std::make_unique<Seat>(*doorbell);
+    core_balancer = std::make_unique<CoreBalancer>(*doorbell);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
                          .oversubscribed = more_ranks_than_cores(meeting.hosts.local_size),
-                         .core = seat.get()};
+                         .core = core_balancer.get()};
     PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *local_peers, *doorbell));
   }
   return transport->connect(meeting.addresses, context);

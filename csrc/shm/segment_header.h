@@ -21,7 +21,7 @@ struct alignas(4096) SegmentHeader {
   // Who can read these bytes in this rank's private memory can read all of it; engine/shm. pid 0: nobody shall.
   std::atomic<uint64_t> pid{0}, proof_address{0};
   std::atomic<uint64_t> proof[2] = {};
-  std::atomic<int64_t> core{0};  // plus 1, that this rank was last seen waiting on (seat.h)
+  std::atomic<int64_t> core{0};  // plus 1, that this rank was last seen waiting on (core balancer.h)
   // Not 0: this rank sleeps, and who writes for it notifies it, once for each number.
   alignas(kApart) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {

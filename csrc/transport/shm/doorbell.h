@@ -29,10 +29,10 @@ class Doorbell final : public Pollable {
     return *headers_[static_cast<std::size_t>(rank)];
   }  // later
 
-  // Where this rank and its known local peers wait, in the order of their ranks; -1: not known. See seat.h.
-  // Returns which of them is this rank's.
+  // Where this rank and its known local peers wait, in the order of their ranks; -1: not known. See core
+  // balancer.h. Returns which of them is this rank's.
   std::size_t find_cores(std::vector<int>& cores);
-  void sit_on(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
+  void set_core(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
   // After a write that a local peer may sleep for; the write and this are sequentially consistent.
   // header_of_rank() came before.

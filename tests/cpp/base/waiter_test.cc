@@ -134,7 +134,7 @@ TEST(Waiter, a_blocked_wait_uses_less_than_a_twentieth_of_a_core) {
 
 TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
   struct Watch final : CoreWatch {
-    void gave_way() override { told.store(true); }
+    void preempted() override { told.store(true); }
     std::atomic<bool> told{false};
   } watch;
   const int core = ::sched_getcpu();

@@ -1,4 +1,4 @@
-#include "transport/shm/seat.h"
+#include "transport/shm/core_balancer.h"
 
 #include <sched.h>
 
@@ -55,9 +55,9 @@ std::optional<int> better_core(std::span<const int> cores, std::size_t self, std
   return best;
 }
 
-Seat::Seat(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.sit_on(::sched_getcpu()); }
+CoreBalancer::CoreBalancer(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.set_core(::sched_getcpu()); }
 
-void Seat::gave_way() {
+void CoreBalancer::preempted() {
   const Clock::duration::rep now = Clock::now().time_since_epoch().count();
   Clock::duration::rep next = next_.load(std::memory_order_relaxed);
   const Clock::duration::rep later = now + Clock::duration(kLooks).count();
@@ -69,10 +69,10 @@ void Seat::gave_way() {
   }
 }
 
-void Seat::look() {
+void CoreBalancer::look() {
   const int own = ::sched_getcpu();
   if (own < 0) return;
-  doorbell_.sit_on(own);
+  doorbell_.set_core(own);
   const std::unique_lock lock(looking_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const std::size_t self = doorbell_.find_cores(cores_);
@@ -81,7 +81,7 @@ void Seat::look() {
   find_cores_in(set, usable_);
   const std::optional<int> core = better_core(cores_, self, usable_);
   if (!core || !move_to(*core, set)) return;
-  doorbell_.sit_on(*core);
+  doorbell_.set_core(*core);
   const Clock::duration now = Clock::now().time_since_epoch();
   const Clock::duration before(moved_.exchange(now.count(), std::memory_order_relaxed));
   const int moves =

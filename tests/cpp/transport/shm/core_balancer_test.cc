@@ -1,5 +1,5 @@
 // Ranks that the kernel has put on one core part; nobody else is moved, and nobody's cores are taken away.
-#include "transport/shm/seat.h"
+#include "transport/shm/core_balancer.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,7 +15,7 @@ namespace {
 
 using Cores = std::vector<int>;
 
-TEST(Seat, is_better_where_two_ranks_fewer_are) {
+TEST(CoreBalancer, is_better_where_two_ranks_fewer_are) {
   struct Case {
     Cores cores;
     std::size_t self;
@@ -49,7 +49,7 @@ struct Pair {
   std::unique_ptr<LocalPeers> local_peers[2] = {host->local_peers_of(0), host->local_peers_of(1)};
   std::unique_ptr<Doorbell> doorbells[2] = {Doorbell::create(*local_peers[0], 0, 2).value(),
                                             Doorbell::create(*local_peers[1], 1, 2).value()};
-  Seat seats[2] = {Seat(*doorbells[0]), Seat(*doorbells[1])};
+  CoreBalancer balancers[2] = {CoreBalancer(*doorbells[0]), CoreBalancer(*doorbells[1])};
   Pair() {
     EXPECT_TRUE(doorbells[0]->header_of_rank(1).is_ok());
     EXPECT_TRUE(doorbells[1]->header_of_rank(0).is_ok());
@@ -63,14 +63,14 @@ struct Pair {
 
 std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU_COUNT(&set)); }
 
-TEST(Seat, of_a_rank_is_known_to_its_local_peers) {
+TEST(CoreBalancer, of_a_rank_is_known_to_its_local_peers) {
   Pair pair;
-  pair.doorbells[1]->sit_on(77);
+  pair.doorbells[1]->set_core(77);
   EXPECT_EQ(pair.core_of(1), 77);
   EXPECT_EQ(pair.doorbells[1]->find_cores(pair.cores), 1U);
 }
 
-TEST(Seat, is_left_by_the_last_of_two_who_share_a_core) {
+TEST(CoreBalancer, is_left_by_the_last_of_two_who_share_a_core) {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) GTEST_SKIP() << "this machine has too many cores";
   Pair pair;
@@ -81,13 +81,13 @@ TEST(Seat, is_left_by_the_last_of_two_who_share_a_core) {
     CPU_ZERO(&here);
     CPU_SET(shared, &here);
     EXPECT_EQ(::sched_setaffinity(0, sizeof here, &here), 0);  // until all is ready
-    pair.doorbells[0]->sit_on(shared);
-    pair.seats[1].gave_way();
+    pair.doorbells[0]->set_core(shared);
+    pair.balancers[1].preempted();
     EXPECT_EQ(pair.core_of(1), shared);  // it may not go
 
-    Seat free(*pair.doorbells[1]);
+    CoreBalancer free(*pair.doorbells[1]);
     EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);
-    free.gave_way();
+    free.preempted();
     EXPECT_EQ(pair.core_of(1) == shared, count_of(usable) == 1);
     cpu_set_t after;
     EXPECT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);

@@ -20,10 +20,10 @@ namespace pc {
 std::optional<int> better_core(std::span<const int> cores, std::size_t self, std::span<const int> usable);
 
 // Of one rank. Moves only the thread that waits, and leaves the cores that it may use as they are. Thread-safety: all methods.
-class Seat final : public CoreWatch {
+class CoreBalancer final : public CoreWatch {
  public:
-  explicit Seat(Doorbell& doorbell);
-  void gave_way() override;
+  explicit CoreBalancer(Doorbell& doorbell);
+  void preempted() override;
 
  private:
   using Clock = std::chrono::steady_clock;
