@@ -162,7 +162,7 @@ struct Runtime::State {
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
   std::unique_ptr<LocalPeers> local_peers;      // null: nobody to share memory with
-  std::unique_ptr<Doorbell> doorbell;           // likewise
+  std::unique_ptr<ShmWakeup> wakeup;            // likewise
   std::unique_ptr<CoreBalancer> core_balancer;  // likewise
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Transport> messages_transport;  // the same with messages of this rank to itself
@@ -234,7 +234,7 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
 // Whoever names algorithms gets them: they are plans, which run over connections.
 Status Runtime::State::share_memory(const Meeting& meeting) {
   if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
-  SharedMemory::Parts parts{local_peers.get(), doorbell.get(), transport.get(), reactor.get(),
+  SharedMemory::Parts parts{local_peers.get(), wakeup.get(), transport.get(), reactor.get(),
                             core_balancer.get()};
   parts.oversubscribed = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
@@ -292,14 +292,14 @@ Status Runtime::State::connect(const Result<FdExchangeListener>& listener, Meeti
   const WaitContext context{deadline, nullptr, options.interrupted ? &options.interrupted : nullptr};
   PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, listener, meeting, context));
   if (local_peers != nullptr) {
-    PC_ASSIGN_OR_RETURN(doorbell, Doorbell::create(*local_peers, options.rank, options.size));
-    core_balancer = std::make_unique<CoreBalancer>(*doorbell);
+    PC_ASSIGN_OR_RETURN(wakeup, ShmWakeup::create(*local_peers, options.rank, options.size));
+    core_balancer = std::make_unique<CoreBalancer>(*wakeup);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
                          .oversubscribed = more_ranks_than_cores(meeting.hosts.local_size),
                          .core = core_balancer.get()};
-    PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *local_peers, *doorbell));
+    PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *local_peers, *wakeup));
   }
   return transport->connect(meeting.addresses, context);
 }

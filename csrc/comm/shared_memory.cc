@@ -35,7 +35,7 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
   std::unique_ptr<LocalPeers> lone;  // of a rank that shares memory with nobody, where others do
-  std::unique_ptr<Doorbell> lone_doorbell;
+  std::unique_ptr<ShmWakeup> single_wakeup;
   std::unique_ptr<shm::Host> host;
   std::unique_ptr<shm::SharedExecutor> together;    // null: nobody shares memory with this rank
   std::unique_ptr<shm::HierExecutor> hierarchical;  // null: no group has domains of several ranks
@@ -52,15 +52,15 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
   const bool is_divided = shm::GroupTable(state.domain_of, rank).shape().worth_it();
   if (parts.local_peers == nullptr && !is_divided) return std::unique_ptr<SharedMemory>();
   LocalPeers* local_peers = parts.local_peers;
-  Doorbell* doorbell = parts.doorbell;
+  ShmWakeup* wakeup = parts.wakeup;
   if (local_peers == nullptr) {
     PC_ASSIGN_OR_RETURN(state.lone, make_single_local_peers(rank));
     local_peers = state.lone.get();
     const Rank size = static_cast<Rank>(state.domain_of.size());
-    PC_ASSIGN_OR_RETURN(state.lone_doorbell, Doorbell::create(*local_peers, rank, size));
-    doorbell = state.lone_doorbell.get();
+    PC_ASSIGN_OR_RETURN(state.single_wakeup, ShmWakeup::create(*local_peers, rank, size));
+    wakeup = state.single_wakeup.get();
   }
-  PC_ASSIGN_OR_RETURN(state.host, shm::Host::create(*local_peers, *doorbell, parts.single_copy));
+  PC_ASSIGN_OR_RETURN(state.host, shm::Host::create(*local_peers, *wakeup, parts.single_copy));
   if (parts.local_peers != nullptr) {
     state.together = std::make_unique<shm::SharedExecutor>(*state.host, *parts.reactor, parts.oversubscribed,
                                                            parts.limits, parts.core);

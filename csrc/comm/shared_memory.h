@@ -19,7 +19,7 @@ class SharedMemory {
  public:
   struct Parts {                        // not owned; they outlive this
     LocalPeers* local_peers = nullptr;  // null: nobody shares memory with this rank
-    Doorbell* doorbell = nullptr;       // likewise
+    ShmWakeup* wakeup = nullptr;        // likewise
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
     CoreWatch* core = nullptr;    // hears of waits in shared memory; may be null

@@ -20,15 +20,15 @@ Status hostile(Rank rank, const char* what) {
 
 }  // namespace
 
-Result<std::unique_ptr<Host>> Host::create(LocalPeers& local_peers, Doorbell& doorbell, bool single_copy) {
-  std::unique_ptr<Host> host(new Host(local_peers, doorbell));
+Result<std::unique_ptr<Host>> Host::create(LocalPeers& local_peers, ShmWakeup& wakeup, bool single_copy) {
+  std::unique_ptr<Host> host(new Host(local_peers, wakeup));
   if (single_copy) PC_TRY(host->offer_private_memory());
   return host;
 }
 
 Status Host::offer_private_memory() {
   PC_TRY(fill_randomly(std::as_writable_bytes(std::span(proof_))));
-  SegmentHeader& header = doorbell_.own_header();
+  SegmentHeader& header = wakeup_.own_header();
   for (const std::size_t i : {0U, 1U}) header.proof[i].store(proof_[i], std::memory_order_relaxed);
   header.proof_address.store(reinterpret_cast<uintptr_t>(proof_), std::memory_order_relaxed);
   header.pid.store(static_cast<uint64_t>(::getpid()), std::memory_order_release);
@@ -37,8 +37,8 @@ Status Host::offer_private_memory() {
 
 // A pid may mean another process here (containers): what it has there proves that it is the one.
 bool Host::can_read(Rank rank) {
-  const Result<const SegmentHeader*> found = doorbell_.header_of_rank(rank);
-  if (!found.is_ok() || doorbell_.own_header().pid.load(std::memory_order_relaxed) == 0) return false;
+  const Result<const SegmentHeader*> found = wakeup_.header_of_rank(rank);
+  if (!found.is_ok() || wakeup_.own_header().pid.load(std::memory_order_relaxed) == 0) return false;
   const SegmentHeader& header = *found.value();
   const pid_t pid = static_cast<pid_t>(header.pid.load(std::memory_order_acquire));
   if (pid == 0) return false;
@@ -62,7 +62,7 @@ bool Host::can_be_read(const std::byte* array) {
 }
 
 Status Host::wake_first(Rank rank) {
-  PC_TRY(doorbell_.header_of_rank(rank).status());
+  PC_TRY(wakeup_.header_of_rank(rank).status());
   wake(rank);
   return Status::ok();
 }
@@ -72,7 +72,7 @@ Status Host::wake_first(Rank rank) {
 bool Host::has_open_entry(const Member& member, uint64_t id) {
   if (member.found.area != nullptr)
     return member.found.word->load(std::memory_order_seq_cst) == member.found.seen;
-  const Result<const SegmentHeader*> header = doorbell_.header_of_rank(member.world);
+  const Result<const SegmentHeader*> header = wakeup_.header_of_rank(member.world);
   if (!header.is_ok()) return true;
   return std::any_of(std::begin(header.value()->groups), std::end(header.value()->groups),
                      [&](const auto& entry) { return entry.id.load(std::memory_order_seq_cst) == id; });
@@ -114,7 +114,7 @@ Result<std::size_t> Host::take_area() {
                       "needed, or use PYCOLLECTIVE_TRANSPORT=tcp");
   }
   PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(GroupArea)));
-  doorbell_.own_header().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
+  wakeup_.own_header().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
   areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // zeros are what it begins with
   return areas_.size() - 1;
 }
@@ -122,14 +122,14 @@ Result<std::size_t> Host::take_area() {
 Result<GroupArea*> Host::make_area(uint32_t group) {
   const std::lock_guard lock(mutex_);
   PC_ASSIGN_OR_RETURN(const std::size_t index, take_area());
-  SegmentHeader& header = doorbell_.own_header();
+  SegmentHeader& header = wakeup_.own_header();
   header.groups[index].id.store(uint64_t{group} + 1, std::memory_order_seq_cst);
   header.groups_made.fetch_add(1, std::memory_order_seq_cst);
   return areas_[index].area;
 }
 
 Result<Host::FoundArea> Host::find_area(Rank rank, uint32_t group) {
-  PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, doorbell_.header_of_rank(rank));
+  PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, wakeup_.header_of_rank(rank));
   if (header->magic.load(std::memory_order_seq_cst) == 0) return FoundArea{nullptr, &header->magic, 0};
   const uint64_t made = header->groups_made.load(std::memory_order_seq_cst), wanted = uint64_t{group} + 1;
   for (const SegmentHeader::Group& entry : header->groups) {
@@ -150,7 +150,7 @@ void Host::close_area(const GroupArea& area, std::vector<Member> members) {
   OwnArea& closed = own(area);
   closed.is_closed = true;
   closed.members = std::move(members);
-  SegmentHeader::Group& entry = doorbell_.own_header().groups[&closed - areas_.data()];
+  SegmentHeader::Group& entry = wakeup_.own_header().groups[&closed - areas_.data()];
   closed.id = entry.id.fetch_or(SegmentHeader::Group::kClosed, std::memory_order_seq_cst);
 }
 

@@ -12,7 +12,7 @@
 
 #include "engine/shm/layout.h"
 #include "shm/heap.h"
-#include "transport/shm/doorbell.h"
+#include "transport/shm/wakeup.h"
 
 namespace pc::shm {
 
@@ -21,7 +21,7 @@ class Host {
  public:
   // `single_copy`: local peers may read this rank's private memory, if the kernel lets them, and it theirs.
   // The others are not owned.
-  static Result<std::unique_ptr<Host>> create(LocalPeers& local_peers, Doorbell& doorbell,
+  static Result<std::unique_ptr<Host>> create(LocalPeers& local_peers, ShmWakeup& wakeup,
                                               bool single_copy = true);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -56,22 +56,22 @@ class Host {
   Status read(Rank rank, uint64_t address, std::span<std::byte> into) const;
   static bool can_be_read(const std::byte* array);  // what a device has mapped here cannot, for example
 
-  // See Doorbell.
-  void wake(Rank rank) { doorbell_.wake(rank); }
+  // See ShmWakeup.
+  void wake(Rank rank) { wakeup_.wake(rank); }
   Status wake_first(Rank rank);  // the same for a local peer whose memory may not have been looked at yet
-  void list(CompletionQueue& queue, uint64_t token) { doorbell_.list(queue, token); }
-  void unlist(CompletionQueue& queue) { doorbell_.unlist(queue); }
+  void list(CompletionQueue& queue, uint64_t token) { wakeup_.list(queue, token); }
+  void unlist(CompletionQueue& queue) { wakeup_.unlist(queue); }
 
  private:
-  Host(LocalPeers& local_peers, Doorbell& doorbell)
+  Host(LocalPeers& local_peers, ShmWakeup& wakeup)
       : local_peers_(local_peers),
-        doorbell_(doorbell),
+        wakeup_(wakeup),
         heap_(local_peers),
-        pids_(doorbell.world_size()) {}
+        pids_(wakeup.world_size()) {}
   Status offer_private_memory();
 
   LocalPeers& local_peers_;
-  Doorbell& doorbell_;
+  ShmWakeup& wakeup_;
   Heap heap_;
   uint64_t proof_[2] = {};                // what the segment header says is here
   std::vector<std::atomic<pid_t>> pids_;  // by world rank, where can_read() has found that it can

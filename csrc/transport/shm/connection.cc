@@ -29,10 +29,10 @@ bool is_large_message(const FrameHeader& header) {
 
 }  // namespace
 
-ShmConnection::ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const SegmentHeader& header,
+ShmConnection::ShmConnection(LocalPeers& local_peers, ShmWakeup& wakeup, const SegmentHeader& header,
                              const Ends& ends, const LinkLimits& limits)
     : local_peers_(local_peers),
-      doorbell_(doorbell),
+      wakeup_(wakeup),
       header_(header),
       ends_(ends),
       link_(ends.me, ends.peer, ends.epoch, limits),
@@ -48,7 +48,7 @@ Status ShmConnection::open() {
   own_ = reinterpret_cast<Channel*>(range.memory.data());  // begins as zeros
   ring_ = range.memory.subspan(sizeof(Channel), ends_.ring_nbytes);
   own_->ring_nbytes.store(ring_.size(), std::memory_order_relaxed);
-  doorbell_.own_header().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
+  wakeup_.own_header().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
   return Status::ok();
 }
 
@@ -111,10 +111,10 @@ void ShmConnection::put(const FrameHeader& header, const Gather& payload,
     own_->bytes_put.store(bytes_, std::memory_order_release);
     announce(words, SlotWords::kExtentEnd);
   }
-  doorbell_.wake(ends_.peer);
+  wakeup_.wake(ends_.peer);
 }
 
-// In one order with Doorbell::fall_asleep(): either the sleeper sees this, or it is seen asleep.
+// In one order with ShmWakeup::fall_asleep(): either the sleeper sees this, or it is seen asleep.
 void ShmConnection::announce(const SlotWords& words, std::size_t nbytes) {
   ChannelSlot& slot = own_->slots[slots_ % kChannelSlots];
   std::memcpy(slot.bytes, &words, nbytes);
@@ -228,7 +228,7 @@ void ShmConnection::say_taken() {
   bytes_said_ = bytes_taken_;
   own_->bytes_taken.store(bytes_taken_, std::memory_order_release);
   own_->slots_taken.exchange(slots_taken_, std::memory_order_seq_cst);
-  doorbell_.wake(ends_.peer);
+  wakeup_.wake(ends_.peer);
 }
 
 // ---- The short way.
@@ -306,10 +306,9 @@ void ShmConnection::broken(const Status& why) {
   if (own_ != nullptr) {
     own_->ended.exchange(1, std::memory_order_seq_cst);
   } else {
-    doorbell_.own_header().channels[ends_.peer_place].store(SegmentHeader::kRefused,
-                                                            std::memory_order_seq_cst);
+    wakeup_.own_header().channels[ends_.peer_place].store(SegmentHeader::kRefused, std::memory_order_seq_cst);
   }
-  doorbell_.wake(ends_.peer);
+  wakeup_.wake(ends_.peer);
   close(Status(why.code(), "connection to rank " + std::to_string(ends_.peer) +
                                " (shared memory) lost: " + why.message()));
 }

@@ -10,7 +10,7 @@
 #include "base/waiter.h"
 #include "shm/shared_copy.h"
 #include "transport/shm/channel.h"
-#include "transport/shm/doorbell.h"
+#include "transport/shm/wakeup.h"
 #include "wire/link.h"
 
 namespace pc {
@@ -27,7 +27,7 @@ class ShmConnection {
     CoreWatch* core = nullptr;
   };
   // Both outlive it; `header` is the peer's.
-  ShmConnection(LocalPeers& local_peers, Doorbell& doorbell, const SegmentHeader& header, const Ends& ends,
+  ShmConnection(LocalPeers& local_peers, ShmWakeup& wakeup, const SegmentHeader& header, const Ends& ends,
                 const LinkLimits& limits);
   ShmConnection(const ShmConnection&) = delete;
   ShmConnection& operator=(const ShmConnection&) = delete;
@@ -80,7 +80,7 @@ class ShmConnection {
   void broken(const Status& why);
 
   LocalPeers& local_peers_;
-  Doorbell& doorbell_;
+  ShmWakeup& wakeup_;
   const SegmentHeader& header_;
   const Ends ends_;
   Link link_;

@@ -55,7 +55,7 @@ std::optional<int> better_core(std::span<const int> cores, std::size_t self, std
   return best;
 }
 
-CoreBalancer::CoreBalancer(Doorbell& doorbell) : doorbell_(doorbell) { doorbell_.set_core(::sched_getcpu()); }
+CoreBalancer::CoreBalancer(ShmWakeup& wakeup) : wakeup_(wakeup) { wakeup_.set_core(::sched_getcpu()); }
 
 void CoreBalancer::preempted() {
   const Clock::duration::rep now = Clock::now().time_since_epoch().count();
@@ -72,16 +72,16 @@ void CoreBalancer::preempted() {
 void CoreBalancer::look() {
   const int own = ::sched_getcpu();
   if (own < 0) return;
-  doorbell_.set_core(own);
+  wakeup_.set_core(own);
   const std::unique_lock lock(looking_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  const std::size_t self = doorbell_.find_cores(cores_);
+  const std::size_t self = wakeup_.find_cores(cores_);
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // more cores than a set has
   find_cores_in(set, usable_);
   const std::optional<int> core = better_core(cores_, self, usable_);
   if (!core || !move_to(*core, set)) return;
-  doorbell_.set_core(*core);
+  wakeup_.set_core(*core);
   const Clock::duration now = Clock::now().time_since_epoch();
   const Clock::duration before(moved_.exchange(now.count(), std::memory_order_relaxed));
   const int moves =

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/waiter.h"
-#include "transport/shm/doorbell.h"
+#include "transport/shm/wakeup.h"
 
 namespace pc {
 
@@ -22,14 +22,14 @@ std::optional<int> better_core(std::span<const int> cores, std::size_t self, std
 // Of one rank. Moves only the thread that waits, and leaves the cores that it may use as they are. Thread-safety: all methods.
 class CoreBalancer final : public CoreWatch {
  public:
-  explicit CoreBalancer(Doorbell& doorbell);
+  explicit CoreBalancer(ShmWakeup& wakeup);
   void preempted() override;
 
  private:
   using Clock = std::chrono::steady_clock;
   void look();
 
-  Doorbell& doorbell_;
+  ShmWakeup& wakeup_;
   std::atomic<Clock::duration::rep> next_{0};   // when to look again
   std::atomic<Clock::duration::rep> moved_{0};  // when it last did
   std::atomic<int> moves_{0};                   // shortly after each other

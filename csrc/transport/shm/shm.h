@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "transport/shm/doorbell.h"
+#include "transport/shm/wakeup.h"
 #include "transport/transport.h"
 #include "wire/link.h"
 
@@ -17,9 +17,9 @@ struct ShmOptions {
   CoreWatch* core = nullptr;  // of its waits; may be null, else outlives the transport
 };
 // `inner` connects every pair, has the control sockets, and says when a local peer ends. It is not connected
-// yet. The other two are not owned; they outlive the transport, which polls the doorbell for all who use it.
+// yet. The other two are not owned; they outlive the transport, which polls the wakeup for all who use it.
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
-                                                      LocalPeers& local_peers, Doorbell& doorbell);
+                                                      LocalPeers& local_peers, ShmWakeup& wakeup);
 
 }  // namespace pc

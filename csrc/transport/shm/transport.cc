@@ -29,10 +29,10 @@ std::size_t ring_nbytes_for(std::size_t ranks) {
 class ShmTransport final : public Transport {
  public:
   ShmTransport(const ShmOptions& options, std::unique_ptr<Transport> inner, LocalPeers& local_peers,
-               Doorbell& doorbell, Fd epoll)
+               ShmWakeup& wakeup, Fd epoll)
       : options_(options),
         local_peers_(local_peers),
-        doorbell_(doorbell),
+        wakeup_(wakeup),
         inner_(std::move(inner)),
         epoll_(std::move(epoll)),
         connections_(static_cast<std::size_t>(options.size)) {}
@@ -114,10 +114,10 @@ class ShmTransport final : public Transport {
 
   const ShmOptions options_;
   LocalPeers& local_peers_;
-  Doorbell& doorbell_;
+  ShmWakeup& wakeup_;
   CompletionQueue ends_;  // of the inner transport's connections, by rank
   const std::unique_ptr<Transport> inner_;
-  Fd epoll_;  // the inner transport's and the doorbell's
+  Fd epoll_;  // the inner transport's and the wakeup's
   bool reaches_all_ = false;
   std::atomic<unsigned> polls_{0};                           // since the inner transport was polled
   std::mutex mutex_;                                         // guards what follows, and all connections
@@ -161,9 +161,9 @@ Status ShmTransport::install() {
     if (place == ends.my_place) continue;
     ends.peer = ranks[place];
     ends.peer_place = place;
-    PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, doorbell_.header_of_rank(ends.peer));
+    PC_ASSIGN_OR_RETURN(const SegmentHeader* const header, wakeup_.header_of_rank(ends.peer));
     std::unique_ptr<ShmConnection>& connection = connections_[static_cast<std::size_t>(ends.peer)];
-    connection = std::make_unique<ShmConnection>(local_peers_, doorbell_, *header, ends, options_.limits);
+    connection = std::make_unique<ShmConnection>(local_peers_, wakeup_, *header, ends, options_.limits);
     local_peers_in_order_.push_back(connection.get());
   }
   reaches_all_ = ranks.size() == static_cast<std::size_t>(options_.size);
@@ -222,7 +222,7 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
 }
 
 std::size_t ShmTransport::poll() {
-  std::size_t moved = doorbell_.poll();
+  std::size_t moved = wakeup_.poll();
   if (!reaches_all_ || polls_.fetch_add(1, std::memory_order_relaxed) % kInnerSeldom == 0)
     moved += inner_->poll();
   const std::lock_guard lock(mutex_);
@@ -260,14 +260,14 @@ void ShmTransport::arm_for_sleepers() {
       std::any_of(local_peers_in_order_.begin(), local_peers_in_order_.end(), [](ShmConnection* connection) {
         return connection->link().has_posted() || connection->link().has_output();
       });
-  if (armed_) doorbell_.fall_asleep();
+  if (armed_) wakeup_.fall_asleep();
 }
 
 void ShmTransport::wake_up() {
   inner_->wake_up();
   const std::lock_guard lock(mutex_);
   if (sleepers_ > 0 && --sleepers_ == 0 && armed_) {
-    doorbell_.wake_up();
+    wakeup_.wake_up();
     armed_ = false;
   }
   polls_.store(0, std::memory_order_relaxed);  // it may have been the inner transport
@@ -288,7 +288,7 @@ void ShmTransport::shutdown(Deadline deadline) {
     pollfd readable{epoll_.get(), POLLIN, 0};
     if (fall_asleep()) ::poll(&readable, 1, deadline.slice_ms());
     wake_up();
-    doorbell_.poll();
+    wakeup_.poll();
     lock.lock();
   }
   end(Status(Code::kAborted, "the transport was shut down").with_rank(options_.rank));
@@ -313,17 +313,17 @@ void ShmTransport::end(const Status& why) {
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
-                                                      LocalPeers& local_peers, Doorbell& doorbell) {
+                                                      LocalPeers& local_peers, ShmWakeup& wakeup) {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create", errno);
-  for (const int fd : {inner->wait_fd(), doorbell.wait_fd()}) {
+  for (const int fd : {inner->wait_fd(), wakeup.wait_fd()}) {
     epoll_event event{};
     event.events = EPOLLIN;
     if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
       return system_error("epoll_ctl for the transport through shared memory", errno);
   }
   return std::unique_ptr<Transport>(
-      std::make_unique<ShmTransport>(options, std::move(inner), local_peers, doorbell, std::move(epoll)));
+      std::make_unique<ShmTransport>(options, std::move(inner), local_peers, wakeup, std::move(epoll)));
 }
 
 }  // namespace pc

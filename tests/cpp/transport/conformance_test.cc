@@ -35,9 +35,9 @@ class OverThreads final : public Transport {
   OverThreads(Rank rank, Rank size, const LinkLimits& limits, std::unique_ptr<Transport> inner,
               std::unique_ptr<LocalPeers> local_peers)
       : local_peers_(std::move(local_peers)),
-        doorbell_(Doorbell::create(*local_peers_, rank, size).value()),
+        wakeup_(ShmWakeup::create(*local_peers_, rank, size).value()),
         shm_(make_shm_transport({.rank = rank, .size = size, .epoch = 0, .limits = limits}, std::move(inner),
-                                *local_peers_, *doorbell_)
+                                *local_peers_, *wakeup_)
                  .value()) {}
   std::string_view name() const override { return shm_->name(); }
   Capabilities capabilities() const override { return shm_->capabilities(); }
@@ -67,7 +67,7 @@ class OverThreads final : public Transport {
 
  private:
   const std::unique_ptr<LocalPeers> local_peers_;
-  const std::unique_ptr<Doorbell> doorbell_;
+  const std::unique_ptr<ShmWakeup> wakeup_;
   const std::unique_ptr<Transport> shm_;
 };
 

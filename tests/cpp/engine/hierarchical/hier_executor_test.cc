@@ -41,8 +41,8 @@ class ListeningTransport final : public Transport {
 // Its messages would be kept for good.
 TEST(HierExecutor, a_call_that_is_refused_before_its_group_made_any_is_discarded) {
   const std::unique_ptr<LocalPeers> local_peers = make_single_local_peers(0).value();
-  const std::unique_ptr<Doorbell> doorbell = Doorbell::create(*local_peers, 0, 3).value();
-  const std::unique_ptr<Host> host = Host::create(*local_peers, *doorbell).value();
+  const std::unique_ptr<ShmWakeup> wakeup = ShmWakeup::create(*local_peers, 0, 3).value();
+  const std::unique_ptr<Host> host = Host::create(*local_peers, *wakeup).value();
   ListeningTransport transport;
   Reactor reactor{false};
   HierExecutor executor({.host = host.get(), .transport = &transport, .reactor = &reactor});

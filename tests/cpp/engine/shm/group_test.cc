@@ -20,7 +20,7 @@ TEST(SharedGroup, who_sleeps_until_the_first_comes_wakes_and_then_waits_for_the_
   CompletionQueue queue;
   first.host->list(queue, 7);
   ASSERT_FALSE(second.joins());  // it waits for rank 2, and so announces nothing
-  EXPECT_EQ(first.doorbell->poll(), 1U);
+  EXPECT_EQ(first.wakeup->poll(), 1U);
   Completion woken;
   ASSERT_TRUE(queue.take(woken));
   EXPECT_EQ(woken.token, 7U);

@@ -18,8 +18,8 @@ inline constexpr std::array<Rank, 3> kRanks = {0, 1, 2};
 struct Member {
   Member(ThreadHost& memory, Rank rank, Rank size)
       : local_peers(memory.local_peers_of(rank)),
-        doorbell(Doorbell::create(*local_peers, rank, size).value()),
-        host(Host::create(*local_peers, *doorbell).value()),
+        wakeup(ShmWakeup::create(*local_peers, rank, size).value()),
+        host(Host::create(*local_peers, *wakeup).value()),
         group(*host, 0, rank, std::span(kRanks).first(static_cast<std::size_t>(size)), usual_limits(size)) {}
   bool joins() {
     group.awaited().clear();
@@ -28,7 +28,7 @@ struct Member {
     return joined.is_ok() && joined.value();
   }
   std::unique_ptr<LocalPeers> local_peers;
-  std::unique_ptr<Doorbell> doorbell;
+  std::unique_ptr<ShmWakeup> wakeup;
   std::unique_ptr<Host> host;
   Group group;
 };

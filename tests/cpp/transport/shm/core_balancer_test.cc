@@ -47,15 +47,15 @@ TEST(CoreBalancer, is_better_where_two_ranks_fewer_are) {
 struct Pair {
   std::shared_ptr<ThreadHost> host = ThreadHost::create(2).value();
   std::unique_ptr<LocalPeers> local_peers[2] = {host->local_peers_of(0), host->local_peers_of(1)};
-  std::unique_ptr<Doorbell> doorbells[2] = {Doorbell::create(*local_peers[0], 0, 2).value(),
-                                            Doorbell::create(*local_peers[1], 1, 2).value()};
-  CoreBalancer balancers[2] = {CoreBalancer(*doorbells[0]), CoreBalancer(*doorbells[1])};
+  std::unique_ptr<ShmWakeup> wakeups[2] = {ShmWakeup::create(*local_peers[0], 0, 2).value(),
+                                           ShmWakeup::create(*local_peers[1], 1, 2).value()};
+  CoreBalancer balancers[2] = {CoreBalancer(*wakeups[0]), CoreBalancer(*wakeups[1])};
   Pair() {
-    EXPECT_TRUE(doorbells[0]->header_of_rank(1).is_ok());
-    EXPECT_TRUE(doorbells[1]->header_of_rank(0).is_ok());
+    EXPECT_TRUE(wakeups[0]->header_of_rank(1).is_ok());
+    EXPECT_TRUE(wakeups[1]->header_of_rank(0).is_ok());
   }
   int core_of(std::size_t rank) {
-    doorbells[0]->find_cores(cores);
+    wakeups[0]->find_cores(cores);
     return cores[rank];
   }
   Cores cores;
@@ -65,9 +65,9 @@ std::size_t count_of(const cpu_set_t& set) { return static_cast<std::size_t>(CPU
 
 TEST(CoreBalancer, of_a_rank_is_known_to_its_local_peers) {
   Pair pair;
-  pair.doorbells[1]->set_core(77);
+  pair.wakeups[1]->set_core(77);
   EXPECT_EQ(pair.core_of(1), 77);
-  EXPECT_EQ(pair.doorbells[1]->find_cores(pair.cores), 1U);
+  EXPECT_EQ(pair.wakeups[1]->find_cores(pair.cores), 1U);
 }
 
 TEST(CoreBalancer, is_left_by_the_last_of_two_who_share_a_core) {
@@ -81,11 +81,11 @@ TEST(CoreBalancer, is_left_by_the_last_of_two_who_share_a_core) {
     CPU_ZERO(&here);
     CPU_SET(shared, &here);
     EXPECT_EQ(::sched_setaffinity(0, sizeof here, &here), 0);  // until all is ready
-    pair.doorbells[0]->set_core(shared);
+    pair.wakeups[0]->set_core(shared);
     pair.balancers[1].preempted();
     EXPECT_EQ(pair.core_of(1), shared);  // it may not go
 
-    CoreBalancer free(*pair.doorbells[1]);
+    CoreBalancer free(*pair.wakeups[1]);
     EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);
     free.preempted();
     EXPECT_EQ(pair.core_of(1) == shared, count_of(usable) == 1);

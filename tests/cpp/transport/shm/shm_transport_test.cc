@@ -26,7 +26,7 @@ MessageId message(uint64_t sequence, uint64_t digest = 5) {
 
 struct Side {
   std::unique_ptr<LocalPeers> local_peers;
-  std::unique_ptr<Doorbell> doorbell;
+  std::unique_ptr<ShmWakeup> wakeup;
   std::unique_ptr<Transport> transport;
   Reactor reactor{false};
   CompletionQueue queue;
@@ -66,9 +66,9 @@ class ShmTransportTest : public ::testing::Test {
       Side& side = sides[static_cast<std::size_t>(rank)];
       side.peer = 1 - rank;
       side.local_peers = host->local_peers_of(rank);
-      side.doorbell = Doorbell::create(*side.local_peers, rank, 2).value();
+      side.wakeup = ShmWakeup::create(*side.local_peers, rank, 2).value();
       side.transport = make_shm_transport({.rank = rank, .size = 2}, hub->make_transport(rank),
-                                          *side.local_peers, *side.doorbell)
+                                          *side.local_peers, *side.wakeup)
                            .value();
     }
     both([](Side& side) {
@@ -96,7 +96,7 @@ class ShmTransportTest : public ::testing::Test {
   }
   // What rank 0 has written for rank 1.
   Channel& channel() {
-    const uint64_t offset = sides[0].doorbell->own_header().channels[1].load();
+    const uint64_t offset = sides[0].wakeup->own_header().channels[1].load();
     return *reinterpret_cast<Channel*>(sides[1].local_peers->map(0, offset, sizeof(Channel)).value().data());
   }
   std::array<Side, 2> sides;
@@ -200,7 +200,7 @@ class ShmWrongPlace : public ShmTransportTest, public ::testing::WithParamInterf
 INSTANTIATE_TEST_SUITE_P(Offsets, ShmWrongPlace, ::testing::Values(1, 4096, uint64_t{1} << 40));
 
 TEST_P(ShmWrongPlace, a_place_where_no_channel_can_be_is_an_error) {
-  sides[0].doorbell->own_header().channels[1].store(GetParam());
+  sides[0].wakeup->own_header().channels[1].store(GetParam());
   std::vector<std::byte> in(1);
   sides[1].recv(in, 1);
   const Completion done = sides[1].wait();
@@ -210,7 +210,7 @@ TEST_P(ShmWrongPlace, a_place_where_no_channel_can_be_is_an_error) {
 
 TEST_F(ShmTransportTest, a_local_peer_that_says_it_took_more_than_there_was_is_an_error) {
   begin();
-  const uint64_t offset = sides[1].doorbell->own_header().channels[0].load();
+  const uint64_t offset = sides[1].wakeup->own_header().channels[0].load();
   Channel& theirs =
       *reinterpret_cast<Channel*>(sides[0].local_peers->map(1, offset, sizeof(Channel)).value().data());
   theirs.bytes_taken.store(uint64_t{1} << 62);

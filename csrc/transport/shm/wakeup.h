@@ -14,12 +14,12 @@
 namespace pc {
 
 // Of one rank. In a reactor it ends the sleep of whoever waits there, and wakes the waits that are listed. Thread-safety: all methods.
-class Doorbell final : public Pollable {
+class ShmWakeup final : public Pollable {
  public:
-  static Result<std::unique_ptr<Doorbell>> create(LocalPeers& local_peers, Rank rank, Rank world_size);
-  Doorbell(const Doorbell&) = delete;
-  Doorbell& operator=(const Doorbell&) = delete;
-  ~Doorbell() = default;
+  static Result<std::unique_ptr<ShmWakeup>> create(LocalPeers& local_peers, Rank rank, Rank world_size);
+  ShmWakeup(const ShmWakeup&) = delete;
+  ShmWakeup& operator=(const ShmWakeup&) = delete;
+  ~ShmWakeup() = default;
 
   SegmentHeader& own_header() { return own_; }
   std::size_t world_size() const { return headers_.size(); }
@@ -54,7 +54,7 @@ class Doorbell final : public Pollable {
   void wake_up() override;
 
  private:
-  Doorbell(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size);
+  ShmWakeup(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size);
   void notify_once(Rank rank, uint32_t sleep);
   void begin_sleep();  // mutex_ held
   void stay_awake();   // mutex_ held

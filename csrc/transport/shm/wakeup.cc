@@ -1,4 +1,4 @@
-#include "transport/shm/doorbell.h"
+#include "transport/shm/wakeup.h"
 
 #include <algorithm>
 #include <string>
@@ -10,7 +10,7 @@ constexpr int64_t kMostCores = 65536;
 
 }  // namespace
 
-Doorbell::Doorbell(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size)
+ShmWakeup::ShmWakeup(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size)
     : local_peers_(local_peers),
       own_(own),
       headers_(static_cast<std::size_t>(world_size), nullptr),
@@ -18,14 +18,14 @@ Doorbell::Doorbell(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank 
   headers_[static_cast<std::size_t>(rank)] = &own;
 }
 
-Result<std::unique_ptr<Doorbell>> Doorbell::create(LocalPeers& local_peers, Rank rank, Rank world_size) {
+Result<std::unique_ptr<ShmWakeup>> ShmWakeup::create(LocalPeers& local_peers, Rank rank, Rank world_size) {
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers.map(rank, 0, sizeof(SegmentHeader)));
   SegmentHeader* const header = reinterpret_cast<SegmentHeader*>(memory.data());  // begins as zeros
   header->magic.store(kSegmentMagic, std::memory_order_seq_cst);
-  return std::unique_ptr<Doorbell>(new Doorbell(local_peers, rank, *header, world_size));
+  return std::unique_ptr<ShmWakeup>(new ShmWakeup(local_peers, rank, *header, world_size));
 }
 
-Result<const SegmentHeader*> Doorbell::header_of_rank(Rank rank) {
+Result<const SegmentHeader*> ShmWakeup::header_of_rank(Rank rank) {
   const std::lock_guard lock(mutex_);
   const SegmentHeader*& known = headers_[static_cast<std::size_t>(rank)];
   if (known != nullptr) return known;
@@ -42,7 +42,7 @@ Result<const SegmentHeader*> Doorbell::header_of_rank(Rank rank) {
   return known;
 }
 
-std::size_t Doorbell::find_cores(std::vector<int>& cores) {
+std::size_t ShmWakeup::find_cores(std::vector<int>& cores) {
   const std::lock_guard lock(mutex_);
   std::size_t self = 0;
   cores.clear();
@@ -56,51 +56,51 @@ std::size_t Doorbell::find_cores(std::vector<int>& cores) {
   return self;
 }
 
-void Doorbell::list(CompletionQueue& queue, uint64_t token) {
+void ShmWakeup::list(CompletionQueue& queue, uint64_t token) {
   const std::lock_guard lock(mutex_);
   sleepers_.push_back({&queue, token});
   begin_sleep();
 }
 
 // Whoever writes from now on notifies. What was written before is seen by who looks from now on.
-void Doorbell::begin_sleep() {
+void ShmWakeup::begin_sleep() {
   if (++sleep_ == 0) ++sleep_;
   sleeping_.store(1, std::memory_order_relaxed);
   own_.asleep.store(sleep_, std::memory_order_seq_cst);
 }
 
-void Doorbell::stay_awake() {
+void ShmWakeup::stay_awake() {
   if (sleeps_ > 0 || !sleepers_.empty()) return;
   sleeping_.store(0, std::memory_order_relaxed);
   own_.asleep.store(0, std::memory_order_seq_cst);
 }
 
-void Doorbell::notify_once(Rank rank, uint32_t sleep) {
+void ShmWakeup::notify_once(Rank rank, uint32_t sleep) {
   if (notified_[static_cast<std::size_t>(rank)].exchange(sleep, std::memory_order_relaxed) != sleep)
     local_peers_.notify(rank);
 }
 
-void Doorbell::unlist(CompletionQueue& queue) {
+void ShmWakeup::unlist(CompletionQueue& queue) {
   const std::lock_guard lock(mutex_);
   std::erase_if(sleepers_, [&](const Sleeper& sleeper) { return sleeper.queue == &queue; });
   stay_awake();
 }
 
-bool Doorbell::fall_asleep() {
+bool ShmWakeup::fall_asleep() {
   const std::lock_guard lock(mutex_);
   ++sleeps_;
   begin_sleep();
   return true;
 }
 
-void Doorbell::wake_up() {
+void ShmWakeup::wake_up() {
   const std::lock_guard lock(mutex_);
   if (sleeps_ > 0) --sleeps_;
   stay_awake();
   idle_polls_.store(0, std::memory_order_relaxed);  // the next poll looks
 }
 
-std::size_t Doorbell::poll() {
+std::size_t ShmWakeup::poll() {
   // Nobody sleeps here: a late notification may stay for a few polls.
   if (sleeping_.load(std::memory_order_relaxed) == 0 &&
       idle_polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0)
