@@ -62,8 +62,8 @@ Status arrived(LinkState& state, const FrameHeader& header, std::span<const std:
 
 }  // namespace
 
-Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, Mover* mover)
-    : state_(new LinkState{{me, peer, epoch, sane(limits), mover}}) {}
+Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, FrameIo* frame_io)
+    : state_(new LinkState{{me, peer, epoch, sane(limits), frame_io}}) {}
 Link::~Link() = default;
 
 // ---- What is posted.

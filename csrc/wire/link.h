@@ -1,6 +1,6 @@
 // The protocol between two ranks, without sockets, clock or thread: matching, eager messages in credit, request/clear for
-// larger ones, interleaving of segments, control before data. A byte mover (tcp, inproc, a simulator) asks for the next
-// frame to write and hands over each frame that it has read.
+// larger ones, interleaving of segments, control before data. Frame I/O (tcp, inproc, a simulator) asks for
+// the next frame to write and hands over each frame that it has read.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "base/status.h"
 #include "wire/frame.h"
+#include "wire/frame_io.h"
 #include "wire/message.h"
-#include "wire/mover.h"
 
 namespace pc {
 
@@ -20,8 +20,8 @@ struct LinkState;
 // Thread-safety: none; its transport's lock guards it.
 class Link {
  public:
-  // Without a `mover` nothing may be half moved when operations are withdrawn or a frame arrives.
-  Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits = {}, Mover* mover = nullptr);
+  // Without a `frame_io` nothing may be half moved when operations are withdrawn or a frame arrives.
+  Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits = {}, FrameIo* frame_io = nullptr);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -43,8 +43,9 @@ class Link {
   // The group is closed here and nothing of it is posted: what is kept of it, and what was on its way, is discarded.
   void close_group(uint32_t group);
 
-  // The short way of small point-to-point messages, for a mover that writes or has read the frame in the same moment.
-  // True: this eager message may be written now, before everything else, and its credit is spent. Nothing waits to be written.
+  // The short way of small point-to-point messages, for a frame I/O that writes or has read the frame in the
+  // same moment. True: this eager message may be written now, before everything else, and its credit is
+  // spent. Nothing waits to be written.
   bool send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes);
   // True: this eager message, whose header has just come, is what a receive of that name, digest and size is to get. Nothing
   // else is posted or kept on this link that might have a say in it. received_at_once() says that it got it.
@@ -67,7 +68,8 @@ class Link {
   // The payload of the last header is in its destination and its checksum was right. A frame without payload is done
   // when header_arrived() returns; calling this all the same does no harm.
   Status payload_arrived();
-  // For movers that see the peer's memory: a payload that need not be stored first. Instead of payload_arrived().
+  // For frame I/O that sees the peer's memory: a payload that need not be stored first. Instead of
+  // payload_arrived().
   Status payload_arrived_at(std::span<const std::byte> where_it_is);
 
   bool peer_said_goodbye() const;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "wire/closed_groups.h"
-#include "wire/mover.h"
+#include "wire/frame_io.h"
 #include "wire/node_list.h"
 
 namespace pc {
@@ -55,12 +55,12 @@ struct LinkContext {
     uint64_t through;
   };
 
-  LinkContext(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, Mover* mover_)
+  LinkContext(Rank me_, Rank peer_, uint32_t epoch_, const LinkLimits& limits_, FrameIo* frame_io_)
       : me(me_),
         peer(peer_),
         epoch(epoch_),
         limits(limits_),
-        mover(mover_) {}
+        frame_io(frame_io_) {}
 
   Status about(Code code, std::string message) const {
     return Status(code, std::move(message)).with_rank(me).with_peer(peer);
@@ -106,7 +106,7 @@ struct LinkContext {
   const Rank me, peer;
   const uint32_t epoch;
   const LinkLimits limits;
-  Mover* const mover;
+  FrameIo* const frame_io;
 
   Fifo<FrameHeader> control;
   Fifo<FrameHeader> answers;  // about what was given up; behind `control`: the last word on their message

@@ -333,7 +333,7 @@ void LinkReceiver::drain_incoming() {
   incoming.kind = incoming.kind == Kind::kEagerReceive ? Kind::kEagerDrain : Kind::kDrain;
   if (is_in_staging) return;
   incoming.where = staging(incoming.where.size());
-  if (link.mover != nullptr) link.mover->redirect(incoming.where);
+  if (link.frame_io != nullptr) link.frame_io->redirect(incoming.where);
 }
 
 void LinkReceiver::drop_below_watermark() {

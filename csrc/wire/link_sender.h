@@ -56,7 +56,7 @@ struct LinkSender {
   Status receiver_gave_up(const FrameHeader& header);
   void detach(Send& send) {  // its memory is not needed any more, whatever is out of it
     if (send.out == 0) return;
-    if (link.mover != nullptr) link.mover->keep_unsent();
+    if (link.frame_io != nullptr) link.frame_io->keep_unsent();
     frames_out.replace(&send, nullptr);
   }
   // The peer has nothing more to say about it. False: there is none.

@@ -37,17 +37,17 @@ struct PeerExecutor::Card {
 };
 
 struct PeerExecutor::Gpu {
-  Gpu(const cuda::Context& context, cuda::Stream made, PeerMemory peers, cuda::Mover moves)
+  Gpu(const cuda::Context& context, cuda::Stream made, PeerMemory peers, cuda::DeviceKernels steps)
       : stream(std::move(made)),
         events(context),
         memory(std::move(peers)),
         scratch(context),
-        mover(std::move(moves)) {}
+        device_kernels(std::move(steps)) {}
   cuda::Stream stream;
   cuda::EventPool events;
   PeerMemory memory;
   PeerScratch scratch;
-  cuda::Mover mover;
+  cuda::DeviceKernels device_kernels;
   std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
   std::vector<std::shared_ptr<const void>> kept =
       {};  // of a call that went wrong, which others may still make
@@ -137,8 +137,8 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
 Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::Context& context,
                                                                    Parts parts) {
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
-  auto gpu =
-      std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory), std::move(parts.mover));
+  auto gpu = std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory),
+                                   std::move(parts.device_kernels));
   std::unique_ptr<PeerExecutor> made(new PeerExecutor(context, std::move(parts), std::move(gpu)));
   PC_TRY(start_thread(made->thread_, "pc-gpu-peers", "starting the thread that moves arrays between peers",
                       [raw = made.get()] { raw->run(); }));
@@ -148,7 +148,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::C
 PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
     : context_(context),
       can_reduce_(std::move(parts.can_reduce)),
-      movers_(std::move(parts.movers)),
+      workers_(std::move(parts.workers)),
       control_group_(*parts.control_group),
       abandoned_(std::move(parts.abandoned)),
       log_(parts.log),
@@ -306,7 +306,7 @@ Status PeerExecutor::queue(const WaitContext& context, const std::function<Statu
 
 Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
                           const WaitContext& context) {
-  if (movers_[static_cast<std::size_t>(control_group_.rank())] != control_group_.rank()) return Status::ok();
+  if (workers_[static_cast<std::size_t>(control_group_.rank())] != control_group_.rank()) return Status::ok();
   std::vector<PeerArrays> arrays;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
@@ -322,11 +322,11 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
              .alive());  // opening may have taken long, and who has given this call up wants its arrays back
   if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
-    for (const PeerMove& move : peer_moves(request, control_group_.rank(), movers_, arrays)) {
+    for (const IpcStep& move : ipc_steps(request, control_group_.rank(), workers_, arrays)) {
       const std::vector<const void*> from(move.from.begin(), move.from.end());
       const std::vector<void*> to(move.to.begin(), move.to.end());
-      PC_TRY(move.reduces ? gpu_->mover.reduce({from, to, move.count, dtype, request.op}, stream)
-                          : gpu_->mover.copy(to, from[0], move.count * size_of(dtype), stream));
+      PC_TRY(move.reduces ? gpu_->device_kernels.reduce({from, to, move.count, dtype, request.op}, stream)
+                          : gpu_->device_kernels.copy(to, from[0], move.count * size_of(dtype), stream));
     }
     return Status::ok();
   });

@@ -1,7 +1,7 @@
 // Collectives of ranks that reach each other's arrays on GPUs: ranks that share one, which NCCL refuses. A thread makes the calls
 // of one group in their order:
 //
-//   waits for what makes the array | cards: where each lies | all are in it | a mover's moves (peer_moves.h) | all are through
+//   waits for what makes the array | cards: where each lies | all are in it | a worker's steps (ipc_steps.h) | all are through
 //                                    an allgather             a barrier       kernels or copies              a barrier
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
@@ -23,9 +23,9 @@
 #include "comm/communicator.h"
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/device_executor.h"
-#include "gpu/cuda/mover.h"
+#include "gpu/cuda/device_kernels.h"
+#include "gpu/ipc/ipc_steps.h"
 #include "gpu/ipc/peer_memory.h"
-#include "gpu/ipc/peer_moves.h"
 #include "gpu/ipc/peer_scratch.h"
 #include "gpu/staging/staged_calls.h"
 
@@ -37,9 +37,9 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   struct Parts {
     Communicator* control_group;  // of the same ranks, for this alone
     PeerMemory memory;
-    cuda::Mover mover;
-    Status can_reduce;         // on all ranks
-    std::vector<Rank> movers;  // by rank: who moves for it
+    cuda::DeviceKernels device_kernels;
+    Status can_reduce;          // on all ranks
+    std::vector<Rank> workers;  // by rank: who moves for it
     std::shared_ptr<Abandoned> abandoned;
     Logger log;
   };
@@ -77,7 +77,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
 
   const cuda::Context context_;
   const Status can_reduce_;
-  const std::vector<Rank> movers_;
+  const std::vector<Rank> workers_;
   Communicator& control_group_;
   const std::shared_ptr<Abandoned> abandoned_;
   const Logger log_;

@@ -67,15 +67,17 @@ class Trial {
   static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes) {
     PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
-    PC_ASSIGN_OR_RETURN(cuda::Mover mover, cuda::Mover::create(context, means.kernels));
+    PC_ASSIGN_OR_RETURN(cuda::DeviceKernels device_kernels,
+                        cuda::DeviceKernels::create(context, means.kernels));
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
     PeerMemory memory(context, processes,
                       means.mappings != nullptr ? means.mappings : std::make_shared<PeerMappings>());
-    return Trial{std::move(context), std::move(memory), std::move(mover), std::move(shown),
-                 std::move(page),    std::move(stream), std::move(end)};
+    return Trial{std::move(context), std::move(memory), std::move(device_kernels),
+                 std::move(shown),   std::move(page),   std::move(stream),
+                 std::move(end)};
   }
   Result<PeerArray> show(uint64_t token, const WaitContext& wait) {
     std::memcpy(page.bytes().data(), &token, sizeof token);
@@ -98,7 +100,7 @@ class Trial {
 
   cuda::Context context;
   PeerMemory memory;
-  cuda::Mover mover;
+  cuda::DeviceKernels device_kernels;
   cuda::DeviceMemory shown;
   cuda::PinnedMemory page;
   cuda::Stream stream;
@@ -122,15 +124,15 @@ Status all_show(const std::vector<Facts>& all) {
 }
 
 // One rank of each GPU, which moves for all that share it.
-std::vector<Rank> movers_of(const std::vector<Facts>& all) {
-  std::vector<Rank> movers;
+std::vector<Rank> workers_of(const std::vector<Facts>& all) {
+  std::vector<Rank> workers;
   for (const Facts& each : all) {
     const auto first = std::find_if(all.begin(), all.end(), [&](const Facts& other) {
       return std::strncmp(other.gpu, each.gpu, sizeof each.gpu) == 0;
     });
-    movers.push_back(static_cast<Rank>(first - all.begin()));
+    workers.push_back(static_cast<Rank>(first - all.begin()));
   }
-  return movers;
+  return workers;
 }
 
 Status can_all_reduce(const std::vector<Facts>& all) {
@@ -160,7 +162,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
     PC_TRY(trial.status());
     PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::describe_device(*means.driver, means.device));
     info.uuid.copy(facts.gpu, sizeof facts.gpu - 1);
-    if (const Status& reduces = trial.value().mover.can_reduce(); !reduces.is_ok())
+    if (const Status& reduces = trial.value().device_kernels.can_reduce(); !reduces.is_ok())
       facts.why_not_reduce.say(reduces.message());
     PC_ASSIGN_OR_RETURN(facts.shown, trial.value().show(facts.token, wait));
     return Status::ok();
@@ -194,9 +196,9 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
     }
     PeerExecutor::Parts parts{control_group,
                               std::move(trial.value().memory),
-                              std::move(trial.value().mover),
+                              std::move(trial.value().device_kernels),
                               can_all_reduce(all),
-                              movers_of(all),
+                              workers_of(all),
                               means.abandoned,
                               means.log};
     return PeerExecutor::create(trial.value().context, std::move(parts));

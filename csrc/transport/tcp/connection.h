@@ -13,7 +13,7 @@
 namespace pc {
 
 // Thread-safety: none; its transport's lock guards it.
-class Connection final : private Mover {
+class Connection final : private FrameIo {
  public:
   // `epoll_fd` is not owned. The socket is watched in it, with this object as the event's data, until close().
   Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);

@@ -21,7 +21,7 @@ class FrameReader {
   // Reads until the socket is empty or about `budget` bytes have come. How many system calls brought something. An
   // error means that nothing more can be read: damage (kPeerFailure), the operating system's, or see closed().
   Result<std::size_t> read(ByteStream& stream, Link& link, std::size_t budget);
-  // What is still to come of the current payload goes `there`; see Mover.
+  // What is still to come of the current payload goes `there`; see FrameIo.
   void redirect(std::span<std::byte> there) { payload_ = there; }
   bool closed() const { return closed_; }  // the peer has closed its side
 

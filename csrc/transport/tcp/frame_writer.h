@@ -23,7 +23,7 @@ class FrameWriter {
   // Writes until nothing is left, the socket is full or about `budget` bytes have gone. How many system calls moved
   // something. An error is the operating system's: nothing more can be written.
   Result<std::size_t> write(ByteStream& stream, Link& link, std::size_t budget);
-  // From now on nothing outside this object is needed for what is pending; see Mover.
+  // From now on nothing outside this object is needed for what is pending; see FrameIo.
   void keep_unsent();
   // Bytes that the link has handed over and the socket has not taken.
   bool pending() const { return !parts_.empty(); }

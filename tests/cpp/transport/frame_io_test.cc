@@ -31,7 +31,7 @@ class Endings final : public CompletionSink {
   std::vector<Code> codes;
 };
 
-struct End final : Mover {
+struct End final : FrameIo {
   explicit End(Rank me) : link(me, 1 - me, 1, {}, this), reader(1 - me) {}
   void keep_unsent() override { writer.keep_unsent(); }
   void redirect(std::span<std::byte> there) override { reader.redirect(there); }

@@ -101,7 +101,7 @@ FrameHeader header_from(Input& input) {
   return h;
 }
 
-struct World final : Mover {
+struct World final : FrameIo {
   // Reads for the last time what is out; a sanitizer looks on.
   void written() {
     if (unwritten.empty()) return;
@@ -156,7 +156,8 @@ bool arrive(World& world, Input& input) {
       }
     }
   }
-  // A mover closes at the first error. Going on reaches deeper states, and every promise must hold there as well.
+  // A frame I/O closes at the first error. Going on reaches deeper states, and every promise must hold there
+  // as well.
   if (status.is_ok() || input.next() % 64 != 0) return true;
   world.unwritten.clear();
   world.link.fail(status);

@@ -71,7 +71,7 @@ TEST(LinkEnd, MessagesFromBeforeTheGoodbyeCanStillBeReceived) {
   pair.a.link.say_goodbye();
   pair.settle();
   pair.b.link.fail(
-      Status(Code::kPeerExited, "end of stream"));  // what a mover does when the connection then closes
+      Status(Code::kPeerExited, "end of stream"));  // what a frame I/O does when the connection then closes
   pair.b.recv(p2p(1), got, 1);
   EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
   EXPECT_EQ(got, data);

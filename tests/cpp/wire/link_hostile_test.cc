@@ -231,7 +231,7 @@ TEST_F(LinkHostile, WhatIsHeldForAPeerIsBoundedByOurLimits) {
     Frame frame = eager(id, static_cast<uint32_t>(random() % 512));
     if (random() % 3 == 0) frame = control(FrameType::kRequest, id, huge);
     if (random() % 3 == 0) frame = control(FrameType::kClear, id, huge);
-    (void)arrive(frame).is_ok();  // a mover would have closed; the bounds hold even for one that does not
+    (void)arrive(frame).is_ok();  // a frame I/O would have closed; the bounds hold even for one that does not
     const Link::Counts held = us.link.counts();
     ASSERT_LE(held.unexpected * kHeaderBytes + held.unexpected_nbytes, kSmall.credit_bytes);
     ASSERT_LE(held.requests, kSmall.max_requests);

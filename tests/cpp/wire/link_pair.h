@@ -68,7 +68,7 @@ inline std::span<const std::byte> description_of(const MessageId& id) {
   return std::span(kText).first((id.sequence + 7 * id.stream.tag) % 40);
 }
 
-struct Side final : Mover {
+struct Side final : FrameIo {
   Side(Rank me, Rank peer, const LinkLimits& limits) : link(me, peer, 1, limits, this) {}
   void send(const MessageId& id, std::span<const std::byte> payload, uint64_t token = 0) {
     link.post_send({id, payload, &sends, token, description_of(id)});
@@ -137,7 +137,8 @@ class LinkPair {
     from.unwritten.push_back({out->payload, from.wire.back().payload});
     return true;
   }
-  // Hands the oldest frame of `from` to `to`, or the rest of it. `by_view`: as a mover that sees the peer's memory.
+  // Hands the oldest frame of `from` to `to`, or the rest of it. `by_view`: as a frame I/O that sees the
+  // peer's memory.
   static bool deliver(Side& from, Side& to, bool by_view = false) {
     if (to.half) {
       const std::vector<std::byte> payload = std::exchange(to.half, std::nullopt)->payload;

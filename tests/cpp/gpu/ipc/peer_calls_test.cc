@@ -115,7 +115,7 @@ TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
   }
 }
 
-// The mover goes by its own counts, for arrays of other ranks too.
+// The worker goes by its own counts, for arrays of other ranks too.
 TEST_P(PeerWorld, where_counts_differ_nothing_moves) {
   for (const Collective collective : {Collective::kReduceScatter, Collective::kScatter}) {
     const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {

@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_moves.h"
+#include "gpu/ipc/ipc_steps.h"
 
 #include <algorithm>
 #include <functional>
@@ -21,37 +21,37 @@ Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   return {begin, std::min(each, count - begin)};
 }
 
-// Of what is cut, the piece of this mover.
-Stretch piece_of(std::size_t count, Rank mover, std::span<const Rank> movers) {
-  std::vector<Rank> all(movers.begin(), movers.end());
+// Of what is cut, the piece of this worker.
+Stretch piece_of(std::size_t count, Rank worker, std::span<const Rank> workers) {
+  std::vector<Rank> all(workers.begin(), workers.end());
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
-  const auto place = std::find(all.begin(), all.end(), mover);
+  const auto place = std::find(all.begin(), all.end(), worker);
   return place == all.end() ? Stretch{}
                             : piece_of(count, static_cast<std::size_t>(place - all.begin()), all.size());
 }
 
-class Moves {
+class Steps {
  public:
-  Moves(const Request& request, Rank rank, std::span<const Rank> movers, std::span<const PeerArrays> arrays)
+  Steps(const Request& request, Rank rank, std::span<const Rank> workers, std::span<const PeerArrays> arrays)
       : request_(request),
         ranks_(arrays.size()),
         arrays_(arrays),
         elements_(elements_of(request, static_cast<Rank>(arrays.size()))),
-        mine_(piece_of(elements_.count, rank, movers)) {
+        mine_(piece_of(elements_.count, rank, workers)) {
     for (std::size_t r = 0; r < ranks_; ++r)
-      if (movers[r] == rank) moved_.push_back(static_cast<Rank>(r));
+      if (workers[r] == rank) moved_.push_back(static_cast<Rank>(r));
   }
 
-  std::vector<PeerMove> made() && {
+  std::vector<IpcStep> made() && {
     add_cut();
     for (const Rank each : moved_) add_of(each);
-    std::erase_if(moves_, [](const PeerMove& move) { return move.count == 0 || move.to.empty(); });
-    return std::move(moves_);
+    std::erase_if(steps_, [](const IpcStep& move) { return move.count == 0 || move.to.empty(); });
+    return std::move(steps_);
   }
 
  private:
-  // What is cut into a piece for each mover.
+  // What is cut into a piece for each worker.
   void add_cut() {
     if (mine_.count == 0 || has_parts(request_.collective)) return;
     if (reduces(request_.collective)) return combine();
@@ -113,11 +113,11 @@ class Moves {
   void reduce(Contributors of, Stretch what, std::vector<std::byte*> to) {
     std::vector<const std::byte*> from;
     for (Rank rank = of.from; rank < of.to; ++rank) from.push_back(input(rank, what.begin));
-    moves_.push_back({std::move(from), std::move(to), what.count, true});
+    steps_.push_back({std::move(from), std::move(to), what.count, true});
   }
   void copy(const std::byte* from, std::vector<std::byte*> to, std::size_t count) {
     std::erase(to, from);  // in place
-    moves_.push_back({{from}, std::move(to), count, false});
+    steps_.push_back({{from}, std::move(to), count, false});
   }
 
   Stretch part(Rank rank) const {
@@ -149,14 +149,14 @@ class Moves {
   const Elements elements_;
   const Stretch mine_;
   std::vector<Rank> moved_;  // the ranks that this one moves for
-  std::vector<PeerMove> moves_;
+  std::vector<IpcStep> steps_;
 };
 
 }  // namespace
 
-std::vector<PeerMove> peer_moves(const Request& request, Rank rank, std::span<const Rank> movers,
-                                 std::span<const PeerArrays> arrays) {
-  return Moves(request, rank, movers, arrays).made();
+std::vector<IpcStep> ipc_steps(const Request& request, Rank rank, std::span<const Rank> workers,
+                               std::span<const PeerArrays> arrays) {
+  return Steps(request, rank, workers, arrays).made();
 }
 
 }  // namespace pc

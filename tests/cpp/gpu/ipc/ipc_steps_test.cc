@@ -1,5 +1,5 @@
 // What ranks do that reach each other's arrays: whatever order they move in, the results are right, in place too.
-#include "gpu/ipc/peer_moves.h"
+#include "gpu/ipc/ipc_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ struct Ranks {
     std::memcpy(&value, array + i * sizeof value, sizeof value);
     return value;
   }
-  static void make(const PeerMove& move) {
+  static void make(const IpcStep& move) {
     for (std::size_t i = 0; i < move.count; ++i) {
       uint32_t value = 0;
       for (const std::byte* const each : move.from) value += at(each, i);
@@ -44,18 +44,18 @@ struct Ranks {
   }
   // On GPUs that so many ranks share.
   void move(Request request, bool backwards, Rank share) {
-    std::vector<Rank> movers;
-    for (Rank rank = 0; rank < static_cast<Rank>(in.size()); ++rank) movers.push_back(rank / share * share);
+    std::vector<Rank> workers;
+    for (Rank rank = 0; rank < static_cast<Rank>(in.size()); ++rank) workers.push_back(rank / share * share);
     for (std::size_t i = 0; i < in.size(); ++i) {
       const Rank rank = static_cast<Rank>(backwards ? in.size() - 1 - i : i);
       const std::size_t r = static_cast<std::size_t>(rank);
       request.in = {arrays[r].in, in[r].size(), DType::kU32};
       request.out = {arrays[r].out, out[r].size(), DType::kU32};
-      const std::vector<PeerMove> moves = peer_moves(request, rank, movers, arrays);
-      if (movers[r] != rank) {
-        EXPECT_TRUE(moves.empty());
+      const std::vector<IpcStep> steps = ipc_steps(request, rank, workers, arrays);
+      if (workers[r] != rank) {
+        EXPECT_TRUE(steps.empty());
       }
-      for (const PeerMove& each : moves) make(each);
+      for (const IpcStep& each : steps) make(each);
     }
   }
 };
@@ -92,7 +92,7 @@ std::vector<Case> cases() {
   return made;
 }
 
-class PeerMoves : public ::testing::Test {
+class IpcSteps : public ::testing::Test {
  protected:
   // As each of the cases.
   template <class Body>
@@ -119,7 +119,7 @@ class PeerMoves : public ::testing::Test {
   }
   Case case_{};
 };
-TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
+TEST_F(IpcSteps, allreduce_gives_all_the_sum) {
   in_every_case([&] {
     Ranks ranks = whole(), in_place = whole();
     in_place.in_place();
@@ -133,7 +133,7 @@ TEST_F(PeerMoves, allreduce_gives_all_the_sum) {
   });
 }
 
-TEST_F(PeerMoves, reduce_writes_the_root_alone) {
+TEST_F(IpcSteps, reduce_writes_the_root_alone) {
   in_every_case([&] {
     Ranks ranks = whole();
     ranks.move(request(Collective::kReduce), case_.backwards, case_.share);
@@ -142,7 +142,7 @@ TEST_F(PeerMoves, reduce_writes_the_root_alone) {
   });
 }
 
-TEST_F(PeerMoves, scans_are_right_in_place_too) {
+TEST_F(IpcSteps, scans_are_right_in_place_too) {
   in_every_case([&] {
     for (int c = 0; c < kCollectiveCount; ++c) {
       const Collective each = static_cast<Collective>(c);
@@ -162,7 +162,7 @@ TEST_F(PeerMoves, scans_are_right_in_place_too) {
   });
 }
 
-TEST_F(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
+TEST_F(IpcSteps, broadcast_leaves_an_array_that_is_input_and_output) {
   in_every_case([&] {
     Ranks ranks = whole();
     ranks.arrays.back().out = const_cast<std::byte*>(ranks.arrays.back().in);
@@ -173,7 +173,7 @@ TEST_F(PeerMoves, broadcast_leaves_an_array_that_is_input_and_output) {
 }
 
 // Parts of uneven sizes: rank r has count + r.
-TEST_F(PeerMoves, parts_come_to_their_places) {
+TEST_F(IpcSteps, parts_come_to_their_places) {
   in_every_case([&] {
     std::vector<uint64_t> counts;
     std::vector<Array> parts, wholes;
@@ -212,7 +212,7 @@ TEST_F(PeerMoves, parts_come_to_their_places) {
 }
 
 // Rank a sends rank b count + a + 2b.
-TEST_F(PeerMoves, alltoall_brings_everybody_what_all_have_for_it) {
+TEST_F(IpcSteps, alltoall_brings_everybody_what_all_have_for_it) {
   in_every_case([&] {
     const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };
     const std::size_t n = static_cast<std::size_t>(size());

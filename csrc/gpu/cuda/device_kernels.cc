@@ -1,4 +1,4 @@
-#include "gpu/cuda/mover.h"
+#include "gpu/cuda/device_kernels.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,22 +10,23 @@
 
 namespace pc::cuda {
 
-Result<Mover> Mover::create(const Context& context, std::span<const std::byte> kernels) {
+Result<DeviceKernels> DeviceKernels::create(const Context& context, std::span<const std::byte> kernels) {
   PC_ASSIGN_OR_RETURN(const DeviceInfo info, describe_device(context.driver(), context.ordinal()));
   PC_ASSIGN_OR_RETURN(const ContextGuard current, context.enter());
   Result<Functions> loaded = load(context, kernels);
   if (!loaded.is_ok() && loaded.status().code() != Code::kUnsupported) return loaded.status();
-  return Mover(context, static_cast<uint32_t>(std::max(info.multiprocessors, 1)), std::move(loaded));
+  return DeviceKernels(context, static_cast<uint32_t>(std::max(info.multiprocessors, 1)), std::move(loaded));
 }
 
-Mover::Mover(Context context, uint32_t multiprocessors, Result<Functions> kernels)
+DeviceKernels::DeviceKernels(Context context, uint32_t multiprocessors, Result<Functions> kernels)
     : context_(std::move(context)),
       multiprocessors_(multiprocessors),
       can_reduce_(kernels.status()) {
   if (kernels.is_ok()) kernels_ = std::move(kernels).value();
 }
 
-Result<Mover::Functions> Mover::load(const Context& context, std::span<const std::byte> kernels) {
+Result<DeviceKernels::Functions> DeviceKernels::load(const Context& context,
+                                                     std::span<const std::byte> kernels) {
   PC_ASSIGN_OR_RETURN(const Kernels loaded, Kernels::load(context.shared_driver(), kernels));
   Functions functions;
   for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
@@ -40,7 +41,7 @@ Result<Mover::Functions> Mover::load(const Context& context, std::span<const std
   return functions;
 }
 
-Status Mover::reduce(const DeviceReduction& reduction, CUstream stream) {
+Status DeviceKernels::reduce(const DeviceReduction& reduction, CUstream stream) {
   PC_TRY(can_reduce_);
   PC_ASSIGN_OR_RETURN(const device::ReduceArguments arguments, reduce_arguments(reduction));
   const std::string name = reduce_kernel(reduction.dtype, reduction.how.op).value_or("");
@@ -51,7 +52,7 @@ Status Mover::reduce(const DeviceReduction& reduction, CUstream stream) {
 }
 
 // By a kernel the source is read once, whatever number of places gets it, and a short copy begins sooner than the driver's.
-Status Mover::copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream) {
+Status DeviceKernels::copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream) {
   constexpr uint32_t kShortestUnit = 4;  // shorter ones take a kernel too long
   if (const auto kernel = kernels_.find(kCopyKernel); kernel != kernels_.end()) {
     PC_ASSIGN_OR_RETURN(const device::CopyArguments arguments, copy_arguments(to, from, nbytes));

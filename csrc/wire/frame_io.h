@@ -1,4 +1,4 @@
-// What a Link and the mover of its bytes hand each other, and how much may be on its way.
+// What a Link and the frame I/O of its bytes hand each other, and how much may be on its way.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,9 @@ struct PayloadDestination {
   bool is_final = false;       // it is not looked at there by the link: the receiver's own memory
 };
 
-// What a Link needs of a mover that is asked to stop in the middle of a frame. Called from inside the Link's methods.
-class Mover {
+// What a Link needs of the frame I/O that is asked to stop in the middle of a frame. Called from inside the
+// Link's methods.
+class FrameIo {
  public:
   // Payloads of frames that are out and not yet written: their memory is about to go. Copies what is still needed.
   virtual void keep_unsent() = 0;
@@ -44,7 +45,7 @@ class Mover {
   virtual void redirect(std::span<std::byte> there) = 0;
 
  protected:
-  ~Mover() = default;
+  ~FrameIo() = default;
 };
 
 }  // namespace pc

@@ -13,11 +13,11 @@
 namespace pc::cuda {
 
 // Thread-safety: one thread at a time.
-class Mover {
+class DeviceKernels {
  public:
   // `kernels`: embedded_kernels(). Without any, or on a driver that does not take them, it copies only. All of them go to the device now:
   // later that would wait for whatever runs there, and that may wait for this rank.
-  static Result<Mover> create(const Context& context, std::span<const std::byte> kernels);
+  static Result<DeviceKernels> create(const Context& context, std::span<const std::byte> kernels);
 
   const Status& can_reduce() const { return can_reduce_; }  // kUnsupported, and why not
   // Queued on `stream`, whose context must be current.
@@ -26,7 +26,7 @@ class Mover {
 
  private:
   using Functions = std::map<std::string, CUfunction>;
-  Mover(Context context, uint32_t multiprocessors, Result<Functions> kernels);
+  DeviceKernels(Context context, uint32_t multiprocessors, Result<Functions> kernels);
   static Result<Functions> load(const Context& context, std::span<const std::byte> kernels);
 
   Context context_;
