@@ -76,12 +76,12 @@ class OnCore {
   cpu_set_t before_ = {};
   bool kept_ = false;
 };
-constexpr int kNearCore = 0, kFarCore = 1;
+constexpr int kOriginCore = 0, kEchoCore = 1;
 
 // ---- TCP
 
 struct Pair {
-  Fd near, far;
+  Fd origin, echo;
 };
 
 Status await(int fd, short events, Deadline deadline) {
@@ -104,15 +104,15 @@ Result<Pair> loopback(Deadline deadline) {
   PC_TRY(listen_on(listener, any, 1));
   const SocketAddress address = local_address(listener.get());
   Pair pair;
-  PC_ASSIGN_OR_RETURN(pair.near, new_socket(address));
-  PC_TRY(start_connect(pair.near, address));
-  while (!pair.far.valid()) {
+  PC_ASSIGN_OR_RETURN(pair.origin, new_socket(address));
+  PC_TRY(start_connect(pair.origin, address));
+  while (!pair.echo.valid()) {
     PC_TRY(await(listener.get(), POLLIN, deadline));
-    PC_ASSIGN_OR_RETURN(pair.far, accept_one(listener.get()));
+    PC_ASSIGN_OR_RETURN(pair.echo, accept_one(listener.get()));
   }
-  PC_TRY(await(pair.near.get(), POLLOUT, deadline));
-  send_at_once(pair.near);
-  send_at_once(pair.far);
+  PC_TRY(await(pair.origin.get(), POLLOUT, deadline));
+  send_at_once(pair.origin);
+  send_at_once(pair.echo);
   return pair;
 }
 
@@ -182,42 +182,42 @@ Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline de
   PC_ASSIGN_OR_RETURN(const Memory theirs, allocate(nbytes));
   PC_ASSIGN_OR_RETURN(Pair pair, loopback(deadline));
   Status answered = Status::ok(), asked = Status::ok();
-  std::thread far([&] {
-    const OnCore core(kFarCore);
+  std::thread echo([&] {
+    const OnCore core(kEchoCore);
     while (answered.is_ok()) {  // until the near end closes
-      answered = move(pair.far, Direction::kIn, theirs.get(), nbytes, deadline);
-      if (answered.is_ok()) answered = move(pair.far, Direction::kOut, theirs.get(), nbytes, deadline);
+      answered = move(pair.echo, Direction::kIn, theirs.get(), nbytes, deadline);
+      if (answered.is_ok()) answered = move(pair.echo, Direction::kOut, theirs.get(), nbytes, deadline);
     }
-    pair.far.reset();
+    pair.echo.reset();
   });
-  const OnCore core(kNearCore);
+  const OnCore core(kOriginCore);
   const Latencies time = time_work(iterations, 2, [&] {
-    if (asked.is_ok()) asked = move(pair.near, Direction::kOut, ours.get(), nbytes, deadline);
-    if (asked.is_ok()) asked = move(pair.near, Direction::kIn, ours.get(), nbytes, deadline);
+    if (asked.is_ok()) asked = move(pair.origin, Direction::kOut, ours.get(), nbytes, deadline);
+    if (asked.is_ok()) asked = move(pair.origin, Direction::kIn, ours.get(), nbytes, deadline);
   });
-  pair.near.reset();
-  far.join();
+  pair.origin.reset();
+  echo.join();
   // Whoever gives up first ends the connection for the other.
   if (!asked.is_ok()) return answered.code() == Code::kTimeout ? answered : asked;
   return Ceiling{"tcp", nbytes, iterations, time};
 }
 
 Ceiling ceiling_of_wake(uint64_t iterations) {
-  constexpr uint32_t kNear = 0, kFar = 1;
+  constexpr uint32_t kOrigin = 0, kEcho = 1;
   HandOff hand_off;
-  std::thread far([&] {
-    const OnCore core(kFarCore);
+  std::thread echo([&] {
+    const OnCore core(kEchoCore);
     for (uint64_t i = 0; i < iterations + 1; ++i) {  // time_work() begins with one that it does not time
-      hand_off.await(kFar);
-      hand_off.pass(kNear);
+      hand_off.await(kEcho);
+      hand_off.pass(kOrigin);
     }
   });
-  const OnCore core(kNearCore);
+  const OnCore core(kOriginCore);
   const Latencies time = time_work(iterations, 2, [&] {
-    hand_off.pass(kFar);
-    hand_off.await(kNear);
+    hand_off.pass(kEcho);
+    hand_off.await(kOrigin);
   });
-  far.join();
+  echo.join();
   return {"futex", 0, iterations, time};
 }
 

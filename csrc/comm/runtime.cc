@@ -259,7 +259,7 @@ Status Runtime::State::start_control() {
   given.sockets = transport->take_control_sockets();
   for (const HostMap::Entry& entry : hosts.ranks) {
     const bool visible = !here.pid_key.empty() && entry.pid_key == here.pid_key && entry.pid != here.pid;
-    given.far.push_back(entry.host_key != here.host_key);
+    given.remote.push_back(entry.host_key != here.host_key);
     given.pids.push_back(visible ? entry.pid : 0);
   }
   given.find_position = options.find_position;

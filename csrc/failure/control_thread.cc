@@ -44,7 +44,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   explicit State(ControlOptions given)
       : options(std::move(given)),
         peers(options.sockets.size()),
-        plane(options.rank, options.far, options.epoch, *this) {}
+        plane(options.rank, options.remote, options.epoch, *this) {}
 
   Status open();
   void run();

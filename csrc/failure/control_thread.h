@@ -36,7 +36,7 @@ struct ControlOptions {
   Rank rank = 0;
   uint32_t epoch = 0;
   std::vector<ByteStream> sockets;  // by world rank; our own is empty
-  std::vector<bool> far;            // who lives on another host
+  std::vector<bool> remote;         // who lives on another host
   std::vector<int64_t> pids;        // whose process can be watched here; 0: not to be seen from here
   // Finds out where this process's program stands, without making the caller wait. May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;

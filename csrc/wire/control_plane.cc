@@ -29,11 +29,11 @@ bool is_leaving(const CallReport& report) { return report.state == CallReport::S
 
 }  // namespace
 
-ControlPlane::ControlPlane(Rank me, const std::vector<bool>& far, uint32_t epoch, ControlHost& host)
+ControlPlane::ControlPlane(Rank me, const std::vector<bool>& remote, uint32_t epoch, ControlHost& host)
     : me_(me),
       epoch_(epoch),
       host_(host),
-      peers_(me, far, kHeartbeat) {}
+      peers_(me, remote, kHeartbeat) {}
 
 // ---- from the network
 

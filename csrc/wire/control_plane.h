@@ -57,8 +57,8 @@ class ControlPlane {
   static constexpr std::chrono::milliseconds kPatience{400};   // for the others' reports
   static constexpr std::chrono::milliseconds kHeartbeat{500};  // to peers on other hosts
 
-  // `far`: by world rank, who lives on another host and needs heartbeats.
-  ControlPlane(Rank me, const std::vector<bool>& far, uint32_t epoch, ControlHost& host);
+  // `remote`: by world rank, who lives on another host and needs heartbeats.
+  ControlPlane(Rank me, const std::vector<bool>& remote, uint32_t epoch, ControlHost& host);
 
   // ---- from the network
   void received(Rank from, const ControlMessage& message, TimePoint now);

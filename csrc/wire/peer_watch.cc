@@ -4,10 +4,10 @@
 
 namespace pc {
 
-PeerWatch::PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::milliseconds heartbeat)
+PeerWatch::PeerWatch(Rank me, const std::vector<bool>& remote, std::chrono::milliseconds heartbeat)
     : heartbeat_(heartbeat),
-      peers_(far.size()) {
-  for (std::size_t i = 0; i < far.size(); ++i) peers_[i].far = far[i];
+      peers_(remote.size()) {
+  for (std::size_t i = 0; i < remote.size(); ++i) peers_[i].remote = remote[i];
   if (me >= 0 && me < size()) remove(me);
 }
 
@@ -21,7 +21,7 @@ bool PeerWatch::take_question(Rank rank, TimePoint now) {
 
 bool PeerWatch::take_ping(Rank rank, TimePoint now) {
   Peer& peer = at(rank);
-  if (!peer.far || peer.next_ping > now || !take_question(rank, now)) return false;
+  if (!peer.remote || peer.next_ping > now || !take_question(rank, now)) return false;
   peer.next_ping = now + heartbeat_;
   return true;
 }
@@ -29,7 +29,7 @@ bool PeerWatch::take_ping(Rank rank, TimePoint now) {
 std::optional<TimePoint> PeerWatch::next_ping() const {
   std::optional<TimePoint> next;
   for (const Peer& peer : peers_) {
-    if (peer.far && peer.may_be_asked(peer.next_ping))
+    if (peer.remote && peer.may_be_asked(peer.next_ping))
       next = std::min(next.value_or(peer.next_ping), peer.next_ping);
   }
   return next;

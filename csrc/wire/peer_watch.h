@@ -13,7 +13,7 @@ class PeerWatch {
  public:
   static constexpr std::chrono::seconds kAsked{4};  // so long a peer is asked that answers nothing
 
-  PeerWatch(Rank me, const std::vector<bool>& far, std::chrono::milliseconds heartbeat);
+  PeerWatch(Rank me, const std::vector<bool>& remote, std::chrono::milliseconds heartbeat);
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
   // Neither dead nor gone. False for this rank itself and for what is no rank.
@@ -29,7 +29,7 @@ class PeerWatch {
 
  private:
   struct Peer {
-    bool far = false;
+    bool remote = false;
     bool lives = true;
     TimePoint next_ping;
     std::optional<TimePoint> asked_since;  // and nothing was heard

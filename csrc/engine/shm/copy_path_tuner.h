@@ -41,8 +41,8 @@ class CopyPathTuner {
     const uint32_t call = tried.calls++ % kAgain;  // 0, the first one, finds arrays that nobody has touched
     if (call >= 1 && call <= kTrial) return {CopyPath::kRing, true};
     if (call > kTrial && call <= 2 * kTrial) return {CopyPath::kPrivateMemory, true};
-    const auto& [ring, far] = tried.took;
-    return {far < ring / 5 * 4 ? CopyPath::kPrivateMemory : CopyPath::kRing, false};
+    const auto& [ring, cma] = tried.took;
+    return {cma < ring / 5 * 4 ? CopyPath::kPrivateMemory : CopyPath::kRing, false};
   }
   // From when this rank began until nobody had to do anything for this call any more. Who came last did not wait: so the
   // shortest time counts. It is forgotten slowly, for virtual machines change.

@@ -77,9 +77,10 @@ void Members::wake_all() {
 }
 
 Stores Members::stores_for_all() const {
-  const bool far = std::any_of(peers_.begin(), peers_.end(),
-                               [](const Peer& peer) { return peer.copy.stores() == Stores::kPastCaches; });
-  return far ? Stores::kPastCaches : Stores::kVector;
+  const bool distant = std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.copy.stores() == Stores::kPastCaches;
+  });
+  return distant ? Stores::kPastCaches : Stores::kVector;
 }
 
 }  // namespace pc::shm

@@ -72,10 +72,10 @@ void SharedRun::go_on() {
     // In this order: what it wrote, it wrote before it left.
     if (group.has_left(word.peer) && !word.has_changed()) return end(has_left(launch_.named(word.peer)));
   }
-  const Rank far = exchange_.inter_domain == nullptr ? -1 : exchange_.inter_domain->waits_for();
-  const Rank near = awaited.empty() ? -1 : launch_.named(awaited.front().peer);
-  waits_inter_domain_.store(far != -1, std::memory_order_relaxed);
-  waits_for_.store(far != -1 ? far : near, std::memory_order_relaxed);
+  const Rank remote = exchange_.inter_domain == nullptr ? -1 : exchange_.inter_domain->waits_for();
+  const Rank local = awaited.empty() ? -1 : launch_.named(awaited.front().peer);
+  waits_inter_domain_.store(remote != -1, std::memory_order_relaxed);
+  waits_for_.store(remote != -1 ? remote : local, std::memory_order_relaxed);
 }
 
 bool SharedRun::step() {
@@ -146,9 +146,9 @@ void SharedRun::progress_held() {
 std::string SharedRun::where() const {
   if (ended()) return "ended";
   const Rank peer = waits_for();
-  const bool far = waits_inter_domain_.load(std::memory_order_relaxed);
+  const bool remote = waits_inter_domain_.load(std::memory_order_relaxed);
   if (peer >= 0)
-    return (far ? "between hosts: waiting for rank " : "shared memory: waiting for rank ") +
+    return (remote ? "between hosts: waiting for rank " : "shared memory: waiting for rank ") +
            std::to_string(peer);
   return begun_.load(std::memory_order_relaxed) ? "shared memory: going on"
                                                 : "not started: earlier calls of this group are not done";

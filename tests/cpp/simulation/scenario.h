@@ -53,7 +53,7 @@ struct Scenario {
   Time slowest{};                // message
   int detects_percent = 50;      // how often a data plane sees a foreign call itself
   bool waits_for_report = true;  // before a program goes on after an error
-  bool is_far(Rank x, Rank y) const {
+  bool is_remote(Rank x, Rank y) const {
     return host[static_cast<std::size_t>(x)] != host[static_cast<std::size_t>(y)];
   }
   bool has(Fault::What what, Rank rank, std::size_t step) const;

@@ -8,10 +8,10 @@ namespace {
 
 constexpr uint64_t kShutdownDigest = 0x5d;
 
-std::vector<bool> far_from(Rank me, const Scenario& scenario) {
-  std::vector<bool> far;
-  for (Rank rank = 0; rank < scenario.ranks; ++rank) far.push_back(scenario.is_far(me, rank));
-  return far;
+std::vector<bool> remote_from(Rank me, const Scenario& scenario) {
+  std::vector<bool> remote;
+  for (Rank rank = 0; rank < scenario.ranks; ++rank) remote.push_back(scenario.is_remote(me, rank));
+  return remote;
 }
 
 // After the program's steps: one barrier of each group in turn, for ever.
@@ -26,7 +26,7 @@ Step step_of(const Scenario& scenario, std::size_t i) {
 SimulatedRank::SimulatedRank(World& world, Rank me)
     : world_(world),
       me_(me),
-      plane_(me, far_from(me, world.scenario), kEpoch, *this) {}
+      plane_(me, remote_from(me, world.scenario), kEpoch, *this) {}
 
 // ---- what happens to it
 

@@ -92,28 +92,28 @@ TEST_F(ControlPlaneTest, AnIdleWorldOfOneHostNeverWakes) {
 }
 
 TEST_F(ControlPlaneTest, PeersOnOtherHostsHaveHeartbeats) {
-  ControlPlane far(0, {false, true, false, false}, kEpoch, host);
+  ControlPlane remote(0, {false, true, false, false}, kEpoch, host);
   for (int beat = 0; beat < 3; ++beat) {
-    far.tick(now);
-    far.tick(now);
+    remote.tick(now);
+    remote.tick(now);
     EXPECT_TRUE(host.sent.at(0).message.asks);
     EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
-    EXPECT_EQ(far.next_tick(), now + ControlPlane::kHeartbeat);
+    EXPECT_EQ(remote.next_tick(), now + ControlPlane::kHeartbeat);
     now += ControlPlane::kHeartbeat;
-    far.received(1, made(FrameType::kPing), now);
+    remote.received(1, made(FrameType::kPing), now);
   }
 }
 
 TEST_F(ControlPlaneTest, AStoppedPeerGetsFewPingsAndOthersAgainWhenItAnswers) {
-  ControlPlane far(0, {false, true, false, false}, kEpoch, host);
-  for (int beat = 0; beat < 100; ++beat, now += ControlPlane::kHeartbeat) far.tick(now);
+  ControlPlane remote(0, {false, true, false, false}, kEpoch, host);
+  for (int beat = 0; beat < 100; ++beat, now += ControlPlane::kHeartbeat) remote.tick(now);
   EXPECT_EQ(told(FrameType::kPing).size(), 8u);
-  EXPECT_FALSE(far.next_tick().has_value());
-  far.received(1, made(FrameType::kPing), now);
-  far.tick(now);
+  EXPECT_FALSE(remote.next_tick().has_value());
+  remote.received(1, made(FrameType::kPing), now);
+  remote.tick(now);
   EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
-  far.lost(1, "reset", now);
-  EXPECT_FALSE(far.next_tick().has_value());
+  remote.lost(1, "reset", now);
+  EXPECT_FALSE(remote.next_tick().has_value());
 }
 
 TEST_F(ControlPlaneTest, APingIsAnswered) {

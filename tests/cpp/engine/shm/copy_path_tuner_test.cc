@@ -22,9 +22,9 @@ Times make(CopyPathTuner& copy_paths, int calls, const Times& take, const CopyPa
 }
 
 TEST(CopyPathTuner, the_ring_is_left_for_what_is_clearly_faster) {
-  CopyPathTuner far_is_faster, far_is_slower, they_are_close;
-  EXPECT_GT(make(far_is_faster, 1000, {100, 50})[1], 950);
-  EXPECT_GT(make(far_is_slower, 1000, {50, 100})[0], 950);
+  CopyPathTuner cma_is_faster, cma_is_slower, they_are_close;
+  EXPECT_GT(make(cma_is_faster, 1000, {100, 50})[1], 950);
+  EXPECT_GT(make(cma_is_slower, 1000, {50, 100})[0], 950);
   EXPECT_GT(make(they_are_close, 1000, {100, 90})[0], 950);
 }
 
