@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "bindings/state/group_object.h"
-#include "shm/memory_room.h"
+#include "shm/available_memory.h"
 
 namespace py = pybind11;
 
@@ -35,8 +35,8 @@ py::object world_facts(const State& state) {
 }
 
 // None where the kernel does not say.
-py::object room() {
-  const uint64_t nbytes = memory_room();
+py::object available() {
+  const uint64_t nbytes = available_memory();
   return nbytes == UINT64_MAX ? py::object(py::none()) : py::int_(nbytes);
 }
 
@@ -48,7 +48,7 @@ void bind_info(py::module_& module, State* state) {
       "Of the current world: rank, size, local rank and size, hosts and addresses by rank, the ranks that "
       "this one shares memory with, why there are none, and the number of groups. None without a world.");
   module.def(
-      "_memory_room", [] { return room(); },
+      "_memory_room", [] { return available(); },
       "Bytes that this process may still take before the kernel begins to end processes; None: unknown.");
 }
 

@@ -54,7 +54,7 @@ class Stream {
     if (is_socket_) return ::send(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return ::write(fd_, text.data(), text.size());
   }
-  bool has_room(Deadline deadline) const {
+  bool is_writable(Deadline deadline) const {
     for (;;) {
       pollfd stream{fd_, POLLOUT, 0};
       const int ready = ::poll(&stream, 1, deadline.slice_ms(1000));
@@ -113,7 +113,7 @@ void Logger::pass_on(std::string_view text) const {
   const Stream stream(fd_);
   const Deadline deadline = Deadline::after(*stuck_ ? 0 : kPatienceSeconds);
   while (!text.empty()) {
-    if (!stream.has_room(deadline)) {
+    if (!stream.is_writable(deadline)) {
       *stuck_ = true;
       return;
     }

@@ -15,7 +15,7 @@ Result<std::vector<T>> gather_plain(Communicator& group, const T& mine, const ch
   Request request;
   request.collective = Collective::kAllgather;
   request.in = bytes_of(mine);
-  request.out = room_in(all[0], all.size());
+  request.out = buffer_of(all[0], all.size());
   request.label = label;
   PC_TRY(group.run(request, timeout_s));
   return all;

@@ -160,7 +160,7 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
   MessageGo go;
   answer(started, {MessageAnswer::Word::kThroughHost, {}});
   const MessagePlace place{MessagePart::kGo, data.number, data.place.stop, &array};
-  const Status heard = recv({room_in(go), data.peer, data.tag, data.site, place},
+  const Status heard = recv({buffer_of(go), data.peer, data.tag, data.site, place},
                             std::max(context.deadline.remaining_s(), kOfferGraceS));
   if (!heard.is_ok()) return refuse_data(data.peer, data.tag, data.number), heard;
   PC_TRY(go.status(data.peer).with_rank(shared_->calls.names().rank()).with_operation(started.text()));

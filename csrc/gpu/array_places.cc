@@ -28,8 +28,8 @@ Result<std::unique_ptr<const Scattered>> DeviceGroups::within_allocations(const 
     const std::span<std::byte> piece = list.at(cut->nbytes(), list.nbytes() - cut->nbytes());
     const auto at = reinterpret_cast<cuda::CUdeviceptr>(piece.data());
     PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found, cuda::classify_pointer(*driver, at));
-    const std::size_t room = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
-    cut->add_apart(piece.data(), std::min(piece.size(), room));
+    const std::size_t remaining = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
+    cut->add_apart(piece.data(), std::min(piece.size(), remaining));
   }
   if (cut->pieces() == list.pieces()) return std::unique_ptr<const Scattered>();
   return std::unique_ptr<const Scattered>(std::move(cut));

@@ -16,23 +16,23 @@ namespace pc {
 namespace {
 
 // Less than NCCL takes for the smallest group. It takes some hundred MiB, and only NCCL knows how many.
-constexpr uint64_t kLeastRoom_nbytes = uint64_t{64} << 20;
+constexpr uint64_t kLeastFree_nbytes = uint64_t{64} << 20;
 
-Status has_room(const DeviceCalls::Means& means) {
+Status has_free_memory(const DeviceCalls::Means& means) {
   PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(means.driver, means.device));
-  PC_ASSIGN_OR_RETURN(const cuda::Context::Room room, context.memory_room());
-  if (room.free_nbytes >= kLeastRoom_nbytes) return Status::ok();
+  PC_ASSIGN_OR_RETURN(const cuda::Context::FreeMemory free_memory, context.available_memory());
+  if (free_memory.free_nbytes >= kLeastFree_nbytes) return Status::ok();
   return Status(Code::kUnsupported,
-                "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.room_text());
+                "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.available_text());
 }
 
 // NCCL's own word for it is "unhandled cuda error".
-Status with_room(const Status& why, const DeviceCalls::Means& means) {
+Status with_available_memory(const Status& why, const DeviceCalls::Means& means) {
   if (why.code() != Code::kSystem) return why;
   const Result<cuda::Context> context = cuda::Context::primary(means.driver, means.device);
   if (!context.is_ok()) return why;
   return Status(why.code(), why.message() + " (of the memory of GPU " + std::to_string(means.device) + ", " +
-                                context.value().room_text() + ")");
+                                context.value().available_text() + ")");
 }
 
 DeviceFacts facts_of(const DeviceCalls::Means& means) {
@@ -40,7 +40,8 @@ DeviceFacts facts_of(const DeviceCalls::Means& means) {
   if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
   const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
   if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
-  if (const Status room = has_room(means); !room.is_ok()) return facts.lacks(room.message()), facts;
+  if (const Status free_memory = has_free_memory(means); !free_memory.is_ok())
+    return facts.lacks(free_memory.message()), facts;
   facts.set_gpu(device.value().uuid, means.host_id);
   const nccl::Version& version = means.api->version;
   facts.nccl_major = version.major;
@@ -96,7 +97,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     return calls;
   };
   const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
-  if (!joined.is_ok()) return leave(with_room(joined.status(), means));
+  if (!joined.is_ok()) return leave(with_available_memory(joined.status(), means));
   return joined;
 }
 

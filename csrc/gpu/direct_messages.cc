@@ -185,7 +185,7 @@ void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
   const Request& request = call.request;
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
   const MessagePlace place{MessagePart::kAnswer, number, nullptr, &kept->second};
-  (void)group_.messages().begin_recv({room_in(kept->first), request.root, call.tag, nullptr, place},
+  (void)group_.messages().begin_recv({buffer_of(kept->first), request.root, call.tag, nullptr, place},
                                      {-1, [kept](const Status&) {}});
 }
 
@@ -195,7 +195,7 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
   MessageAnswer answer;
   const MessagePlace place{MessagePart::kAnswer, number, how.stop, &request.in};
   const Status heard =
-      group_.recv({room_in(answer), request.root, call.tag, request.site, place}, how.left_s());
+      group_.recv({buffer_of(answer), request.root, call.tag, request.site, place}, how.left_s());
   if (!heard.is_ok()) return let_answer_come(call, number), heard;
   if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
@@ -250,7 +250,8 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   PC_TRY(group_.send({bytes_of(answer), found.peer, found.tag, request.site, place}, kOfferGraceS));
   MessageGo go;
   place = {MessagePart::kGo, found.number, how.stop, &array};
-  const Status heard = group_.recv({room_in(go), found.peer, found.tag, request.site, place}, how.agreed_s());
+  const Status heard =
+      group_.recv({buffer_of(go), found.peer, found.tag, request.site, place}, how.agreed_s());
   if (!heard.is_ok()) {  // the sender may count on this rank
     if (channel != nullptr) (void)channel->end(heard);
     if (channel == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);

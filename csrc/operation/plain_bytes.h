@@ -14,7 +14,7 @@ ConstBuffer bytes_of(const T& value, std::size_t number = 1) {
   return {reinterpret_cast<const std::byte*>(&value), sizeof(T) * number, DType::kU8};
 }
 template <class T>
-Buffer room_in(T& value, std::size_t number = 1) {
+Buffer buffer_of(T& value, std::size_t number = 1) {
   static_assert(std::is_trivially_copyable_v<T>);
   return {reinterpret_cast<std::byte*>(&value), sizeof(T) * number, DType::kU8};
 }

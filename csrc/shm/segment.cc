@@ -76,13 +76,13 @@ Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offse
 
 }  // namespace
 
-Result<OwnSegment> OwnSegment::create(std::function<uint64_t()> room) {
+Result<OwnSegment> OwnSegment::create(std::function<uint64_t()> available) {
   Fd fd(new_memory_file());
   if (!fd.valid()) return system_error("memfd_create for shared memory", errno);
   // The second: nobody seals it against growing or writing either.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     return system_error("sealing shared memory", errno);
-  return OwnSegment(std::move(fd), std::move(room));
+  return OwnSegment(std::move(fd), std::move(available));
 }
 
 Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
@@ -111,8 +111,8 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
 // process than refuse a page, so nothing is asked for that is not there.
 Status OwnSegment::allocate(std::size_t nbytes) {
   for (std::size_t done = 0; done < nbytes;) {
-    const uint64_t room = room_();
-    if (room < kSpare || room - kSpare < nbytes - done) return no_memory(nbytes, nbytes_, ENOMEM);
+    const uint64_t available = available_();
+    if (available < kSpare || available - kSpare < nbytes - done) return no_memory(nbytes, nbytes_, ENOMEM);
     const std::size_t part = std::min(nbytes - done, kMostAtOnce);
     if (::fallocate(fd_.get(), 0, static_cast<off_t>(nbytes_ + done), static_cast<off_t>(part)) == 0) {
       done += part;

@@ -10,17 +10,18 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "shm/available_memory.h"
 #include "shm/local_peers.h"
 #include "shm/mapping.h"
-#include "shm/memory_room.h"
 
 namespace pc {
 
 // This rank's. Thread-safety: none.
 class OwnSegment {
  public:
-  // With no memory in it. `room` says how many bytes may still be taken; other than memory_room in tests.
-  static Result<OwnSegment> create(std::function<uint64_t()> room = [] { return memory_room(); });
+  // With no memory in it. `available` says how many bytes may still be taken; other than available_memory in
+  // tests.
+  static Result<OwnSegment> create(std::function<uint64_t()> available = [] { return available_memory(); });
   // See LocalPeers::grow. A failure leaves everything as it was.
   Result<SharedRange> grow(std::size_t nbytes);
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // what others see there
@@ -29,11 +30,13 @@ class OwnSegment {
   void close_in_child() noexcept;
 
  private:
-  OwnSegment(Fd fd, std::function<uint64_t()> room) : fd_(std::move(fd)), room_(std::move(room)) {}
+  OwnSegment(Fd fd, std::function<uint64_t()> available)
+      : fd_(std::move(fd)),
+        available_(std::move(available)) {}
   Status allocate(std::size_t nbytes);
 
   Fd fd_;
-  std::function<uint64_t()> room_;
+  std::function<uint64_t()> available_;
   uint64_t nbytes_ = 0;  // that grow() has given
   std::vector<Mapping> mappings_;
 };

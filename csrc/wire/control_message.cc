@@ -24,28 +24,28 @@ auto texts_of(Message& m) {
   return texts;
 }
 
-// At most `room` bytes, and no half character.
-std::string_view cut(std::string_view text, std::size_t room) {
-  if (text.size() <= room) return text;
-  while (room > 0 && (static_cast<unsigned char>(text[room]) & 0xc0) == 0x80) --room;
-  return text.substr(0, room);
+// At most `capacity` bytes, and no half character.
+std::string_view cut(std::string_view text, std::size_t capacity) {
+  if (text.size() <= capacity) return text;
+  while (capacity > 0 && (static_cast<unsigned char>(text[capacity]) & 0xc0) == 0x80) --capacity;
+  return text.substr(0, capacity);
 }
 
 void append_payload(const ControlMessage& m, std::vector<std::byte>& out) {
   const auto append = [&](auto number) { put(&*out.insert(out.end(), sizeof number, std::byte{0}), number); };
-  std::size_t room = kMaxControlPayload;
+  std::size_t capacity = kMaxControlPayload;
   if (is_about_a_call(m.type)) {
     append(m.report.last_done);
-    room -= sizeof m.report.last_done;
+    capacity -= sizeof m.report.last_done;
   }
   const auto texts = texts_of(m);
-  room -= kLengthBytes * texts.size();
+  capacity -= kLengthBytes * texts.size();
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::string_view text = cut(*texts[i], room / (texts.size() - i));
+    const std::string_view text = cut(*texts[i], capacity / (texts.size() - i));
     append(static_cast<uint16_t>(text.size()));
     const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
     out.insert(out.end(), bytes.begin(), bytes.end());
-    room -= text.size();
+    capacity -= text.size();
   }
 }
 

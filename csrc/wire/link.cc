@@ -103,7 +103,7 @@ bool Link::has_posted() const {
 
 // ---- What goes out.
 
-std::optional<OutFrame> Link::next_frame(std::size_t room) { return state_->sender.next_frame(room); }
+std::optional<OutFrame> Link::next_frame(std::size_t capacity) { return state_->sender.next_frame(capacity); }
 void Link::written() { state_->sender.written(); }
 bool Link::has_output() const {
   const LinkSender& sender = state_->sender;

@@ -53,9 +53,10 @@ class Link {
   void received_at_once(const FrameHeader& header);
 
   // ---- outgoing. Control frames first, then the active sends in turn, one segment each.
-  // One with at most `room` bytes of description and payload. Messages above the eager limit are cut, not below OutFrame::kLeastCut;
-  // nothing to write, or what is next does not fit: nullopt. Several may be out at a time.
-  std::optional<OutFrame> next_frame(std::size_t room = ~std::size_t{0});
+  // One with at most `capacity` bytes of description and payload. Messages above the eager limit are cut, not
+  // below OutFrame::kLeastCut; nothing to write, or what is next does not fit: nullopt. Several may be out at
+  // a time.
+  std::optional<OutFrame> next_frame(std::size_t capacity = ~std::size_t{0});
   void written();           // the oldest frame that is out has been written entirely
   bool has_posted() const;  // operations that have not completed
   bool has_output() const;  // next_frame() has one to give if there is room, or one is out

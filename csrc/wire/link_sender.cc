@@ -6,12 +6,12 @@ namespace pc {
 namespace {
 
 // How many bytes of it go next. Small cuts would stay small: what they free is as small.
-std::size_t next_segment(const LinkSender::Send& send, std::size_t segment_bytes, std::size_t room) {
+std::size_t next_segment(const LinkSender::Send& send, std::size_t segment_bytes, std::size_t capacity) {
   const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, segment_bytes);
   if (send.eager) return most;
-  if (room < std::min(most, OutFrame::kLeastCut)) return 0;
-  const Gather payload = send.op.payload.subgather(send.given, std::min(most, room));
+  if (capacity < std::min(most, OutFrame::kLeastCut)) return 0;
+  const Gather payload = send.op.payload.subgather(send.given, std::min(most, capacity));
   const std::size_t count = payload.within(OutFrame::kMaxPieces, payload.size());
   return count < rest ? count / 64 * 64 : count;
 }
@@ -80,23 +80,23 @@ void LinkSender::finish(Send* send, NodeList<Send>& from, Status status, const M
 
 // ---- Frames to write.
 
-std::optional<OutFrame> LinkSender::next_frame(std::size_t room) {
+std::optional<OutFrame> LinkSender::next_frame(std::size_t capacity) {
   if (!link.failed.is_ok() || !has_frame()) return std::nullopt;
   std::optional<OutFrame> out(std::in_place);
   FrameHeader& header = out->header;
   Send* send = nullptr;
   if (!link.control.empty()) {
     out->description = description_of_request(link.control.front());
-    if (out->description.size() > room) return std::nullopt;
+    if (out->description.size() > capacity) return std::nullopt;
     header = link.control.pop();
   } else if (!link.answers.empty()) {
     header = link.answers.pop();
   } else if (!active.empty()) {
     send = active.front();
     if (send->eager) out->description = send->op.description;
-    const std::size_t count = next_segment(*send, link.limits.segment_bytes, room);
+    const std::size_t count = next_segment(*send, link.limits.segment_bytes, capacity);
     if (count == 0 && send->part_nbytes() > 0) return std::nullopt;
-    if (count + out->description.size() > room) return std::nullopt;
+    if (count + out->description.size() > capacity) return std::nullopt;
     out->payload = give_segment(*send, count, header);
   } else {
     header.type = FrameType::kGoodbye;

@@ -53,7 +53,7 @@ class InterGroup final : public InterDomainExchange {
   // while something is on its way.
   void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
-  bool has_room() const override { return begun_ - taken_ < kMost; }
+  bool has_capacity() const override { return begun_ - taken_ < kMost; }
   bool is_active() const override { return begun_ != taken_; }
   void exchange(uint32_t round, std::span<std::byte> memory) override;
   Result<bool> take(uint32_t round) override;

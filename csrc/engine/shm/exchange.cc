@@ -51,9 +51,9 @@ void Exchange::note_seen() {
   if (needs_all) group.everybody_is_here();
 }
 
-std::optional<uint64_t> Exchange::room(std::size_t nbytes) {
+std::optional<uint64_t> Exchange::allocate(std::size_t nbytes) {
   if (Status made = group.make_rings(); !made.is_ok()) return fail(std::move(made)), std::nullopt;
-  return group.room(nbytes, {launch.sequence, Ring::kByCall, kInputs});
+  return group.allocate(nbytes, {launch.sequence, Ring::kByCall, kInputs});
 }
 
 const std::byte* Exchange::message(Rank peer) {

@@ -52,7 +52,7 @@ struct Exchange {
   void note_seen();  // once visit_peers() has seen all that this rank needs
 
   // Of a small call: room for its message in this rank's ring, and what a rank that has announced it has for this one.
-  std::optional<uint64_t> room(std::size_t nbytes);
+  std::optional<uint64_t> allocate(std::size_t nbytes);
   const std::byte* message(Rank peer);
   // What is combined, in this order: `message_of(peer)` of each contributor, and null for this rank, whose array is the input.
   // Empty: one of them is not there yet.

@@ -41,10 +41,10 @@ class Group : public Members {
 
   const Limits& limits() const { return limits_; }
 
-  // Before the first room(), once; then it is OK for good.
+  // Before the first allocate(), once; then it is OK for good.
   Status make_rings();
   // Room for a message of that kind, by its position. Results have a ring of their own: they are what frees inputs.
-  std::optional<uint64_t> room(std::size_t nbytes, const Ring::Use& use) {
+  std::optional<uint64_t> allocate(std::size_t nbytes, const Ring::Use& use) {
     return rings_[use.stream].take(nbytes, use, [this](const Ring::Use& old) { return is_free(old); });
   }
   std::byte* at(uint64_t position) const { return memory_.data() + position; }

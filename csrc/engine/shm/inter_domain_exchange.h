@@ -31,8 +31,8 @@ class InterDomainExchange {
   InterDomainExchange(const InterDomainExchange&) = delete;
   InterDomainExchange& operator=(const InterDomainExchange&) = delete;
 
-  virtual bool has_room() const = 0;   // for one more round at once
-  virtual bool is_active() const = 0;  // something is on its way
+  virtual bool has_capacity() const = 0;  // for one more round at once
+  virtual bool is_active() const = 0;     // something is on its way
   // Begins with round 0, 1, ...: what is in `memory` becomes what it is everywhere. It stays there until that is done.
   virtual void exchange(uint32_t round, std::span<std::byte> memory) = 0;
   // Goes on with all. Whether that round, the oldest, is done, which it says once.

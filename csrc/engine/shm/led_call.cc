@@ -42,7 +42,8 @@ bool LedCall::begin() {
   if (!group.catch_up_to_lead(launch.sequence, fingerprint_of(launch.digest))) return false;
   if (combines && !exchange_.visit_peers([&](Rank peer) { return exchange_.compare(peer); })) return false;
   const std::size_t nbytes = exchange_.traffic.nbytes();
-  const std::optional<uint64_t> position = is_inline() ? std::optional<uint64_t>(0) : exchange_.room(nbytes);
+  const std::optional<uint64_t> position =
+      is_inline() ? std::optional<uint64_t>(0) : exchange_.allocate(nbytes);
   if (!position) return false;
   std::byte* const to = is_inline() ? inline_ : group.at(*position);
   if (combines) {

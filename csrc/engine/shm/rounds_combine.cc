@@ -10,7 +10,8 @@ bool combine_own_piece(Rounds& rounds) {
   const Traffic& traffic = rounds.traffic;
   const Rank self = rounds.launch.rank;
   const uint32_t round = rounds.combined.next;
-  if (rounds.combined.is_done() || (exchange.inter_domain != nullptr && !exchange.inter_domain->has_room()))
+  if (rounds.combined.is_done() ||
+      (exchange.inter_domain != nullptr && !exchange.inter_domain->has_capacity()))
     return false;
   // What the others want of the input must have been put there: in place, it is overwritten.
   if (!traffic.is_addressed() && !rounds.put.is_done() && rounds.put.next <= round) return false;
@@ -22,24 +23,24 @@ bool combine_own_piece(Rounds& rounds) {
   if (sources.empty()) return false;
 
   const bool others_want_it = rounds.others_want_results() || exchange.inter_domain != nullptr;
-  std::optional<uint64_t> room;
+  std::optional<uint64_t> position;
   if (others_want_it && rounds.lends[kResults] && !group.has_entry(kResults, round)) return false;
   if (others_want_it && !rounds.lends[kResults]) {
-    room = group.room(sum.nbytes, {rounds.launch.sequence, round, kResults});
-    if (!room) return false;
+    position = group.allocate(sum.nbytes, {rounds.launch.sequence, round, kResults});
+    if (!position) return false;
   }
   const Traffic::Span input{traffic.outgoing(self).begin + rounds.offset(round), sum.nbytes};
   const std::size_t out_begin = exchange.inter_domain == nullptr ? sum.begin : CallArrays::kNowhere;
   const auto combine = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
     exchange.sources[static_cast<std::size_t>(self)] = nullptr;  // it is elsewhere in the input each time
-    exchange.arrays.combine(sources, begin, out_begin, nbytes, room ? group.at(*room) + place : nullptr,
-                            group.stores_for_all());
+    exchange.arrays.combine(sources, begin, out_begin, nbytes,
+                            position ? group.at(*position) + place : nullptr, group.stores_for_all());
   };
   rounds.visit_pieces(self, round, input, false, combine);
   if (exchange.inter_domain != nullptr) {
-    exchange_between_hosts(rounds, round, *room, sum.nbytes);
+    exchange_between_hosts(rounds, round, *position, sum.nbytes);
   } else if (others_want_it) {
-    group.publish(kResults, round, room.value_or(0));
+    group.publish(kResults, round, position.value_or(0));
   }
   ++rounds.combined.next;
   group.set_read(kInputs, rounds.combined.is_done() ? kAllRounds : rounds.combined.next);

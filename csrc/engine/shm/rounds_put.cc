@@ -21,15 +21,15 @@ bool put_for_all(Rounds& rounds) {
   const Rank self = rounds.launch.rank;
   const uint32_t round = rounds.put.next;
   const Traffic::Span part = rounds.part(rounds.traffic.outgoing(self), round);
-  const std::optional<uint64_t> room =
-      rounds.group.room(part.nbytes, {rounds.launch.sequence, round, kInputs});
-  if (!room) return false;
+  const std::optional<uint64_t> position =
+      rounds.group.allocate(part.nbytes, {rounds.launch.sequence, round, kInputs});
+  if (!position) return false;
   const bool is_here = exchange.arrays.has_input();  // else it comes from another host
-  if (is_here) put_part(rounds, self, part, rounds.group.at(*room));
+  if (is_here) put_part(rounds, self, part, rounds.group.at(*position));
   ++rounds.put.next;
   if (exchange.inter_domain != nullptr && !rounds.traffic.combines())
-    return exchange_between_hosts(rounds, round, *room, part.nbytes), true;
-  rounds.group.publish(kInputs, round, *room);
+    return exchange_between_hosts(rounds, round, *position, part.nbytes), true;
+  rounds.group.publish(kInputs, round, *position);
   if (exchange.kept < rounds.offset(rounds.put.next)) exchange.keep_own_part();  // while it is in a cache
   return true;
 }
@@ -41,18 +41,18 @@ bool put_for_each(Rounds& rounds) {
   const std::size_t chunk = rounds.traffic.chunk_nbytes();
   const std::size_t sizes = round == 0 ? rounds.traffic.sizes_nbytes() : 0;
   const std::size_t nbytes = sizes + chunk * (static_cast<std::size_t>(launch.size) - 1);
-  const std::optional<uint64_t> room = rounds.group.room(nbytes, {launch.sequence, round, kInputs});
-  if (!room) return false;
+  const std::optional<uint64_t> position = rounds.group.allocate(nbytes, {launch.sequence, round, kInputs});
+  if (!position) return false;
   for (Rank reader = 0; reader < launch.size; ++reader) {
     if (reader == launch.rank) continue;
     const std::size_t number = part_number(launch.rank, reader);
     const Traffic::Span all = rounds.traffic.outgoing(reader);
     const uint64_t whole = all.nbytes;
-    std::byte* const to = rounds.group.at(*room);
+    std::byte* const to = rounds.group.at(*position);
     put_part(rounds, reader, rounds.part(all, round), to + sizes + number * chunk);
     if (sizes != 0) std::memcpy(to + number * sizeof whole, &whole, sizeof whole);
   }
-  rounds.group.publish(kInputs, rounds.put.next++, *room);
+  rounds.group.publish(kInputs, rounds.put.next++, *position);
   return true;
 }
 
@@ -61,7 +61,7 @@ bool put_for_each(Rounds& rounds) {
 bool put_inputs(Rounds& rounds) {
   const InterDomainExchange* const inter_domain = rounds.exchange.inter_domain;
   if (rounds.put.is_done()) return false;
-  if (inter_domain != nullptr && !rounds.traffic.combines() && !inter_domain->has_room()) return false;
+  if (inter_domain != nullptr && !rounds.traffic.combines() && !inter_domain->has_capacity()) return false;
   // Not far ahead: what was read here is written when the result of the same round comes back.
   if (!rounds.combined.is_done() && rounds.put.next >= rounds.combined.next + kMostAhead) return false;
   return rounds.traffic.is_addressed() ? put_for_each(rounds) : put_for_all(rounds);

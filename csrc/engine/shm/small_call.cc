@@ -56,11 +56,11 @@ bool announce_small(Exchange& exchange) {
   const std::size_t nbytes = exchange.traffic.writes() ? exchange.traffic.message_nbytes() : 0;
   std::byte* message = group.payload();
   if (nbytes > kInlineNbytes) {
-    const std::optional<uint64_t> room = exchange.room(nbytes);
-    if (!room) return false;
-    const Place place{*room, nbytes};
+    const std::optional<uint64_t> position = exchange.allocate(nbytes);
+    if (!position) return false;
+    const Place place{*position, nbytes};
     std::memcpy(message, &place, sizeof place);
-    message = group.at(*room);
+    message = group.at(*position);
   }
   if (nbytes != 0) put_message(exchange, message);
   exchange.announce();

@@ -34,18 +34,18 @@ Status Context::enable_peer(const Context& peer) const {
                     result);
 }
 
-Result<Context::Room> Context::memory_room() const {
+Result<Context::FreeMemory> Context::available_memory() const {
   PC_ASSIGN_OR_RETURN(const ContextGuard current, enter());
   std::size_t free = 0, total = 0;
   PC_TRY(driver_->check(driver_->cuMemGetInfo(&free, &total), "cuMemGetInfo"));
-  return Room{free, total};
+  return FreeMemory{free, total};
 }
 
-std::string Context::room_text() const {
-  const Result<Room> room = memory_room();
-  if (!room.is_ok()) return "nobody knows how much is free";
+std::string Context::available_text() const {
+  const Result<FreeMemory> available = available_memory();
+  if (!available.is_ok()) return "nobody knows how much is free";
   const auto mib = [](uint64_t nbytes) { return std::to_string(nbytes >> 20) + " MiB"; };
-  return mib(room.value().free_nbytes) + " of " + mib(room.value().total_nbytes) + " are free";
+  return mib(available.value().free_nbytes) + " of " + mib(available.value().total_nbytes) + " are free";
 }
 
 }  // namespace pc::cuda

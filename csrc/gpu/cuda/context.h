@@ -42,11 +42,11 @@ class Context {
   Result<ContextGuard> enter() const { return ContextGuard::enter(*driver_, context_); }
   // Lets kernels and copies of this device touch memory of the other's. Enabled already is fine.
   Status enable_peer(const Context& peer) const;
-  struct Room {
+  struct FreeMemory {
     uint64_t free_nbytes = 0, total_nbytes = 0;
   };
-  Result<Room> memory_room() const;
-  std::string room_text() const;  // "13 MiB of 81559 MiB are free"
+  Result<FreeMemory> available_memory() const;
+  std::string available_text() const;  // "13 MiB of 81559 MiB are free"
 
   const Driver& driver() const { return *driver_; }
   const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }

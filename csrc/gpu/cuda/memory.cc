@@ -36,10 +36,12 @@ Result<DeviceMemory> DeviceMemory::allocate(const Context& context, std::size_t 
   CUdeviceptr at = 0;
   const CUresult result = context.driver().cuMemAlloc(&at, nbytes);
   if (result != CUDA_SUCCESS) {
-    const std::string room = result == CUDA_ERROR_OUT_OF_MEMORY ? ", where " + context.room_text() : "";
+    const std::string available =
+        result == CUDA_ERROR_OUT_OF_MEMORY ? ", where " + context.available_text() : "";
     return cuda_error(
         context.driver(),
-        "cuMemAlloc(" + nbytes_text(nbytes) + ") on GPU " + std::to_string(context.ordinal()) + room, result);
+        "cuMemAlloc(" + nbytes_text(nbytes) + ") on GPU " + std::to_string(context.ordinal()) + available,
+        result);
   }
   return DeviceMemory(context, at, nbytes);
 }

@@ -408,7 +408,7 @@ UserCall PeerExecutor::staged(const Work& work) const {
 
 // Which rank has no pinned memory for the call, and why: the same words on all ranks. Empty: all have it.
 Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadline) {
-  struct Room {
+  struct HostBuffers {
     char why_not[232] = {};
   };
   const auto reserve = [&]() -> Status {
@@ -418,10 +418,10 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
     }
     return gpu_->staged->reserve(staged(work));
   };
-  Room mine;
+  HostBuffers mine;
   const Status reserved = reserve();
   if (!reserved.is_ok()) reserved.message().copy(mine.why_not, sizeof mine.why_not - 1);
-  PC_ASSIGN_OR_RETURN(std::vector<Room> all,
+  PC_ASSIGN_OR_RETURN(std::vector<HostBuffers> all,
                       gather_plain(control_group_, mine, "room on the host for a call between GPUs",
                                    std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

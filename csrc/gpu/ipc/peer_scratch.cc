@@ -23,8 +23,9 @@ Result<Request> PeerScratch::stand_in(const Request& request, PeerMemory& memory
   Request made = request;
   constexpr std::size_t kAlignment = 256;
   const std::size_t out_at = moves_in && !are_one(request) ? round_up(request.in.nbytes(), kAlignment) : 0;
-  PC_ASSIGN_OR_RETURN(std::byte* const begin, room(std::max(moves_in ? request.in.nbytes() : 0,
-                                                            moves_out ? out_at + request.out.nbytes() : 0)));
+  PC_ASSIGN_OR_RETURN(
+      std::byte* const begin,
+      allocate(std::max(moves_in ? request.in.nbytes() : 0, moves_out ? out_at + request.out.nbytes() : 0)));
   const auto fill = [&](const ConstBuffer& array, std::byte* to) {
     return each_piece(array, [&](cuda::CUdeviceptr from, std::size_t place, std::size_t nbytes) {
       return cuda::copy_on_device(context_.driver(), reinterpret_cast<cuda::CUdeviceptr>(to + place), from,
@@ -54,7 +55,7 @@ Status PeerScratch::give_back(const Request& request, const Request& made, Rank 
 }
 
 // What was there before stays: freeing waits for the GPU, and others have it open.
-Result<std::byte*> PeerScratch::room(std::size_t nbytes) {
+Result<std::byte*> PeerScratch::allocate(std::size_t nbytes) {
   if (blocks_.empty() || blocks_.back().nbytes() < nbytes) {
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory more,
                         cuda::DeviceMemory::allocate(context_, std::bit_ceil(nbytes)));

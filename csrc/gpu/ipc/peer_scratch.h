@@ -22,7 +22,7 @@ class PeerScratch {
   Status give_back(const Request& request, const Request& made, Rank rank, cuda::CUstream stream) const;
 
  private:
-  Result<std::byte*> room(std::size_t nbytes);
+  Result<std::byte*> allocate(std::size_t nbytes);
 
   const cuda::Context context_;
   std::vector<cuda::DeviceMemory> blocks_;  // of powers of two; the last is used

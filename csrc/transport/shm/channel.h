@@ -52,9 +52,9 @@ struct SlotWords {
   uint64_t sequence = 0, digest = 0;
   // What is before kExtentEnd lies in one cache line with the stamp.
   static constexpr std::size_t kHead = 32, kExtentEnd = 56;
-  static constexpr std::size_t kRoom = ChannelSlot::kBytes - kHead;
+  static constexpr std::size_t kCapacity = ChannelSlot::kBytes - kHead;
   union {
-    std::byte data[kRoom];
+    std::byte data[kCapacity];
     struct {
       uint64_t message_nbytes, offset;
       uint32_t segment_nbytes;
@@ -66,7 +66,7 @@ static_assert(sizeof(SlotWords) == ChannelSlot::kBytes);
 inline bool is_short(const FrameHeader& header) {
   return header.type == FrameType::kData && (header.flags & kFlagEager) != 0 &&
          header.id.stream.klass == StreamClass::kPointToPoint &&
-         header.segment_nbytes + std::size_t{header.description_nbytes} <= SlotWords::kRoom;
+         header.segment_nbytes + std::size_t{header.description_nbytes} <= SlotWords::kCapacity;
 }
 
 // All but `data` of a short one.

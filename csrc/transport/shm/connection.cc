@@ -62,10 +62,10 @@ std::size_t ShmConnection::write() {
   if (!open_ || !link_.has_output()) return 0;
   std::size_t frames = 0;
   for (std::size_t nbytes = 0; nbytes < kBudgetBytes; ++frames) {
-    const Result<std::size_t> room = room_for_frame();
-    if (!room.is_ok()) return broken(room.status()), frames + 1;
-    if (room.value() == kFull) break;
-    const std::optional<OutFrame> frame = link_.next_frame(room.value());
+    const Result<std::size_t> capacity = capacity_for_frame();
+    if (!capacity.is_ok()) return broken(capacity.status()), frames + 1;
+    if (capacity.value() == kFull) break;
+    const std::optional<OutFrame> frame = link_.next_frame(capacity.value());
     if (!frame) break;
     put(frame->header, frame->payload, frame->description);
     link_.written();
@@ -75,7 +75,7 @@ std::size_t ShmConnection::write() {
 }
 
 // How many bytes may lie together in the next frame; kFull: there is no slot for it.
-Result<std::size_t> ShmConnection::room_for_frame() {
+Result<std::size_t> ShmConnection::capacity_for_frame() {
   PC_TRY(open());
   PC_TRY(find_theirs().status());
   const uint64_t slots =
@@ -236,8 +236,8 @@ void ShmConnection::say_taken() {
 bool ShmConnection::send_at_once(const SendOp& op) {
   if (!open_ || own_ == nullptr) return false;
   const uint64_t nbytes = op.payload.size();
-  const Result<std::size_t> room = room_for_frame();
-  if (!room.is_ok() || room.value() == kFull || nbytes + op.description.size() > room.value() ||
+  const Result<std::size_t> capacity = capacity_for_frame();
+  if (!capacity.is_ok() || capacity.value() == kFull || nbytes + op.description.size() > capacity.value() ||
       !link_.send_at_once(op.id, nbytes, op.description.size()))
     return false;
   FrameHeader header;

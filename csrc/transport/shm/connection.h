@@ -70,7 +70,7 @@ class ShmConnection {
   };
   Result<Arrived> look(SlotWords& words) const;
   void taken(const Arrived& frame);
-  Result<std::size_t> room_for_frame();
+  Result<std::size_t> capacity_for_frame();
   void put(const FrameHeader& header, const Gather& payload, std::span<const std::byte> description);
   void announce(const SlotWords& words, std::size_t nbytes);
   uint64_t put_bytes(const Gather& payload, std::span<const std::byte> description);

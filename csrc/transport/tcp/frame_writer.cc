@@ -45,14 +45,14 @@ Result<std::size_t> FrameWriter::write(ByteStream& stream, Link& link, std::size
 
 void FrameWriter::gather(Link& link) {
   if (gathered_ - sent_ >= kRefillBelow) return;
-  while (has_room()) {
+  while (has_capacity()) {
     const std::optional<OutFrame> frame = link.next_frame();
     if (!frame) return;
     add(*frame);
   }
 }
 
-bool FrameWriter::has_room() const {
+bool FrameWriter::has_capacity() const {
   constexpr std::size_t kMostCopied =
       kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
   constexpr std::size_t kMostParts = 2 + OutFrame::kMaxPieces;

@@ -30,7 +30,7 @@ class FrameWriter {
 
  private:
   void gather(Link& link);
-  bool has_room() const;
+  bool has_capacity() const;
   void add(const OutFrame& frame);
   void add_trailer(uint32_t crc);
   void add_part(std::span<const std::byte> bytes);

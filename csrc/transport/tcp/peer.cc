@@ -58,8 +58,8 @@ void Peer::post_send(const SendOp& op) {
 
 void Peer::post_recv(const RecvOp& op) {
   const std::size_t parts = parts_of(op.id, op.nbytes);
-  const bool has_room = op.consumer != nullptr || op.payload.size() >= op.nbytes;
-  if (parts == 1 || !has_room) {  // the link says that there is not
+  const bool fits = op.consumer != nullptr || op.payload.size() >= op.nbytes;
+  if (parts == 1 || !fits) {  // the link says that there is not
     Connection& carrier = carrier_of(op.id);
     carrier.link().post_recv(op);
     flush(carrier);

@@ -179,26 +179,27 @@ TEST(Segment, the_last_page_of_memory_that_is_no_whole_pages_long_can_be_mapped_
 
 // With a made-up limit: the kernel itself ends processes rather than refuse.
 TEST(Segment, more_memory_than_there_is_room_for_is_an_error_that_says_what_to_do) {
-  uint64_t room = 100 * kMiB;
-  OwnSegment own = OwnSegment::create([&] { return room; }).value();
+  uint64_t available = 100 * kMiB;
+  OwnSegment own = OwnSegment::create([&] { return available; }).value();
   ASSERT_TRUE(own.grow(4096).is_ok());
   const Status status = own.grow(100 * kMiB).status();
   EXPECT_EQ(status.code(), Code::kSystem);
   for (const char* part :
        {"100 MiB more", "4096 bytes", "ENOMEM", "memory limit", "PYCOLLECTIVE_TRANSPORT=tcp"})
     EXPECT_TRUE(has(status, part)) << status.to_string();
-  room = 10 * kMiB;
+  available = 10 * kMiB;
   EXPECT_EQ(own.grow(4096).status().code(), Code::kSystem) << "others need some, too";
-  room = UINT64_MAX;
+  available = UINT64_MAX;
   EXPECT_EQ(own.grow(4096).value().offset, 4096u);
 }
 
 TEST(Segment, nothing_is_kept_of_what_was_not_enough) {
-  uint64_t room = 128 * kMiB;
-  OwnSegment own = OwnSegment::create([&] { return std::exchange(room, room - 48 * kMiB); }).value();
+  uint64_t available = 128 * kMiB;
+  OwnSegment own =
+      OwnSegment::create([&] { return std::exchange(available, available - 48 * kMiB); }).value();
   ASSERT_EQ(own.grow(40 * kMiB).status().code(), Code::kSystem) << "others took it meanwhile";
   EXPECT_EQ(pages_in(own.fd()), 0);
-  room = UINT64_MAX;
+  available = UINT64_MAX;
   EXPECT_EQ(own.grow(4096).value().offset, 0u);
 }
 

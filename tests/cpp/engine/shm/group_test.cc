@@ -143,7 +143,7 @@ uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
   group.awaited().clear();
   for (uint32_t round = 0; round < 1000; ++round) {
     const std::optional<uint64_t> room =
-        group.room(group.limits().largest_message() / 2, {sequence, round, kind});
+        group.allocate(group.limits().largest_message() / 2, {sequence, round, kind});
     if (!room) return round;
     group.publish(kind, round, *room);
   }
@@ -163,7 +163,7 @@ TEST(SharedGroup, what_ranks_never_entered_that_have_gone_on_leaves_room) {
     group->announce(3, 78);
   }
   ASSERT_TRUE(world[0].catch_up(3));
-  EXPECT_TRUE(world[0].room(100, {3, Ring::kByCall, kInputs}));
+  EXPECT_TRUE(world[0].allocate(100, {3, Ring::kByCall, kInputs}));
   world[0].announce(3, 78);
   EXPECT_GT(fill(world[0], kInputs, 3), 0U);
 }
@@ -181,7 +181,7 @@ TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
   EXPECT_EQ(world[0].awaited().back().peer, 1);
   world[1].give_up();
   EXPECT_TRUE(world[0].awaited().back().has_changed());
-  EXPECT_TRUE(world[0].room(100, {2, 100, kInputs}));
+  EXPECT_TRUE(world[0].allocate(100, {2, 100, kInputs}));
 }
 
 // In a reduce_scatter no member reads results, but the inter-domain groups of other hosts write them.
@@ -197,10 +197,10 @@ TEST(SharedGroup, what_is_held_is_not_free_though_all_have_read_it) {
   EXPECT_TRUE(world[0].awaited().empty());
   world[0].hold(kResults, 1);
   const std::size_t nbytes = world[0].limits().largest_message() / 2;
-  EXPECT_TRUE(world[0].room(nbytes, {2, fit, kResults}));
-  EXPECT_FALSE(world[0].room(nbytes, {2, fit + 1, kResults}));
+  EXPECT_TRUE(world[0].allocate(nbytes, {2, fit, kResults}));
+  EXPECT_FALSE(world[0].allocate(nbytes, {2, fit + 1, kResults}));
   world[0].give_up();
-  EXPECT_TRUE(world[0].room(nbytes, {2, fit + 1, kResults}));
+  EXPECT_TRUE(world[0].allocate(nbytes, {2, fit + 1, kResults}));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class PromptExchange final : public InterDomainExchange {
  public:
   uint32_t begun = 0, taken = 0;
 
-  bool has_room() const override { return begun - taken < 2; }
+  bool has_capacity() const override { return begun - taken < 2; }
   bool is_active() const override { return begun != taken; }
   void exchange(uint32_t, std::span<std::byte>) override { ++begun; }
   Result<bool> take(uint32_t) override { return begun != taken++; }

@@ -94,8 +94,8 @@ TEST_F(DeviceTest, guards_nest_and_put_back_what_was_current) {
 TEST_F(DeviceTest, the_context_is_the_one_that_all_libraries_share) {
   const Context once = gpu(), twice = gpu();
   EXPECT_EQ(once.get(), twice.get());
-  const Context::Room room = value_of(once.memory_room());
-  EXPECT_EQ(room.free_nbytes, room.total_nbytes);
+  const Context::FreeMemory available = value_of(once.available_memory());
+  EXPECT_EQ(available.free_nbytes, available.total_nbytes);
 }
 
 TEST_F(DeviceTest, a_context_that_cannot_be_had_says_of_which_gpu) {

@@ -79,7 +79,7 @@ TEST(ChannelSlot, what_no_rank_of_ours_puts_there_is_refused) {
   EXPECT_TRUE(refused([](SlotWords& words) { words.klass = 3; }));
   EXPECT_TRUE(refused([](SlotWords& words) { words.flags = 0xFF; }));
   EXPECT_TRUE(refused([](SlotWords& words) { words.flags = 0; })) << "a short line is an eager message";
-  EXPECT_TRUE(refused([](SlotWords& words) { words.index = SlotWords::kRoom << 16 | 1; }));
+  EXPECT_TRUE(refused([](SlotWords& words) { words.index = SlotWords::kCapacity << 16 | 1; }));
   EXPECT_TRUE(refused([](SlotWords& words) { words.index = ~uint32_t{0}; }));
   EXPECT_TRUE(refused([](SlotWords& words) {
     words.is_short = 0;

@@ -1,5 +1,5 @@
 // How much memory may still be taken, by files as the kernel writes them.
-#include "shm/memory_room.h"
+#include "shm/available_memory.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 namespace pc {
 namespace {
 
-class MemoryRoom : public ::testing::Test {
+class AvailableMemory : public ::testing::Test {
  protected:
   void SetUp() override {
     char path[] = "/tmp/memory_room_test.XXXXXX";
@@ -29,13 +29,13 @@ class MemoryRoom : public ::testing::Test {
   std::string root;
 };
 
-TEST_F(MemoryRoom, without_limits_is_what_the_machine_has) {
-  EXPECT_EQ(memory_room(root), 300 * kMiB);
+TEST_F(AvailableMemory, without_limits_is_what_the_machine_has) {
+  EXPECT_EQ(available_memory(root), 300 * kMiB);
   write("/proc/self/cgroup", "0::/\n");
-  EXPECT_EQ(memory_room(root), 300 * kMiB);
+  EXPECT_EQ(available_memory(root), 300 * kMiB);
 }
 
-TEST_F(MemoryRoom, is_what_the_tightest_of_the_nested_groups_leaves) {
+TEST_F(AvailableMemory, is_what_the_tightest_of_the_nested_groups_leaves) {
   write("/proc/self/cgroup", "1:cpu:/job\n0::/job/step\n");
   for (const char* folder : {"/job", "/job/step"}) {
     write(std::string("/sys/fs/cgroup") + folder + "/memory.current", std::to_string(60 * kMiB));
@@ -44,37 +44,37 @@ TEST_F(MemoryRoom, is_what_the_tightest_of_the_nested_groups_leaves) {
   }
   write("/sys/fs/cgroup/job/memory.max", std::to_string(100 * kMiB));
   write("/sys/fs/cgroup/job/step/memory.max", "max\n");
-  EXPECT_EQ(memory_room(root), 40 * kMiB);
+  EXPECT_EQ(available_memory(root), 40 * kMiB);
   write("/sys/fs/cgroup/job/step/memory.max", std::to_string(65 * kMiB));
-  EXPECT_EQ(memory_room(root), 5 * kMiB);
+  EXPECT_EQ(available_memory(root), 5 * kMiB);
   write("/sys/fs/cgroup/job/step/memory.max", std::to_string(50 * kMiB));
-  EXPECT_EQ(memory_room(root), 0u);
+  EXPECT_EQ(available_memory(root), 0u);
 }
 
-TEST_F(MemoryRoom, counts_the_cache_of_files_as_free_and_shared_memory_not) {
+TEST_F(AvailableMemory, counts_the_cache_of_files_as_free_and_shared_memory_not) {
   write("/proc/self/cgroup", "0::/\n");
   write("/sys/fs/cgroup/memory.max", std::to_string(100 * kMiB));
   write("/sys/fs/cgroup/memory.current", std::to_string(90 * kMiB));
   write("/sys/fs/cgroup/memory.stat",
         "file 62914560\nshmem 31457280\ninactive_file 20971520\nactive_file 10485760\n");
-  EXPECT_EQ(memory_room(root), 40 * kMiB);
+  EXPECT_EQ(available_memory(root), 40 * kMiB);
 }
 
-TEST_F(MemoryRoom, knows_the_first_version_of_control_groups) {
+TEST_F(AvailableMemory, knows_the_first_version_of_control_groups) {
   write("/proc/self/cgroup", "12:pids:/x\n4:cpu,memory:/docker/abc\n");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(100 * kMiB));
   write("/sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(90 * kMiB));
   write("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file 1048576\ntotal_active_file 1048576\n");
-  EXPECT_EQ(memory_room(root), 12 * kMiB) << "the path is one outside the container";
+  EXPECT_EQ(available_memory(root), 12 * kMiB) << "the path is one outside the container";
 }
 
-TEST_F(MemoryRoom, is_unlimited_where_the_kernel_says_nothing) {
-  EXPECT_EQ(memory_room(root + "/nowhere"), UINT64_MAX);
+TEST_F(AvailableMemory, is_unlimited_where_the_kernel_says_nothing) {
+  EXPECT_EQ(available_memory(root + "/nowhere"), UINT64_MAX);
 }
 
-TEST_F(MemoryRoom, of_this_machine_is_some) {
-  EXPECT_GT(memory_room(), kMiB);
-  EXPECT_LT(memory_room(), UINT64_MAX);
+TEST_F(AvailableMemory, of_this_machine_is_some) {
+  EXPECT_GT(available_memory(), kMiB);
+  EXPECT_LT(available_memory(), UINT64_MAX);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "shm/memory_room.h"
+#include "shm/available_memory.h"
 
 #include <algorithm>
 #include <fstream>
@@ -38,12 +38,12 @@ uint64_t sum_in(const std::string& path, std::initializer_list<std::string_view>
   return sum;
 }
 
-uint64_t room_of_machine(const std::string& root) {
+uint64_t available_on_machine(const std::string& root) {
   const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:", "SwapFree:"});
   return kib == 0 ? kUnknown : kib * 1024;
 }
 
-uint64_t room_of_group(const std::string& folder, const Files& files) {
+uint64_t available_to_group(const std::string& folder, const Files& files) {
   const std::optional<uint64_t> limit = number_in(folder + "/" + files.limit);
   const std::optional<uint64_t> usage = number_in(folder + "/" + files.usage);
   if (!limit || !usage) return kUnknown;
@@ -54,19 +54,19 @@ uint64_t room_of_group(const std::string& folder, const Files& files) {
 
 // Of a group and all that it is in: each has its own limit. In a container the path may be one of outside; then only the
 // folder that is mounted counts.
-uint64_t room_of_groups(const std::string& mount, std::string path, const Files& files) {
-  uint64_t room = room_of_group(mount, files);
+uint64_t available_to_groups(const std::string& mount, std::string path, const Files& files) {
+  uint64_t available = available_to_group(mount, files);
   while (path.size() > 1) {
-    room = std::min(room, room_of_group(mount + path, files));
+    available = std::min(available, available_to_group(mount + path, files));
     path.resize(path.rfind('/'));
   }
-  return room;
+  return available;
 }
 
 }  // namespace
 
-uint64_t memory_room(const std::string& root) {
-  uint64_t room = room_of_machine(root);
+uint64_t available_memory(const std::string& root) {
+  uint64_t available = available_on_machine(root);
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // "4:cpu,memory:/job/7" or "0::/job/7"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -75,13 +75,13 @@ uint64_t memory_room(const std::string& root) {
     const std::string path = line.substr(second + 1), mounts = root + "/sys/fs/cgroup";
     if (path.empty() || path.front() != '/') continue;
     if (kinds == ",,") {
-      room = std::min({room, room_of_groups(mounts, path, kVersion2),
-                       room_of_groups(mounts + "/unified", path, kVersion2)});
+      available = std::min({available, available_to_groups(mounts, path, kVersion2),
+                            available_to_groups(mounts + "/unified", path, kVersion2)});
     } else if (kinds.find(",memory,") != std::string::npos) {
-      room = std::min(room, room_of_groups(mounts + "/memory", path, kVersion1));
+      available = std::min(available, available_to_groups(mounts + "/memory", path, kVersion1));
     }
   }
-  return room;
+  return available;
 }
 
 }  // namespace pc
