@@ -21,7 +21,7 @@ struct WorkObject {
   std::shared_ptr<PendingCall> call;
   PyObject* result;
   Rank rank, size;
-  bool heard;  // its error, if any, has been handed out
+  bool observed;  // its error, if any, has been handed out
 };
 
 WorkObject& work_of(PyObject* self) { return *reinterpret_cast<WorkObject*>(self); }
@@ -46,7 +46,7 @@ PyObject* new_work(const GroupObject& group, const std::shared_ptr<PendingCall>&
   work.result = Py_NewRef(result);
   work.rank = group.rank;
   work.size = group.size;
-  work.heard = true;  // until it has begun
+  work.observed = true;  // until it has begun
   return self;
 }
 
@@ -56,8 +56,8 @@ void work_dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   if (work.session->forked) {
     static_cast<void>(new std::shared_ptr<PendingCall>(std::move(work.call)));
-  } else if (!work.heard) {
-    work.call->handle().leave_alone();
+  } else if (!work.observed) {
+    work.call->handle().detach();
   }
   work.call.~shared_ptr();
   work.session.~shared_ptr();
@@ -67,7 +67,7 @@ void work_dealloc(PyObject* self) {
 }
 
 // What a wait has come to. Null: a Python error is set, and the call goes on.
-std::optional<Status> heard(WorkObject& work, std::optional<Status> outcome, double timeout_s) {
+std::optional<Status> observed(WorkObject& work, std::optional<Status> outcome, double timeout_s) {
   const AsyncWork& call = work.call->handle();
   if (!outcome && PyErr_Occurred() == nullptr) {
     const std::chrono::duration<double> elapsed = now() - call.began();
@@ -79,7 +79,7 @@ std::optional<Status> heard(WorkObject& work, std::optional<Status> outcome, dou
                      .with_elapsed(elapsed.count())
                      .with_sequence(call.sequence()));
   }
-  work.heard = work.heard || outcome.has_value();
+  work.observed = work.observed || outcome.has_value();
   return outcome;
 }
 
@@ -92,7 +92,7 @@ std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
     return std::nullopt;
   }
   if (outcome) work.call->settle();
-  return heard(work, std::move(outcome), timeout_s);
+  return observed(work, std::move(outcome), timeout_s);
 }
 
 // The arguments of wait() and exception(), which has no `host`. False: a Python error is set.
@@ -115,7 +115,7 @@ PyObject* wait(WorkObject& work, double timeout_s, bool host) {
   std::optional<void*> stream;
   if (!host && !work.call->ask_stream(&stream)) return nullptr;
   const std::optional<Status> outcome =
-      stream ? heard(work, work.call->precede(*work.session, timeout_s, *stream), timeout_s)
+      stream ? observed(work, work.call->precede(*work.session, timeout_s, *stream), timeout_s)
              : wait_for_end(work, timeout_s);
   if (!outcome) return nullptr;
   if (outcome->is_ok()) return Py_NewRef(work.result);
@@ -297,7 +297,7 @@ PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prep
   const auto call = std::make_shared<PendingCall>(group, std::move(prepared));
   const Ref work(new_work(group, call, result));  // first: once the call has begun, nothing may fail
   if (!work || !call->begin(group)) return nullptr;
-  work_of(work.get()).heard = false;
+  work_of(work.get()).observed = false;
   return Py_NewRef(work.get());
 }
 

@@ -28,9 +28,9 @@ std::string advice(const Status& status, const std::string& message) {
   const Ref known(text(message));
   const Ref more(module && known ? PyObject_CallMethod(module.get(), "advice", "O", known.get()) : nullptr);
   const char* utf8 = more ? PyUnicode_AsUTF8(more.get()) : nullptr;
-  std::string said = utf8 == nullptr ? "" : utf8;
+  std::string text_of = utf8 == nullptr ? "" : utf8;
   PyErr_Clear();
-  return said;
+  return text_of;
 }
 
 bool is_about_a_peer(Code code) {
@@ -46,8 +46,8 @@ PyObject* raise_status(const State& state, const Status& status, const HostMap::
     return nullptr;
   }
   PyObject* const kind = state.errors[static_cast<std::size_t>(status.code())];
-  const std::string told = status.to_string();
-  const Ref message(text(told + advice(status, told))), rank(number(status.rank())),
+  const std::string full_text = status.to_string();
+  const Ref message(text(full_text + advice(status, full_text))), rank(number(status.rank())),
       peer(number(status.peer()));
   const Ref operation(optional(status.operation())), elapsed(seconds(status.elapsed_s()));
   const Ref sequence(status.sequence() == 0 ? none() : PyLong_FromUnsignedLongLong(status.sequence()));

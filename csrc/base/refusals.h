@@ -13,11 +13,11 @@ class Refusals {
  public:
   explicit Refusals(const Logger& log) : log_(log) {}
   void add(const std::string& from, const std::string& why) {
-    constexpr std::size_t kTold = 8;
+    constexpr std::size_t kReported = 8;
     ++count_;
     last_ = from + ": " + why;
-    if (count_ <= kTold) log_.warning("turned away a connection from " + last_);
-    if (count_ == kTold) log_.warning("further connections will be turned away silently");
+    if (count_ <= kReported) log_.warning("turned away a connection from " + last_);
+    if (count_ == kReported) log_.warning("further connections will be turned away silently");
   }
   // Somebody who is expected, only not now: no reason to worry anybody.
   void add_expected(const std::string& from, const std::string& why) const {

@@ -117,8 +117,8 @@ class FdExchange {
 Status FdExchange::lead(const Result<FdExchangeListener>& listener, Candidate& candidate) {
   const Result<Places> places = gather(listener, candidate);
   const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
-  const Status told = store_.set(keys_.domain_of(meeting_.world, leader()), text, context_.deadline);
-  return places.is_ok() ? told : places.status();
+  const Status published = store_.set(keys_.domain_of(meeting_.world, leader()), text, context_.deadline);
+  return places.is_ok() ? published : places.status();
 }
 
 Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Candidate& candidate) {
@@ -234,9 +234,9 @@ Result<Places> await_domains(Store& store, const RuntimeOptions& options, const 
     const Result<std::string> all =
         exchanged.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : exchanged;
     const std::string text = all.is_ok() ? all.value() : publish(all.status());
-    const Status told = store.set(keys.domains(meeting.world), text, deadline);
+    const Status published = store.set(keys.domains(meeting.world), text, deadline);
     PC_TRY(all.status());
-    PC_TRY(told);
+    PC_TRY(published);
   }
   PC_TRY(exchanged);
   PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.domains(meeting.world), deadline));

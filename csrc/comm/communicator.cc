@@ -382,7 +382,7 @@ Status Communicator::alive() {
   PC_TRY(state_->shared->calls.alive());
   return state_->shared->calls.quit_by_others();
 }
-void Communicator::unheard(const Status& outcome) { state_->shared->calls.unheard(outcome); }
+void Communicator::unobserved(const Status& outcome) { state_->shared->calls.unobserved(outcome); }
 WaitContext Communicator::waiting_until(Deadline deadline) const { return state_->waiting_until(deadline); }
 Status Communicator::gpus_may_join() const { return state_->parts.gpus_may_join; }
 bool Communicator::is_strict() const { return state_->parts.check == Check::kStrict; }

@@ -69,7 +69,7 @@ class Communicator {
   Status may_call();  // not OK: what the next call would raise, which is raised by this
   Status alive();     // not OK: the group has ended, or a member has quit, and why
   // How a call that was begun failed for whose end nobody asks: the next call raises it, or it is logged.
-  void unheard(const Status& outcome);
+  void unobserved(const Status& outcome);
   // For waits of such calls: ends when the group does.
   WaitContext waiting_until(Deadline deadline) const;
   // Whether its ranks may meet on their GPUs: kUnsupported, and why not, where some have none. The same on every rank.

@@ -143,7 +143,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   post(call, started);
   if (issue_order.owns_lock()) issue_order.unlock();
   const Status ended = received(started, context_for(seconds, began, started.message().place.stop));
-  if (number != nullptr && started.untold()) *number = 0;
+  if (number != nullptr && started.unannounced()) *number = 0;
   return ended;
 }
 
@@ -160,9 +160,9 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
   MessageGo go;
   answer(started, {MessageAnswer::Word::kThroughHost, {}});
   const MessagePlace place{MessagePart::kGo, data.number, data.place.stop, &array};
-  const Status heard = recv({buffer_of(go), data.peer, data.tag, data.site, place},
-                            std::max(context.deadline.remaining_s(), kOfferGraceS));
-  if (!heard.is_ok()) return refuse_data(data.peer, data.tag, data.number), heard;
+  const Status got = recv({buffer_of(go), data.peer, data.tag, data.site, place},
+                          std::max(context.deadline.remaining_s(), kOfferGraceS));
+  if (!got.is_ok()) return refuse_data(data.peer, data.tag, data.number), got;
   PC_TRY(go.status(data.peer).with_rank(shared_->calls.names().rank()).with_operation(started.text()));
   data.digest = {};
   data.place.part = MessagePart::kData;

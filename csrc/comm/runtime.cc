@@ -475,7 +475,7 @@ Status Runtime::shutdown(Deadline deadline) {
   }
   if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
     state.close_groups();
-    if (state.control) state.control->say_goodbye();
+    if (state.control) state.control->send_goodbye();
     state.close();
     return on_devices;
   }
@@ -486,7 +486,7 @@ Status Runtime::shutdown(Deadline deadline) {
     // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
     state.transport->shutdown(
         ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
-    state.control->say_goodbye();
+    state.control->send_goodbye();
   }
   state.end_groups(Status(Code::kNotInitialized, "the runtime was shut down"));
   state.close();

@@ -52,7 +52,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 
   // ---- the rest is the thread's
   void serve(const epoll_event& event);
-  void read(Rank rank, bool hears_the_dead = true);
+  void read(Rank rank, bool reads_dead = true);
   void broke(Rank rank, const std::string& why);
   void unwatch(int fd);
   Status send(Peer& peer);
@@ -71,8 +71,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
     const auto found = groups.find(id);
     return found == groups.end() ? nullptr : found->second;
   }
-  template <class Tell>
-  void tell_all(Tell&& tell);
+  template <class Notify>
+  void for_each_group(Notify&& notify);
 
   // ---- ControlHost
   std::span<const Rank> members(uint32_t id) override {
@@ -100,7 +100,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   }
   // Connections say it too, behind everything that was sent on them; shared memory has no such word.
   void peer_exited(Rank peer) override {
-    tell_all([peer](ControlledGroup& calls) { calls.peer_exited(peer); });
+    for_each_group([peer](ControlledGroup& calls) { calls.peer_exited(peer); });
   }
   void excluded(Rank by, const std::string& cause) override {
     ended(by, Status(Code::kExcluded, "the others took this rank for dead: " + cause).with_cause(cause));
@@ -196,7 +196,7 @@ void ControlThread::State::serve(const epoll_event& event) {
   broke(rank, "its process ended");
 }
 
-void ControlThread::State::read(Rank rank, bool hears_the_dead) {
+void ControlThread::State::read(Rank rank, bool reads_dead) {
   Peer& peer = at(rank);
   std::array<std::byte, 16 * kKiB> bytes;
   for (std::size_t i = 0; peer.socket.valid() && (i < kReadsPerPoll || peer.socket.holds_bytes()); ++i) {
@@ -209,7 +209,7 @@ void ControlThread::State::read(Rank rank, bool hears_the_dead) {
     while (std::optional<ControlMessage> message = peer.reader.next()) {
       // What a rank of this host said before it went is here, even if the news of its end overtakes it by way of another rank.
       const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
-      if (hears_the_dead && known(dead) && dead != rank) read(dead, false);
+      if (reads_dead && known(dead) && dead != rank) read(dead, false);
       plane.received(rank, *message, now());
     }
     if (!fed.is_ok()) return broke(rank, fed.message());
@@ -323,14 +323,14 @@ CallReport ControlThread::State::report(const CallId& call, bool find_where) {
   return report;
 }
 
-template <class Tell>
-void ControlThread::State::tell_all(Tell&& tell) {
+template <class Notify>
+void ControlThread::State::for_each_group(Notify&& notify) {
   std::vector<std::shared_ptr<ControlledGroup>> all;
   {
     const std::lock_guard lock(mutex);
     for (const auto& [id, calls] : groups) all.push_back(calls);
   }
-  for (const std::shared_ptr<ControlledGroup>& calls : all) tell(*calls);
+  for (const std::shared_ptr<ControlledGroup>& calls : all) notify(*calls);
 }
 
 void ControlThread::State::ended(Rank peer, const Status& why) {
@@ -338,7 +338,7 @@ void ControlThread::State::ended(Rank peer, const Status& why) {
     const std::lock_guard lock(mutex);
     ended_peers.emplace(peer, why);
   }
-  tell_all([&](ControlledGroup& calls) { calls.peer_ended(peer, why); });
+  for_each_group([&](ControlledGroup& calls) { calls.peer_ended(peer, why); });
 }
 
 ControlThread::ControlThread() = default;
@@ -410,8 +410,8 @@ void ControlThread::lost(Rank peer, const std::string& cause) {
     state->broke(peer, cause);
   });
 }
-void ControlThread::say_goodbye() {
-  state_->post([](ControlPlane& plane, TimePoint at) { plane.say_goodbye(at); });
+void ControlThread::send_goodbye() {
+  state_->post([](ControlPlane& plane, TimePoint at) { plane.send_goodbye(at); });
 }
 
 void ControlThread::close_in_child() noexcept {

@@ -62,9 +62,9 @@ class ControlThread {
   void survey(const CallId& call);
   void came_late(const CallId& call);
   void lost(Rank peer, const std::string& cause);
-  void say_goodbye();
+  void send_goodbye();
 
-  void stop();  // closes at once; without say_goodbye() before it the peers see a death
+  void stop();  // closes at once; without send_goodbye() before it the peers see a death
   // In a forked child: closes every descriptor. Takes no lock; nothing else may be called afterwards.
   void close_in_child() noexcept;
 

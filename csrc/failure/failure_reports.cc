@@ -44,7 +44,8 @@ Status FailureReports::why_given_up(uint64_t sequence, const Status& otherwise) 
   return ending == nullptr ? otherwise : failure_of(ending->why, {}, names_);
 }
 
-Status FailureReports::told(const Status& ended, const GroupCall& call, const std::string& operation) const {
+Status FailureReports::report(const Status& ended, const GroupCall& call,
+                              const std::string& operation) const {
   const std::chrono::duration<double> elapsed = now() - call.began;
   return Status(ended.code(), ended.message() + advice(ended, names_.full(ended.peer()), call.sequence == 0))
       .with_rank(names_.rank())
@@ -102,13 +103,13 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
     record();  // only now: what others say of a call that has failed and waits for nothing is taken for old news
     state_.endings.forget(call.sequence);
-    return told(first, call, operation);
+    return report(first, call, operation);
   }
-  const CallEnd ours = our_word(ended);
+  const CallEnd ours = call_end_of(ended);
   // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
-    return told(failure_of(ours, survey(call.sequence, context), names_), call, operation);
+    return report(failure_of(ours, survey(call.sequence, context), names_), call, operation);
   }
   bool others_know = false;
   {
@@ -119,11 +120,11 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     if (!state_.cause.is_ok()) {
       const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
       state_.endings.forget(call.sequence);
-      return told(first, call, operation);
+      return report(first, call, operation);
     }
     if (state_.closing) {
       state_.endings.forget(call.sequence);
-      return told(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
+      return report(Status(Code::kNotInitialized, "shutdown() ended this call"), call, operation);
     }
     others_know = !state_.endings.add(call.sequence, ours);
   }
@@ -132,21 +133,21 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   if (ended.code() != Code::kInterrupted && (others_know || worth_waiting(ended.code())))
     outcome = await_report(call.sequence, ended, context);
   if (outcome.code() == Code::kPeerExited)
-    calls_.end_for_all(outcome.with_operation(operation), our_word(outcome));
+    calls_.end_for_all(outcome.with_operation(operation), call_end_of(outcome));
   const std::lock_guard lock(state_.mutex);
   state_.endings.forget(call.sequence);
   state_.late_errors.drop(call.sequence);
-  return told(outcome, call, operation);
+  return report(outcome, call, operation);
 }
 
-CallEnd FailureReports::our_word(const Status& ended) const {
+CallEnd FailureReports::call_end_of(const Status& ended) const {
   const Rank by = ended.code() == Code::kPeerExited ? ended.peer() : names_.rank();
   return {ended.code(), names_.to_world(by), ended.message()};
 }
 
-bool FailureReports::asks(const Status& ended, const GroupCall& call) {
+bool FailureReports::requests_reports(const Status& ended, const GroupCall& call) {
   if (ended.code() == Code::kInterrupted) return false;
-  const CallEnd ours = our_word(ended);
+  const CallEnd ours = call_end_of(ended);
   {
     const std::lock_guard lock(state_.mutex);
     if (state_.closing) return false;
@@ -160,7 +161,7 @@ bool FailureReports::asks(const Status& ended, const GroupCall& call) {
   return true;
 }
 
-void FailureReports::forsake(const Status& ended, const GroupCall& call) {
+void FailureReports::conclude_detached(const Status& ended, const GroupCall& call) {
   calls_.end_record(call, ended.code());
   const std::lock_guard lock(state_.mutex);
   const bool others_know = state_.endings.find(call.sequence) != nullptr;
@@ -170,7 +171,7 @@ void FailureReports::forsake(const Status& ended, const GroupCall& call) {
                           {ended.code(), names_.to_world(names_.rank()), ended.message()});
 }
 
-bool FailureReports::asks_peer(const Status& ended, GroupCall& call) {
+bool FailureReports::requests_peer_report(const Status& ended, GroupCall& call) {
   if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
   if (!call.asked && polled(call)) return false;
   const uint64_t question = whereabouts(ended.peer());
@@ -183,28 +184,28 @@ bool FailureReports::asks_peer(const Status& ended, GroupCall& call) {
 
 Status FailureReports::conclude_message(const Status& ended, const GroupCall& call,
                                         const std::string& operation, const WaitContext& context) {
-  Status outcome = told_of_message(ended, call, operation, context);
+  Status outcome = report_message_failure(ended, call, operation, context);
   if (!call.asked) return outcome;
   const std::lock_guard lock(state_.mutex);
   state_.surveys.leave(whereabouts(ended.peer()));
   return outcome;
 }
 
-Status FailureReports::told_of_message(const Status& ended, const GroupCall& call,
-                                       const std::string& operation, const WaitContext& context) {
+Status FailureReports::report_message_failure(const Status& ended, const GroupCall& call,
+                                              const std::string& operation, const WaitContext& context) {
   calls_.end_record(call, ended.code());
   switch (ended.code()) {
-    case Code::kPeerFailure: return told(first_failure(ended, operation, context), call, operation);
+    case Code::kPeerFailure: return report(first_failure(ended, operation, context), call, operation);
     case Code::kTimeout: {
       const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
-      return told(knows ? ended : with_rank_status(ended, context), call, operation);
+      return report(knows ? ended : with_rank_status(ended, context), call, operation);
     }
     case Code::kAborted: {  // most likely the peer has heard of a death before this rank
       std::unique_lock lock(state_.mutex);
       (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
-      return told(state_.cause.is_ok() ? ended : state_.cause, call, operation);
+      return report(state_.cause.is_ok() ? ended : state_.cause, call, operation);
     }
-    default: return told(ended, call, operation);
+    default: return report(ended, call, operation);
   }
 }
 

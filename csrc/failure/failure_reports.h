@@ -23,13 +23,14 @@ class FailureReports {
                   const WaitContext& context);
   // Asks the others now what conclude() would wait for, without waiting. True: their answers may still come. May be
   // called again and again; conclude() follows.
-  bool asks(const Status& ended, const GroupCall& call);
+  bool requests_reports(const Status& ended, const GroupCall& call);
   // The same for a call whose end no caller here asks for.
-  void forsake(const Status& ended, const GroupCall& call);
+  void conclude_detached(const Status& ended, const GroupCall& call);
   // Likewise for a message between this rank and `ended.peer()`, which concerns nobody else.
   Status conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                           const WaitContext& context);
-  bool asks_peer(const Status& ended, GroupCall& call);  // asks() for conclude_message()
+  bool requests_peer_report(const Status& ended,
+                            GroupCall& call);  // requests_reports() for conclude_message()
   // Why other ranks have given this call up, as far as this rank has heard.
   Status why_given_up(uint64_t sequence, const Status& otherwise) const;
 
@@ -42,10 +43,10 @@ class FailureReports {
   // before it goes arrives even if the group has ended by then. The mutex held.
   bool is_awaited(const CallEnding& ending) const;
   Status await_report(uint64_t sequence, const Status& ended, const WaitContext& context);
-  Status told(const Status& ended, const GroupCall& call, const std::string& operation) const;
-  Status told_of_message(const Status& ended, const GroupCall& call, const std::string& operation,
-                         const WaitContext& context);
-  CallEnd our_word(const Status& ended) const;  // for the others
+  Status report(const Status& ended, const GroupCall& call, const std::string& operation) const;
+  Status report_message_failure(const Status& ended, const GroupCall& call, const std::string& operation,
+                                const WaitContext& context);
+  CallEnd call_end_of(const Status& ended) const;  // for the others
   Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
   Status with_rank_status(const Status& ended, const WaitContext& context);
   std::vector<RankStatus> survey(uint64_t sequence, const WaitContext& context);

@@ -34,7 +34,7 @@ Status GroupCalls::look() {
   {
     const std::lock_guard lock(state_.mutex);
     if (!state_.cause.is_ok()) {
-      state_.cause_told = true;
+      state_.cause_reported = true;
       return cause();
     }
   }
@@ -112,7 +112,7 @@ void GroupCalls::quit(const Status& why) {
 }
 
 // This rank takes part in no call of the group any more: nobody shall wait for it there.
-void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
+void GroupCalls::end_for_all(const Status& why, const CallEnd& report) {
   std::vector<uint64_t> unfinished;
   {
     const std::unique_lock issuing = issue_order();
@@ -124,7 +124,7 @@ void GroupCalls::end_for_all(const Status& why, const CallEnd& told) {
   }
   abort(why);
   if (parts_.control == nullptr) return;
-  for (const uint64_t sequence : unfinished) parts_.control->gave_up(id(sequence), told);
+  for (const uint64_t sequence : unfinished) parts_.control->gave_up(id(sequence), report);
 }
 
 void GroupCalls::abort(const Status& why) noexcept {
@@ -144,9 +144,9 @@ void GroupCalls::abort(const Status& why) noexcept {
 
 // ---- earlier calls
 
-void GroupCalls::unheard(const Status& outcome) {
+void GroupCalls::unobserved(const Status& outcome) {
   std::unique_lock lock(state_.mutex);
-  if (state_.cause_told || !state_.late_errors.add_unheard(outcome, state_.closing)) return;
+  if (state_.cause_reported || !state_.late_errors.add_unobserved(outcome, state_.closing)) return;
   warn_of_unraised(lock);
 }
 
@@ -164,7 +164,7 @@ void GroupCalls::settle(uint64_t sequence) {
 
 // What no error will tell, once all is known about it.
 void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
-  if (state_.closing && state_.cause_told) state_.late_errors.forget_unheard();
+  if (state_.closing && state_.cause_reported) state_.late_errors.forget_unobserved();
   const std::string text = state_.late_errors.take_unraised(state_.closing || !state_.cause.is_ok(),
                                                             state_.closing, /*awaits=*/parts_.compares);
   lock.unlock();

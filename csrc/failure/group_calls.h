@@ -29,7 +29,7 @@ struct GroupCall {
   bool waits = false;  // its caller waits at once
   bool leaving = false;
   uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
-  bool asked = false;     // a message: asks_peer() has asked
+  bool asked = false;     // a message: requests_peer_report() has asked
 };
 
 // What this rank knows of calls that went wrong, and of the end of the group. GroupCalls, which hears of it, and
@@ -40,8 +40,8 @@ struct FailureState {
   std::atomic<uint32_t> ended{0};  // not 0: `cause` is set for good
   mutable std::mutex mutex;        // guards what follows
   Status cause;
-  bool closing = false;     // this rank goes
-  bool cause_told = false;  // a call has raised it
+  bool closing = false;         // this rank goes
+  bool cause_reported = false;  // a call has raised it
   CallEndings endings;
   LateErrors late_errors;
   Surveys surveys;
@@ -97,7 +97,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // sent before that would be here.
   bool peer_has_left(Rank peer);
   // How an asynchronous call failed for whose end nobody asks: the next call raises it, or it is logged.
-  void unheard(const Status& outcome);
+  void unobserved(const Status& outcome);
   void cancel(uint64_t sequence, const Status& why);  // the call of this number ends here with `why`
   // This rank goes, and says goodbye: what still runs in other threads will end, and that is no news for the others.
   void close();
@@ -106,7 +106,8 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   // Likewise, and tells the other members: there the calls that this rank takes no part in any more end with kPeerExited,
   // and so the group.
   void quit(const Status& why);
-  void end_for_all(const Status& why, const CallEnd& told);  // likewise; `told`: how those calls end there
+  void end_for_all(const Status& why,
+                   const CallEnd& report);  // likewise; `report`: how those calls end there
 
   const GroupNames& names() const { return names_; }
   uint64_t identity() const { return identity_; }  // see identity_of()

@@ -17,16 +17,16 @@ Status LateErrors::take() {
   Status what;
   if (first != late_.end()) {
     what = extract(first);
-  } else if (!unheard_.empty()) {
-    what = std::move(unheard_.front());
-    unheard_.pop_front();
+  } else if (!unobserved_.empty()) {
+    what = std::move(unobserved_.front());
+    unobserved_.pop_front();
   }
   update();
   return what;
 }
 
 void LateErrors::add(uint64_t sequence, const Status& why, bool is_known) {
-  if (sequence <= told_until_ || told_.contains(sequence)) return;
+  if (sequence <= reported_until_ || reported_.contains(sequence)) return;
   if (late_.size() >= kMostKept) late_.erase(late_.begin());
   const auto [late, first] = late_.try_emplace(sequence);
   if (!first && !is_known) return;
@@ -40,10 +40,10 @@ void LateErrors::add(uint64_t sequence, const Status& why, bool is_known) {
   update();
 }
 
-bool LateErrors::add_unheard(const Status& outcome, bool is_last) {
-  if (unheard_.size() >= kMostKept) return false;
-  if (is_last && ++unheard_at_end_ > kMostWarned) return false;
-  unheard_.push_back(
+bool LateErrors::add_unobserved(const Status& outcome, bool is_last) {
+  if (unobserved_.size() >= kMostKept) return false;
+  if (is_last && ++unobserved_at_end_ > kMostWarned) return false;
+  unobserved_.push_back(
       Status(outcome.code(),
              "of an asynchronous call for which nobody waited, and raised here for that reason: " +
                  outcome.message())
@@ -64,21 +64,21 @@ void LateErrors::drop(uint64_t sequence) {
 
 std::deque<Status> LateErrors::settle(uint64_t sequence) {
   settled_ = std::max(settled_, sequence);
-  std::deque<Status> unheard = std::exchange(unheard_, {});
+  std::deque<Status> unobserved = std::exchange(unobserved_, {});
   update();
-  return unheard;
+  return unobserved;
 }
 
-std::string LateErrors::take_unraised(bool all, bool unheard, bool awaits) {
+std::string LateErrors::take_unraised(bool all, bool unobserved, bool awaits) {
   std::vector<std::string> unraised;
   for (auto each = late_.begin(); each != late_.end();) {
     const auto late = each++;
     const bool is_known = late->second.is_known || !awaits;
     if (all || (late->first <= settled_ && is_known)) unraised.push_back(extract(late).message());
   }
-  if (unheard) {
-    for (const Status& each : unheard_) unraised.push_back(each.to_string());
-    unheard_.clear();
+  if (unobserved) {
+    for (const Status& each : unobserved_) unraised.push_back(each.to_string());
+    unobserved_.clear();
   }
   std::string text;
   for (std::size_t i = 0; i < std::min(unraised.size(), kMostWarned); ++i)
@@ -89,13 +89,14 @@ std::string LateErrors::take_unraised(bool all, bool unheard, bool awaits) {
 }
 
 Status LateErrors::extract(std::map<uint64_t, Late>::iterator late) {
-  if (told_.size() >= kMostKept) told_until_ = std::max(told_until_, told_.extract(told_.begin()).value());
-  told_.insert(late->first);
+  if (reported_.size() >= kMostKept)
+    reported_until_ = std::max(reported_until_, reported_.extract(reported_.begin()).value());
+  reported_.insert(late->first);
   return std::move(late_.extract(late).mapped().what);
 }
 
 void LateErrors::update() {
-  const bool any = late_.upper_bound(settled_) != late_.end() || !unheard_.empty();
+  const bool any = late_.upper_bound(settled_) != late_.end() || !unobserved_.empty();
   any_.store(any ? 1 : 0, std::memory_order_release);
 }
 

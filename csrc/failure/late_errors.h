@@ -24,15 +24,15 @@ class LateErrors {
   // A call that this rank had completed was wrong. `is_known`: the others have been asked, and no more comes.
   void add(uint64_t sequence, const Status& why, bool is_known);
   // How an asynchronous call failed for whose end no caller asks. `is_last`: no call follows, so few are kept. False: too many are.
-  bool add_unheard(const Status& outcome, bool is_last);
+  bool add_unobserved(const Status& outcome, bool is_last);
   // The caller of this call is told now: what is kept about it is not raised again.
   void drop(uint64_t sequence);
   // Nothing is raised any more about calls up to this one. Returns what was to be raised of asynchronous calls.
   std::deque<Status> settle(uint64_t sequence);
-  // Takes out what no call will raise. `all`: no call follows. `unheard`: of asynchronous calls too. `awaits`: more may still
-  // come about a call that is not known. In words, one paragraph; empty: nothing.
-  std::string take_unraised(bool all, bool unheard, bool awaits);
-  void forget_unheard() { unheard_.clear(); }
+  // Takes out what no call will raise. `all`: no call follows. `unobserved`: of asynchronous calls too.
+  // `awaits`: more may still come about a call that is not known. In words, one paragraph; empty: nothing.
+  std::string take_unraised(bool all, bool unobserved, bool awaits);
+  void forget_unobserved() { unobserved_.clear(); }
 
  private:
   struct Late {
@@ -44,12 +44,12 @@ class LateErrors {
 
   const Rank rank_;
   std::atomic<uint32_t> any_{0};
-  std::map<uint64_t, Late> late_;   // by number of the call
-  std::deque<Status> unheard_;      // of asynchronous calls
-  std::size_t unheard_at_end_ = 0;  // since no call follows
-  uint64_t settled_ = 0;            // nothing is raised about calls up to this one
-  std::set<uint64_t> told_;         // calls that something was raised, or logged, about
-  uint64_t told_until_ = 0;         // and nothing is told about these any more
+  std::map<uint64_t, Late> late_;      // by number of the call
+  std::deque<Status> unobserved_;      // of asynchronous calls
+  std::size_t unobserved_at_end_ = 0;  // since no call follows
+  uint64_t settled_ = 0;               // nothing is raised about calls up to this one
+  std::set<uint64_t> reported_;        // calls that something was raised, or logged, about
+  uint64_t reported_until_ = 0;        // and nothing is told about these any more
 };
 
 }  // namespace pc

@@ -45,9 +45,9 @@ class DeviceCalls::Call : public GpuWork {
   bool precedes_at_once() const override { return in_stream_order_ || done(); }
   Status until_ended(Deadline deadline) override;
   bool done() const override { return is_queued() && on_gpu_->done() && compared().has_value(); }
-  void leave_alone() override {
-    left_alone_ = true;
-    tell_if_unheard();
+  void detach() override {
+    detached_ = true;
+    report_if_unobserved();
   }
 
  private:
@@ -65,16 +65,16 @@ class DeviceCalls::Call : public GpuWork {
     const Status how =
         is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
     end(how.is_ok() ? how : how.with_operation(operation_));
-    tell_if_unheard();
+    report_if_unobserved();
   }
   // An error that ends the group is raised by every later call; that of a refused call by the next one.
-  void tell_if_unheard() {
+  void report_if_unobserved() {
     const std::optional<Status> outcome = this->outcome();
-    if (!left_alone_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
+    if (!detached_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
     const std::shared_ptr<DeviceCalls> calls = calls_.lock();
-    if (calls != nullptr && !heard_.exchange(true)) calls->group_.unheard(*outcome);
+    if (calls != nullptr && !observed_.exchange(true)) calls->group_.unobserved(*outcome);
   }
-  void tell() {
+  void report() {
     if (on_end_ && is_queued() && !on_gpu_->in_graph()) on_end_(outcome().value_or(Status::ok()));
   }
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
@@ -86,7 +86,7 @@ class DeviceCalls::Call : public GpuWork {
   Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
   TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
   std::weak_ptr<DeviceCalls> calls_;
-  std::atomic<bool> left_alone_{false}, heard_{false};
+  std::atomic<bool> detached_{false}, observed_{false};
   bool in_stream_order_ = true;
   std::function<void(const Status&)>
       on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
@@ -120,7 +120,7 @@ DeviceCalls::~DeviceCalls() {
   if (failure_.is_ok()) failure_ = Status(Code::kNotInitialized, "the group of this call was closed");
   for (const std::shared_ptr<Call>& each : running_) {
     each->end(failure_);
-    each->tell();
+    each->report();
   }
 }
 
@@ -292,8 +292,9 @@ Status DeviceCalls::first_failure() {
   return failure_;
 }
 
-// The first failure counts. The watcher ends all calls with it and aborts them. `tell`: the other ranks do not know yet.
-void DeviceCalls::fail(const Status& why, bool tell) {
+// The first failure counts. The watcher ends all calls with it and aborts them. `report`: the other ranks do
+// not know yet.
+void DeviceCalls::fail(const Status& why, bool report) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.is_ok()) return;
@@ -301,7 +302,7 @@ void DeviceCalls::fail(const Status& why, bool tell) {
   }
   watch_now_.notify_one();
   settled_.notify_all();
-  if (tell) group_.quit(why);
+  if (report) group_.quit(why);
 }
 
 // After fail(). True: it has been aborted, and what was aborted writes to no array any more.
@@ -318,11 +319,11 @@ void DeviceCalls::poll() {
   std::shared_ptr<DeviceCalls> self;  // outlives the lock, if this thread has been left behind
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool heard = settling_ != 0 || std::any_of(running_.begin(), running_.end(), [](const auto& each) {
-                         return each->on_end_ != nullptr;
-                       });
+    const bool observed =
+        settling_ != 0 || std::any_of(running_.begin(), running_.end(),
+                                      [](const auto& each) { return each->on_end_ != nullptr; });
     const bool idle = running_.empty() && !keeps_arrays;
-    polls_again_in_ = idle ? kNever : heard ? kShortRound : kRound;
+    polls_again_in_ = idle ? kNever : observed ? kShortRound : kRound;
     if (idle) settled_.notify_all();
     idle ? poll_now_.wait(lock) : (void)poll_now_.wait_for(lock, polls_again_in_);
     polls_again_in_ = {};
@@ -361,7 +362,7 @@ void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
   for (const std::shared_ptr<Call>& each : calls) each->end(failure_);
   lock.unlock();
-  for (const std::shared_ptr<Call>& each : calls) each->tell();
+  for (const std::shared_ptr<Call>& each : calls) each->report();
   executor_->abort(failure_, agreed_->stop());  // nobody changes it any more
   lock.lock();
   aborted_ = true;
@@ -453,7 +454,7 @@ void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
     if (gone == ended.size()) taken = ended;
     for (const std::shared_ptr<Call>& each : taken) each->end_by_itself();
   }
-  for (const std::shared_ptr<Call>& each : taken) each->tell();
+  for (const std::shared_ptr<Call>& each : taken) each->report();
 }
 
 Status DeviceCalls::settle(double timeout_s) {
@@ -557,7 +558,7 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   }
   ended = ended.with_operation(operation_);
   if (!end.is_ok() && compared && on_gpu_->is_refused()) {
-    heard_ = true;
+    observed_ = true;
     end_by_itself();
     return ended;
   }

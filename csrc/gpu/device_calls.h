@@ -108,7 +108,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Status failure() const;
   Status close_failed(const Status& failed);
   Status first_failure();  // the same, which is raised now
-  void fail(const Status& why, bool tell);
+  void fail(const Status& why, bool report);
   // How long an error may wait for the abort, which gives up after 10 s: where something else could write what goes back to its
   // owner, and where it is only likely to be over soon.
   static constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};

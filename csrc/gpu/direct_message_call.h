@@ -33,14 +33,14 @@ class MessageFailures {
   // Of a call that was queued on the GPU and failed there. The first stays.
   void note(const Status& why, const void* call) {
     const std::lock_guard lock(mutex_);
-    if (told_.erase(call) != 0 || !first_.is_ok()) return;
+    if (reported_.erase(call) != 0 || !first_.is_ok()) return;
     first_ = why;
     of_ = call;
   }
-  void told(const void* call) {  // its caller has been
+  void reported(const void* call) {  // its caller has been
     const std::lock_guard lock(mutex_);
     if (of_ != call) {
-      told_.insert(call);
+      reported_.insert(call);
       return;
     }
     first_ = Status();
@@ -48,7 +48,7 @@ class MessageFailures {
   }
   void forget(const void* call) {  // it is no more
     const std::lock_guard lock(mutex_);
-    told_.erase(call);
+    reported_.erase(call);
     if (of_ == call) of_ = this;
   }
   Status take() {
@@ -57,9 +57,9 @@ class MessageFailures {
     return std::exchange(first_, Status());
   }
   // Of one that never was queued.
-  void unheard(const Status& why) {
+  void unobserved(const Status& why) {
     const std::lock_guard lock(mutex_);
-    if (group_ != nullptr) group_->unheard(why);
+    if (group_ != nullptr) group_->unobserved(why);
   }
   void close() {
     const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ class MessageFailures {
   Communicator* group_;
   Status first_;
   const void* of_ = nullptr;
-  std::set<const void*> told_;  // whose failure has yet to be noted
+  std::set<const void*> reported_;  // whose failure has yet to be noted
 };
 
 // A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
@@ -107,7 +107,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::shared_ptr<GpuWork> rest = this->rest();
     if (!queued || !queued->is_ok() || rest == nullptr) return queued;
     const std::optional<Status> done = rest->precede(context, stream);
-    return done ? std::optional(heard(*done)) : done;
+    return done ? std::optional(observed(*done)) : done;
   }
   bool precedes_at_once() const override {
     const std::shared_ptr<GpuWork> rest = this->rest();
@@ -117,16 +117,16 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::optional<Status> queued = until_queued(deadline);
     if (!queued) return Status(Code::kTimeout, "the message has not been moved").with_operation(operation_);
     const std::shared_ptr<GpuWork> rest = this->rest();
-    return !queued->is_ok() || rest == nullptr ? *queued : heard(rest->until_ended(deadline));
+    return !queued->is_ok() || rest == nullptr ? *queued : observed(rest->until_ended(deadline));
   }
   bool done() const override {
     const std::lock_guard lock(mutex_);
     return queued_ && (rest_ == nullptr || rest_->done());
   }
-  void leave_alone() override {
+  void detach() override {
     const std::lock_guard lock(mutex_);
-    left_alone_ = true;
-    tell_if_unheard();
+    detached_ = true;
+    report_if_unobserved();
   }
   // It is not to be made any more, if the other rank does not count on it yet.
   void give_up() { given_up_ = true; }
@@ -156,7 +156,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
       if (is_over) end(outcome);
       outcome_ = outcome;
       queued_ = true;
-      if (left_alone_) tell_if_unheard();
+      if (detached_) report_if_unobserved();
       what_.keeps = nullptr;
     }
     changed_.notify_all();
@@ -177,7 +177,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
       if (interrupted(group_.waiting_until(until))) return std::nullopt;
       lock.lock();
     }
-    heard_ = true;
+    observed_ = true;
     return outcome_;
   }
 
@@ -185,21 +185,21 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   static constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
 
   static bool interrupted(const WaitContext& context) { return context.is_interrupted(); }
-  void tell_if_unheard() {  // mutex_ held
-    if (!queued_ || heard_) return;
-    heard_ = true;
-    if (!outcome_.is_ok()) failures_->unheard(outcome_);
+  void report_if_unobserved() {  // mutex_ held
+    if (!queued_ || observed_) return;
+    observed_ = true;
+    if (!outcome_.is_ok()) failures_->unobserved(outcome_);
   }
   std::shared_ptr<GpuWork> rest() const {
     const std::lock_guard lock(mutex_);
     return rest_;
   }
   // How the rest of it has ended, or goes on, in the words of the message's group.
-  Status heard(const Status& of_rest) {
+  Status observed(const Status& of_rest) {
     const std::optional<Status> outcome = rest()->outcome();
     if (outcome) end(*outcome);
     if (of_rest.is_ok() || !outcome || outcome->is_ok()) return of_rest;
-    failures_->told(this);
+    failures_->reported(this);
     return in_words(*outcome);
   }
   Status in_words(const Status& of_channel) const { return words_of(of_channel, what_, operation_, rank_); }
@@ -226,8 +226,8 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   std::mutex beginning_;      // held by begin()
   mutable std::mutex mutex_;  // guards what follows
   mutable std::condition_variable changed_;
-  bool queued_ = false, left_alone_ = false;
-  mutable bool heard_ = false;     // outcome_, by somebody
+  bool queued_ = false, detached_ = false;
+  mutable bool observed_ = false;  // outcome_, by somebody
   Status outcome_;                 // once it is queued
   std::shared_ptr<GpuWork> rest_;  // what the GPU does; null: nothing is left to be done
 };

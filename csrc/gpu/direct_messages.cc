@@ -157,24 +157,24 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
   place.part = MessagePart::kOffer;
   place.stop = how.stop;
   uint64_t number = 0;
-  const Status said = group_.messages().offer(
+  const Status sent_offer = group_.messages().offer(
       {request.in, request.root, call.tag, request.site, place, call.shape, request.bundle}, how.left_s(),
       &number);
-  if (!said.is_ok()) {
+  if (!sent_offer.is_ok()) {
     if (number != 0) {  // the other rank may have heard it
       let_answer_come(call, number);
-      (void)say(call, number, MessageGo::given_up(said));
+      (void)send_part(call, number, MessageGo::given_up(sent_offer));
     }
-    return said;
+    return sent_offer;
   }
-  bool said_go = false;
-  const Status sent = offered(call, *channel, number, how, &said_go);
-  if (!sent.is_ok() && sent.code() != Code::kMismatch && !said_go)
-    (void)say(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
+  bool sent_go = false;
+  const Status sent = offered(call, *channel, number, how, &sent_go);
+  if (!sent.is_ok() && sent.code() != Code::kMismatch && !sent_go)
+    (void)send_part(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
   return sent;
 }
 
-Status DirectMessages::say(const UserCall& call, uint64_t number, const MessageGo& go) {
+Status DirectMessages::send_part(const UserCall& call, uint64_t number, const MessageGo& go) {
   const Request& request = call.request;
   const MessagePlace place{MessagePart::kGo, number, nullptr, &request.in};
   return group_.send({bytes_of(go), request.root, call.tag, request.site, place}, kOfferGraceS);
@@ -190,13 +190,13 @@ void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
 }
 
 Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64_t number, const Making& how,
-                               bool* said_go) {
+                               bool* sent_go) {
   const Request& request = call.request;
   MessageAnswer answer;
   const MessagePlace place{MessagePart::kAnswer, number, how.stop, &request.in};
-  const Status heard =
+  const Status got =
       group_.recv({buffer_of(answer), request.root, call.tag, request.site, place}, how.left_s());
-  if (!heard.is_ok()) return let_answer_come(call, number), heard;
+  if (!got.is_ok()) return let_answer_come(call, number), got;
   if (answer.word == MessageAnswer::Word::kRefused)
     return Status(Code::kMismatch, "rank " + std::to_string(request.root) + " expects " + answer.expects() +
                                        ", this rank sends " +
@@ -206,18 +206,18 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
         .with_operation(text_of(call));
   if (answer.word == MessageAnswer::Word::kThroughHost) {  // the go goes before the data
     UserCall data = call;
-    data.place = {MessagePart::kData, number, nullptr, nullptr, said_go};
+    data.place = {MessagePart::kData, number, nullptr, nullptr, sent_go};
     return through_host(data, how, how.left_s());
   }
-  const auto say_go = [&](uint64_t launch_number) {
-    return say(call, number, {launch_number, Code::kOk, {}});
+  const auto send_go = [&](uint64_t launch_number) {
+    return send_part(call, number, {launch_number, Code::kOk, {}});
   };
   const auto launch = [&]() -> Status {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<GroupOnGpus> backend,
                         channels_.backend_of(channel, cuda::stream_of(request), how.agreed_s()));
     return how.launch(*backend, on_channel(call, true), how.agreed_s());
   };
-  const Status sent = channel.go(context_of(how, how.agreed_s()), say_go, launch, said_go);
+  const Status sent = channel.go(context_of(how, how.agreed_s()), send_go, launch, sent_go);
   return sent.is_ok() ? sent : words_of(sent, call, text_of(call), group_.rank());
 }
 
@@ -250,12 +250,11 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   PC_TRY(group_.send({bytes_of(answer), found.peer, found.tag, request.site, place}, kOfferGraceS));
   MessageGo go;
   place = {MessagePart::kGo, found.number, how.stop, &array};
-  const Status heard =
-      group_.recv({buffer_of(go), found.peer, found.tag, request.site, place}, how.agreed_s());
-  if (!heard.is_ok()) {  // the sender may count on this rank
-    if (channel != nullptr) (void)channel->end(heard);
+  const Status got = group_.recv({buffer_of(go), found.peer, found.tag, request.site, place}, how.agreed_s());
+  if (!got.is_ok()) {  // the sender may count on this rank
+    if (channel != nullptr) (void)channel->end(got);
     if (channel == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
-    return heard;
+    return got;
   }
   PC_TRY(go.status(found.peer).with_rank(group_.rank()).with_operation(text_of(made)));
   if (channel == nullptr) {
@@ -414,8 +413,8 @@ Status DirectMessages::close(double timeout_s) {
     if (first.is_ok()) first = ended.is_ok() ? ended : ended.with_operation(each->operation());
   }
   const Status staged = staged_->close(std::max(deadline.remaining_s(), 0.0));
-  const Status unheard = take_failure();
-  return !first.is_ok() ? first : !staged.is_ok() ? staged : unheard;
+  const Status unobserved = take_failure();
+  return !first.is_ok() ? first : !staged.is_ok() ? staged : unobserved;
 }
 
 }  // namespace pc

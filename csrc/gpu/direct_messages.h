@@ -67,10 +67,10 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status through_host(const UserCall& call, const Making& how, double timeout_s);
   WaitContext context_of(const Making& how, double seconds) const;
   Status send(const UserCall& call, const Making& how);
-  Status say(const UserCall& call, uint64_t number, const MessageGo& go);
+  Status send_part(const UserCall& call, uint64_t number, const MessageGo& go);
   void let_answer_come(const UserCall& call, uint64_t number);
   Status offered(const UserCall& call, P2pChannel& channel, uint64_t number, const Making& how,
-                 bool* said_go);
+                 bool* sent_go);
   Status recv(UserCall& call, const FoundMessage& found, const Making& how);
   Status take(const UserCall& call, const FoundMessage& found, const Making& how);
   Status sendrecv(const UserCall& call, double timeout_s);

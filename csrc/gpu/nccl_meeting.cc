@@ -23,12 +23,12 @@ Result<nccl::UniqueId> meet_by_nccl(Communicator& group, const nccl::Api& api, d
       made.status().message().copy(invitation.why_not, sizeof invitation.why_not - 1);
     }
   }
-  Request tell;
-  tell.collective = Collective::kBroadcast;
-  tell.out = {reinterpret_cast<std::byte*>(&invitation), sizeof invitation, DType::kU8};
-  if (group.rank() == 0) tell.in = tell.out;
-  tell.label = "where NCCL meets";
-  PC_TRY(group.run(tell, timeout_s));
+  Request broadcast;
+  broadcast.collective = Collective::kBroadcast;
+  broadcast.out = {reinterpret_cast<std::byte*>(&invitation), sizeof invitation, DType::kU8};
+  if (group.rank() == 0) broadcast.in = broadcast.out;
+  broadcast.label = "where NCCL meets";
+  PC_TRY(group.run(broadcast, timeout_s));
   invitation.why_not[sizeof invitation.why_not - 1] = '\0';
   if (invitation.why_not[0] == '\0') return invitation.id;
   return Status(Code::kUnsupported,

@@ -39,17 +39,17 @@ Status P2pChannel::wait_to_launch(std::unique_lock<std::mutex>& lock, const Wait
   return Status::ok();
 }
 
-Status P2pChannel::go(const WaitContext& context, const std::function<Status(uint64_t)>& say,
-                      const std::function<Status()>& launch, bool* said) {
-  *said = false;
+Status P2pChannel::go(const WaitContext& context, const std::function<Status(uint64_t)>& send,
+                      const std::function<Status()>& launch, bool* sent) {
+  *sent = false;
   uint64_t number = 0;
   {
     std::unique_lock lock(mutex_);
     PC_TRY(wait_to_launch(lock, context, [] { return true; }));
     number = launched_ + 1;
   }
-  *said = true;  // also if it fails: it may have come through
-  Status done = say(number);
+  *sent = true;  // also if it fails: it may have come through
+  Status done = send(number);
   if (done.is_ok()) done = launch();
   {
     const std::lock_guard lock(mutex_);

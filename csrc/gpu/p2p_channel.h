@@ -31,9 +31,9 @@ class P2pChannel {
   bool has_ended();
 
   // Of the sender: says the next number to the other rank, and launches the message. What fails in either
-  // ends the channel; not what fails before, which leaves `said` false.
-  Status go(const WaitContext& context, const std::function<Status(uint64_t number)>& say,
-            const std::function<Status()>& launch, bool* said);
+  // ends the channel; not what fails before, which leaves `sent` false.
+  Status go(const WaitContext& context, const std::function<Status(uint64_t number)>& send,
+            const std::function<Status()>& launch, bool* sent);
   // Of the receiver, who has heard that number: launches it when all before it have been. What fails ends the
   // channel.
   Status follow(uint64_t number, const WaitContext& context, const std::function<Status()>& launch);

@@ -42,7 +42,7 @@ class AsyncWork {
   }
   virtual bool precedes_at_once() const { return done(); }  // whether the host waits for nothing there
   // Nobody is going to ask how it ends. If it fails, the next call on the group raises that, or else it is logged.
-  virtual void leave_alone() = 0;
+  virtual void detach() = 0;
 
   virtual const std::string& operation() const = 0;
   virtual uint64_t sequence() const = 0;  // 0: a message, or nothing compares it

@@ -13,7 +13,7 @@ void CollectiveOperation::drop(const Call& each, const Status& why) {
   if (!each.exists()) return;
   if (!each.done()) group_.calls.cancel(each.call.sequence, why);
   const Status ended = each.work == nullptr ? each.ended : each.work->wait({Deadline(each.call.began)});
-  ended.is_ok() ? group_.calls.done(each.call) : group_.reports.forsake(ended, each.call);
+  ended.is_ok() ? group_.calls.done(each.call) : group_.reports.conclude_detached(ended, each.call);
 }
 
 // First: others wait in it, and telling may take a while. They learn what was wrong, and not that this rank was late.
@@ -23,16 +23,16 @@ void CollectiveOperation::drop_confirmation(const Status& why) {
   confirmation.call.sequence = 0;
 }
 
-bool CollectiveOperation::asks(const WaitContext& context) {
+bool CollectiveOperation::requests_reports(const WaitContext& context) {
   const auto text = [this] { return text_; };
   const Status ended = wait_for(made, context, text);
   if (!ended.is_ok()) {
     drop_confirmation(ended);
-    return group_.reports.asks(ended, made.call);
+    return group_.reports.requests_reports(ended, made.call);
   }
   if (!confirmation.exists()) return false;
   const Status confirmed = wait_for(confirmation, context, text);
-  return !confirmed.is_ok() && group_.reports.asks(confirmed, confirmation.call);
+  return !confirmed.is_ok() && group_.reports.requests_reports(confirmed, confirmation.call);
 }
 
 Status CollectiveOperation::wait(const WaitContext& context) {

@@ -49,9 +49,9 @@ class CollectiveOperation final : public Operation {
     const Status ended = wait_for(made, context, text);
     finished_ = true;
     if (!ended.is_ok()) drop_confirmation(ended);
-    if (!confirmation.exists()) return tell(made, ended, context, text);
+    if (!confirmation.exists()) return conclude_part(made, ended, context, text);
     group_.calls.done(made.call);
-    return tell(confirmation, wait_for(confirmation, context, text), context, text);
+    return conclude_part(confirmation, wait_for(confirmation, context, text), context, text);
   }
 
   // Nothing has to be waited for any more. A call that went wrong needs no confirmation.
@@ -60,7 +60,7 @@ class CollectiveOperation final : public Operation {
   void progress() override;
   void notify(CompletionSink* notifier, uint64_t token) override;
   void look_after(TimePoint now) override;
-  bool asks(const WaitContext& context) override;
+  bool requests_reports(const WaitContext& context) override;
   uint64_t sequence() const override { return made.call.sequence; }
   std::string text() const override { return text_; }
   Status wait(const WaitContext& context) override;
@@ -80,7 +80,7 @@ class CollectiveOperation final : public Operation {
   }
   // Puts the end into the words of the group.
   template <class Text>
-  Status tell(const Call& each, const Status& ended, const WaitContext& context, const Text& text) {
+  Status conclude_part(const Call& each, const Status& ended, const WaitContext& context, const Text& text) {
     if (ended.is_ok()) return group_.calls.done(each.call), ended;
     WaitContext probed = context;
     const Reentry::Scope scope(group_.reentry, probed, text);

@@ -64,15 +64,15 @@ WaitContext HostWork::with_own(const WaitContext& context) const {
   return both;
 }
 
-void HostWork::leave_alone() {
+void HostWork::detach() {
   std::unique_lock lock(mutex_);
-  if (std::exchange(left_alone_, true) || !outcome_) return;
+  if (std::exchange(detached_, true) || !outcome_) return;
   lock.unlock();
-  tell_if_unheard(*outcome_);
+  report_if_unobserved(*outcome_);
 }
 
-void HostWork::tell_if_unheard(const Status& outcome) const {
-  if (!outcome.is_ok() && group_ != nullptr) group_->calls.unheard(outcome);
+void HostWork::report_if_unobserved(const Status& outcome) const {
+  if (!outcome.is_ok() && group_ != nullptr) group_->calls.unobserved(outcome);
 }
 
 // ---- for the progress thread
@@ -96,7 +96,7 @@ void HostWork::end_now() {
 
 // The thread has other calls to drive and to end, so it asks the others now, and looks again.
 void HostWork::end() {
-  if (!work_->asks(own_)) return finish(nullptr);
+  if (!work_->requests_reports(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
@@ -127,7 +127,7 @@ void HostWork::finish(const std::function<bool()>* probe) {
   Status outcome = work_->wait(context);
   std::unique_ptr<Operation> ended;
   std::function<void(const Status&)> on_end;
-  bool unheard = false;
+  bool unobserved = false;
   {
     const std::lock_guard lock(mutex_);
     ended = std::move(work_);
@@ -135,11 +135,11 @@ void HostWork::finish(const std::function<bool()>* probe) {
     outcome_ = outcome;
     ended_at_ = now();
     claimed_ = false;
-    unheard = left_alone_;
+    unobserved = detached_;
     changed_.notify_all();
   }
   ended.reset();
-  if (unheard) tell_if_unheard(outcome);
+  if (unobserved) report_if_unobserved(outcome);
   owner_->forget(id_);
   if (on_end) on_end(outcome);
 }

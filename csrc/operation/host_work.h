@@ -39,7 +39,7 @@ class HostWork final : public AsyncWork {
   bool done() const override;
   std::optional<Status> outcome() const override;
   std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives) override;
-  void leave_alone() override;
+  void detach() override;
   const std::string& operation() const override { return operation_; }
   uint64_t sequence() const override { return sequence_; }
   TimePoint began() const override { return began_; }
@@ -57,7 +57,7 @@ class HostWork final : public AsyncWork {
   void let_go();
   void end();                                       // claimed; a call that went wrong ends at a later look()
   void finish(const std::function<bool()>* probe);  // claimed
-  void tell_if_unheard(const Status& outcome) const;
+  void report_if_unobserved(const Status& outcome) const;
   WaitContext with_own(const WaitContext& context) const;
 
   Owner* const owner_ = nullptr;
@@ -72,7 +72,7 @@ class HostWork final : public AsyncWork {
   std::condition_variable changed_;  // claimed_ or outcome_
   std::unique_ptr<Operation> work_;  // null once it has ended. Used by whoever has claimed it
   bool claimed_ = false;
-  bool left_alone_ = false;
+  bool detached_ = false;
   std::function<void(const Status&)> on_end_;
   std::optional<Status> outcome_;
   TimePoint ended_at_{};

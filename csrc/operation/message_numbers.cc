@@ -6,7 +6,7 @@ namespace pc {
 
 uint64_t MessageNumbers::take(Rank peer, uint32_t tag, bool sends) {
   Numbers& numbers = of(peer, tag, sends);
-  tell_watchers(sends);
+  notify_watchers(sends);
   if (numbers.free.empty()) return ++numbers.count;
   const auto lowest = std::min_element(numbers.free.begin(), numbers.free.end());
   const uint64_t number = *lowest;
@@ -28,7 +28,7 @@ Rank MessageNumbers::last_source(uint32_t tag) const {
 void MessageNumbers::give_back(Rank peer, uint32_t tag, bool sends, uint64_t number) {
   const std::lock_guard lock(mutex_);
   of(peer, tag, sends).free.push_back(number);
-  tell_watchers(sends);
+  notify_watchers(sends);
 }
 
 void MessageNumbers::unwatch(const CompletionSink* sink) {
@@ -36,7 +36,7 @@ void MessageNumbers::unwatch(const CompletionSink* sink) {
   std::erase_if(watchers_, [sink](const Watcher& watcher) { return watcher.sink == sink; });
 }
 
-void MessageNumbers::tell_watchers(bool sends) {
+void MessageNumbers::notify_watchers(bool sends) {
   if (sends) return;
   for (const Watcher& watcher : watchers_)
     watcher.sink->complete({.token = watcher.token, .status = {}, .found = {}, .nbytes = 0});

@@ -34,7 +34,7 @@ class MessageNumbers {
     uint64_t count = 0;
     std::vector<uint64_t> free;
   };
-  void tell_watchers(bool sends);                    // mutex_ held
+  void notify_watchers(bool sends);                  // mutex_ held
   Numbers& of(Rank peer, uint32_t tag, bool sends);  // mutex_ held
 
   std::mutex mutex_;

@@ -30,14 +30,14 @@ const Status& MessageOperation::end(WaitContext context) {
   const Reentry::Scope scope(group_.reentry, context, text);
   const Status ended = work_->wait(context);
   // If the peer knows nothing of it, the next message takes its place.
-  if (how_.untold && (message_.is_whole() || message_.is_offer()))
+  if (how_.unannounced && (message_.is_whole() || message_.is_offer()))
     group_.messages.give_back(message_.peer, message_.tag, message_.sends, message_.id.sequence);
   return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(message_.peer));
 }
 
-bool MessageOperation::asks(const WaitContext& context) {
+bool MessageOperation::requests_reports(const WaitContext& context) {
   const Status& ended = end(context);
-  return !ended.is_ok() && group_.reports.asks_peer(ended, call_);
+  return !ended.is_ok() && group_.reports.requests_peer_report(ended, call_);
 }
 
 bool MessageOperation::was_offered(const WaitContext& context) {

@@ -45,7 +45,7 @@ class MessageOperation final : public Operation {
   bool refuses_offer() const;
   // The same array is expected here.
   bool expects_offered() const { return message_.id.digest == (how_.found.digest & ~kOfferBit); }
-  bool untold() const { return ended_ && how_.untold; }  // the other rank knows nothing of it
+  bool unannounced() const { return ended_ && how_.unannounced; }  // the other rank knows nothing of it
 
   bool done() const override { return work_->done(); }
   WaitEnd drive(const WaitContext& context) override;
@@ -56,7 +56,7 @@ class MessageOperation final : public Operation {
   Rank waits_for() const override { return message_.peer; }
   std::string where() const override { return work_->where(); }
   void look_after(TimePoint now) override { watch().look(now); }
-  bool asks(const WaitContext& context) override;
+  bool requests_reports(const WaitContext& context) override;
   uint64_t sequence() const override { return 0; }
   std::string text() const override;
 

@@ -19,7 +19,7 @@ class Operation : public Work {
   virtual void look_after(TimePoint now) = 0;
   // It is done, or its deadline over. If it went wrong, the other ranks are asked what wait() would wait for. True: their
   // answers may still come. Does not wait.
-  virtual bool asks(const WaitContext& context) = 0;
+  virtual bool requests_reports(const WaitContext& context) = 0;
   virtual uint64_t sequence() const = 0;  // in its group; 0: a message
   virtual std::string text() const = 0;   // "allreduce #12 (ring, 64 MiB float32 sum)"
   const std::shared_ptr<GroupState>& kept_group() const { return kept_; }  // null: its caller keeps the group

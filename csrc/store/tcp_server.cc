@@ -235,7 +235,7 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
                                   epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
     if (in_another_world)
       refusals.add_expected(to_string(peer_address(fd)), status.message());
-    else if (handshake.has_heard())  // whoever only looks whether somebody listens is not worth a word
+    else if (handshake.has_received())  // whoever only looks whether somebody listens is not worth a word
       refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }

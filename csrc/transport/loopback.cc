@@ -44,11 +44,11 @@ class LoopbackTransport final : public Transport {
     return !is_own(peer) && others_->recv_at_once(peer, op);
   }
   bool cancel(const CompletionSink* sink, const Status& why) override {
-    bool untold = true;
+    bool unannounced = true;
     at_both_ends([&] {
-      for (Link* end : ends()) untold = end->cancel(sink, why) && untold;
+      for (Link* end : ends()) unannounced = end->cancel(sink, why) && unannounced;
     });
-    return (others_ == nullptr || others_->cancel(sink, why)) && untold;
+    return (others_ == nullptr || others_->cancel(sink, why)) && unannounced;
   }
   void discard(uint32_t group, uint64_t sequence) override {
     if (others_ != nullptr) others_->discard(group, sequence);

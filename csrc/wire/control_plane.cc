@@ -39,7 +39,7 @@ ControlPlane::ControlPlane(Rank me, const std::vector<bool>& remote, uint32_t ep
 
 void ControlPlane::received(Rank from, const ControlMessage& message, TimePoint now) {
   if (message.epoch != epoch_ || !peers_.lives(from)) return;
-  peers_.heard(from);
+  peers_.received_from(from);
   switch (message.type) {
     case FrameType::kNotice:
     case FrameType::kCancel: return call_message_arrived(from, message, now);
@@ -121,10 +121,10 @@ void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
   // Whoever left first was not told our goodbye, nor need tell us its own.
-  if (!said_goodbye_ && peers_.lives(peer)) bury(peer, cause, cause, now);
+  if (!goodbye_sent_ && peers_.lives(peer)) bury(peer, cause, cause, now);
 }
 
-void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& told, TimePoint now) {
+void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& reported, TimePoint now) {
   ControlMessage message;
   message.type = FrameType::kDead;
   message.end = {Code::kPeerFailure, peer, cause};
@@ -132,7 +132,7 @@ void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& 
   // Who is excluded itself may be without the goodbye of one that leaves, and does not spread what it takes for a death.
   for (Rank rank = 0; rank < peers_.size() && !is_excluded_; ++rank) send(rank, message);
   peers_.remove(peer);
-  host_.peer_died(peer, told);
+  host_.peer_died(peer, reported);
   conclude_what_is_done(now);
 }
 
@@ -170,11 +170,11 @@ void ControlPlane::located(const CallId& call, const std::string& where, TimePoi
   send_to_others(members(call), about(FrameType::kNotice, call, std::move(report)));
 }
 
-void ControlPlane::say_goodbye(TimePoint) {
+void ControlPlane::send_goodbye(TimePoint) {
   ControlMessage message;
   message.type = FrameType::kGoodbye;
   for (Rank rank = 0; rank < peers_.size(); ++rank) send(rank, message);
-  said_goodbye_ = true;
+  goodbye_sent_ = true;
 }
 
 // ---- episodes and surveys
@@ -250,20 +250,20 @@ void ControlPlane::tick(TimePoint now) {
   conclude_what_is_done(now);
   ControlMessage ping;
   ping.asks = true;
-  for (Rank rank = 0; rank < peers_.size() && !said_goodbye_; ++rank) {
+  for (Rank rank = 0; rank < peers_.size() && !goodbye_sent_; ++rank) {
     if (peers_.take_ping(rank, now)) send(rank, ping);
   }
 }
 
 std::optional<TimePoint> ControlPlane::next_tick() const {
-  std::optional<TimePoint> next = said_goodbye_ ? std::nullopt : peers_.next_ping();
+  std::optional<TimePoint> next = goodbye_sent_ ? std::nullopt : peers_.next_ping();
   for (const auto& [call, inquiry] : inquiries_)
     next = std::min(next.value_or(inquiry.until()), inquiry.until());
   return next;
 }
 
 void ControlPlane::send(Rank peer, ControlMessage message) {
-  if (said_goodbye_ || !peers_.lives(peer)) return;
+  if (goodbye_sent_ || !peers_.lives(peer)) return;
   message.epoch = epoch_;
   host_.send(peer, message);
 }

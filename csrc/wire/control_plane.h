@@ -75,7 +75,7 @@ class ControlPlane {
   // This rank has come to a call after others gave it up: now it can say which one it would have made.
   void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
-  void say_goodbye(TimePoint now);  // nothing is sent after it
+  void send_goodbye(TimePoint now);  // nothing is sent after it
 
   // ---- time
   void tick(TimePoint now);
@@ -91,7 +91,7 @@ class ControlPlane {
   void notice_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void dead_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void ping_arrived(Rank from, const ControlMessage& message);
-  void bury(Rank peer, const std::string& cause, const std::string& told, TimePoint now);
+  void bury(Rank peer, const std::string& cause, const std::string& reported, TimePoint now);
 
   // Tells every member that `call` ends for all, and starts gathering their reports.
   void open_episode(const CallId& call, const CallEnd& why, TimePoint now);
@@ -113,7 +113,7 @@ class ControlPlane {
   std::array<Rank, 2> pair_{};  // what members() points to
   std::map<CallId, CallEnd> closed_;
   std::deque<CallId> closed_order_;
-  bool said_goodbye_ = false, is_excluded_ = false;
+  bool goodbye_sent_ = false, is_excluded_ = false;
 };
 
 }  // namespace pc

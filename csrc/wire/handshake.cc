@@ -219,20 +219,20 @@ Status Handshake::read_proof() {
 }
 
 void Handshake::decide(Decision decision) {
-  std::array<std::byte, kSaidBytes> said = {static_cast<std::byte>(decision)};
-  std::copy(ours_.public_key.begin(), ours_.public_key.end(), said.begin() + 8);
-  send(said);
-  send(prove(kDecisionKey, said));
+  std::array<std::byte, kDecisionBodyBytes> body = {static_cast<std::byte>(decision)};
+  std::copy(ours_.public_key.begin(), ours_.public_key.end(), body.begin() + 8);
+  send(body);
+  send(prove(kDecisionKey, body));
   await(decision == Decision::kWelcome ? State::kDone : State::kFailed, 0);
 }
 
 Status Handshake::read_decision() {
-  const auto said = std::span(in_).first<kSaidBytes>();
-  if (!same_bytes(prove(kDecisionKey, said), std::span(in_).subspan<kSaidBytes, kProofBytes>()))
+  const auto body = std::span(in_).first<kDecisionBodyBytes>();
+  if (!same_bytes(prove(kDecisionKey, body), std::span(in_).subspan<kDecisionBodyBytes, kProofBytes>()))
     return Status(Code::kPeerFailure, "the decision of its handshake was changed on the way");
-  Status status = refusal(static_cast<Decision>(said[0]), ours_, theirs_);
+  Status status = refusal(static_cast<Decision>(body[0]), ours_, theirs_);
   rejected_ = !status.is_ok();
-  std::copy(said.begin() + 8, said.end(), theirs_.public_key.begin());
+  std::copy(body.begin() + 8, body.end(), theirs_.public_key.begin());
   if (status.is_ok()) PC_TRY(agree_on_seal(true));
   await(State::kDone, 0);
   return status;

@@ -31,8 +31,9 @@ namespace pc {
 
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kHelloAnswerBytes = kHelloBytes + kProofBytes;
-inline constexpr std::size_t kSaidBytes = 8 + 32;  // the decision itself, and the acceptor's public key
-inline constexpr std::size_t kDecisionBytes = kSaidBytes + kProofBytes;
+inline constexpr std::size_t kDecisionBodyBytes =
+    8 + 32;  // the decision itself, and the acceptor's public key
+inline constexpr std::size_t kDecisionBytes = kDecisionBodyBytes + kProofBytes;
 
 enum class Decision : uint8_t {
   kWelcome = 0,
@@ -64,7 +65,7 @@ class Handshake {
   // The initiator's: the other side has proved itself and does not take us. Asking again does not help.
   bool rejected() const { return rejected_; }
   // What the other side says of itself: proven once must_decide() or done(). False before its hello has come.
-  bool has_heard() const { return has_theirs_ || received_ > 0; }  // anything at all
+  bool has_received() const { return has_theirs_ || received_ > 0; }  // anything at all
   bool has_theirs() const { return has_theirs_; }
   const Hello& theirs() const { return theirs_; }
   // What the connection is sealed with from now on; null if it does not encrypt. Once, when done.

@@ -72,10 +72,10 @@ void Link::post_send(const SendOp& op) { state_->sender.post_send(op); }
 void Link::post_recv(const RecvOp& op) { state_->receiver.post_recv(op); }
 void Link::post_probe(const ProbeOp& op) { state_->receiver.post_probe(op); }
 bool Link::cancel(const CompletionSink* sink, const Status& why) {
-  bool untold = state_->sender.cancel(sink, why);
-  untold = state_->receiver.cancel(sink, why) && untold;
+  bool unannounced = state_->sender.cancel(sink, why);
+  unannounced = state_->receiver.cancel(sink, why) && unannounced;
   state_->sender.announce_waiting();
-  return untold;
+  return unannounced;
 }
 void Link::discard(uint32_t group, uint64_t sequence) {
   state_->link.raise_watermark(group, sequence);
@@ -151,9 +151,9 @@ Status Link::payload_arrived_at(std::span<const std::byte> where_it_is) {
 
 // ---- The end.
 
-bool Link::peer_said_goodbye() const { return state_->link.goodbye_received; }
-bool Link::says_goodbye() const { return state_->link.goodbye_wanted; }
-void Link::say_goodbye() { state_->link.goodbye_wanted = true; }
+bool Link::peer_sent_goodbye() const { return state_->link.goodbye_received; }
+bool Link::sends_goodbye() const { return state_->link.goodbye_wanted; }
+void Link::send_goodbye() { state_->link.goodbye_wanted = true; }
 void Link::fail(const Status& why) {
   auto& [link, sender, receiver] = *state_;
   if (!link.failed.is_ok()) return;

@@ -73,11 +73,11 @@ class Link {
   // payload_arrived().
   Status payload_arrived_at(std::span<const std::byte> where_it_is);
 
-  bool peer_said_goodbye() const;
-  bool says_goodbye() const;  // say_goodbye() was called
+  bool peer_sent_goodbye() const;
+  bool sends_goodbye() const;  // send_goodbye() was called
   // Queues GOODBYE behind every send posted so far; later posts complete with kAborted. The peer's goodbye completes our
   // posted receives and the sends that wait for its CLEAR with kPeerExited; eager sends still go out.
-  void say_goodbye();
+  void send_goodbye();
   // The connection is gone: completes everything posted, and everything posted later, with `why`. Only messages that
   // had arrived whole before an orderly goodbye can still be received. Calls after the first change nothing.
   void fail(const Status& why);

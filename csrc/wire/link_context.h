@@ -121,19 +121,19 @@ struct LinkContext {
 template <class Node, class TakeBack>
 bool withdraw(NodeList<Node>& list, NodePool<Node>& pool, const CompletionSink* sink, LinkContext& link,
               const TakeBack& take_back) {
-  bool untold = true;
+  bool unannounced = true;
   for (Node *item = list.front(), *next = item; item != nullptr; item = next) {
     next = item->next;
     if (item->op.completions != sink) continue;
     if (!take_back(*item)) {
       const MessageId& id = item->op.id;
-      untold = false;
+      unannounced = false;
       if (!is_point_to_point(id)) link.raise_watermark(id.stream.group, id.sequence);
     }
     list.remove(item);
     pool.give_back(item);
   }
-  return untold;
+  return unannounced;
 }
 
 }  // namespace pc

@@ -58,11 +58,11 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
   };
-  constexpr int kMostTold = 16;  // a loop of wrong calls need not be told one by one
+  constexpr int kMostReported = 16;  // a loop of wrong calls need not be told one by one
   int told = 0;
   while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
     const MessageId id = late_mismatch->id;
-    link.raise_watermark(id.stream.group, ++told < kMostTold ? id.sequence : op.id.sequence - 1);
+    link.raise_watermark(id.stream.group, ++told < kMostReported ? id.sequence : op.id.sequence - 1);
     drop_below_watermark();
     Status why = link.about(Code::kMismatch, "rank " + std::to_string(link.peer) + " sent " + describe(id) +
                                                  ", which the same call here did not receive: the two had "
@@ -119,7 +119,7 @@ void LinkReceiver::post_probe(const ProbeOp& op) {
   probes.push_back(probe);
 }
 
-void LinkReceiver::tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description) {
+void LinkReceiver::notify_probes(const MessageId& id, uint64_t nbytes, const std::string& description) {
   while (Probe* const probe = probes.find(posted_as(id))) {
     const ProbeOp op = take_out(probe);
     if (op.description != nullptr) *op.description = description;
@@ -178,7 +178,7 @@ Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const 
 void LinkReceiver::keep_request(const MessageId& id, uint64_t nbytes, std::string description) {
   Announcement* const request = link.remember(requests, id, nbytes);
   request->description = std::move(description);
-  if (!probes.empty()) tell_probes(id, nbytes, request->description);
+  if (!probes.empty()) notify_probes(id, nbytes, request->description);
   if (requests.size() < link.limits.max_requests) return;
   for (Recv* recv = recvs.front(); recv != nullptr; recv = recv->next) clear_early(*recv);
 }
@@ -289,7 +289,7 @@ void LinkReceiver::store_unexpected(Unexpected* message) {
   if (recv == nullptr) {
     unexpected.push_back(message);
     unexpected_nbytes += message->nbytes;
-    if (!probes.empty()) tell_probes(message->id, message->nbytes, message->description);
+    if (!probes.empty()) notify_probes(message->id, message->nbytes, message->description);
     return;
   }
   if (recv->cleared) link.push_control(FrameType::kClear, recv->op.id, recv->op.nbytes, kFlagWithdrawn);
@@ -299,10 +299,10 @@ void LinkReceiver::store_unexpected(Unexpected* message) {
 // ---- Giving up.
 
 bool LinkReceiver::cancel(const CompletionSink* sink, const Status& why) {
-  const bool untold =
+  const bool unannounced =
       withdraw(recvs, recv_pool, sink, link, [&](Recv& recv) { return take_back(recv, why); });
   withdraw(probes, probe_pool, sink, link, [](const Probe&) { return true; });
-  return untold;
+  return unannounced;
 }
 
 bool LinkReceiver::take_back(Recv& recv, const Status& why) {

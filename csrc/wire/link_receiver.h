@@ -89,7 +89,7 @@ struct LinkReceiver {
     probe_pool.give_back(probe);
     return op;
   }
-  void tell_probes(const MessageId& id, uint64_t nbytes, const std::string& description);
+  void notify_probes(const MessageId& id, uint64_t nbytes, const std::string& description);
 
   bool can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const;
   Status request_arrived(const FrameHeader& header, std::span<const std::byte> description);

@@ -192,12 +192,12 @@ Status LinkSender::credit_arrived(const FrameHeader& header) {
 // ---- Giving up.
 
 bool LinkSender::cancel(const CompletionSink* sink, const Status& why) {
-  bool untold = true;
+  bool unannounced = true;
   for (NodeList<Send>* list : {&active, &leaving, &waiting}) {
-    untold =
-        withdraw(*list, send_pool, sink, link, [&](Send& send) { return take_back(send, why); }) && untold;
+    unannounced = withdraw(*list, send_pool, sink, link, [&](Send& send) { return take_back(send, why); }) &&
+                  unannounced;
   }
-  return untold;
+  return unannounced;
 }
 
 bool LinkSender::take_back(Send& send, const Status& why) {

@@ -21,7 +21,7 @@ class PeerWatch {
   void remove(Rank rank) { at(rank).lives = false; }
 
   // It has sent something, so it will answer again. A stopped process whose connection fills up would be taken for dead.
-  void heard(Rank rank) { at(rank).asked_since.reset(); }
+  void received_from(Rank rank) { at(rank).asked_since.reset(); }
   bool take_question(Rank rank, TimePoint now);  // true: ask it now, a NOTICE or PING that it has to answer
   // To be called for every peer; true: send a PING now.
   bool take_ping(Rank rank, TimePoint now);

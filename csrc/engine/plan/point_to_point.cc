@@ -62,11 +62,11 @@ class Message final : public Work {
   static constexpr uint64_t kMessage = 0, kCancelled = 1;  // tokens
 
   Status withdraw(const Status& why) {
-    const bool untold = transport_.cancel(&queue_, why);
+    const bool unannounced = transport_.cancel(&queue_, why);
     for (Completion completion; queue_.take(completion);) {
       if (completion.token == kMessage) return finish(completion);  // it made it after all
     }
-    if (how_ != nullptr) how_->untold = untold;
+    if (how_ != nullptr) how_->unannounced = unannounced;
     return finish({.token = kMessage, .status = why, .found = {}, .nbytes = 0});
   }
   Status finish(const Completion& completion) {

@@ -11,8 +11,8 @@ namespace pc {
 
 // What the end of a message leaves to know, besides its Status.
 struct MessageEnd {
-  bool untold = false;  // it was withdrawn before the peer had been told of it: its number is free again
-  MessageId found;      // of a mismatch: what the peer sent or expects
+  bool unannounced = false;  // it was withdrawn before the peer had been told of it: its number is free again
+  MessageId found;           // of a mismatch: what the peer sent or expects
   uint64_t found_nbytes = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace pc::shm {
 namespace {
 
-constexpr uint64_t kSaidAgain = uint64_t{1} << 28;
+constexpr uint64_t kRepeatEvery = uint64_t{1} << 28;
 constexpr uint64_t kFurthest = uint64_t{1} << 29;  // numbers that are compared are no further from each other
 
 uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
@@ -118,7 +118,7 @@ void Group::give_up() {
 
 void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   // Words of rounds are compared by their difference: what was said of calls long ago is said again in time.
-  if (sequence / kSaidAgain != announced_ / kSaidAgain) {
+  if (sequence / kRepeatEvery != announced_ / kRepeatEvery) {
     set_read(kInputs, kAllRounds);
     set_read(kResults, kAllRounds);
   }

@@ -37,9 +37,9 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
 }
 
 // Of a part whose size only sender and receiver know.
-bool has_size(Exchange& exchange, Rank writer, const std::byte* said) {
+bool has_size(Exchange& exchange, Rank writer, const std::byte* announced) {
   uint64_t there = 0;
-  std::memcpy(&there, said, sizeof there);
+  std::memcpy(&there, announced, sizeof there);
   const std::size_t here = exchange.traffic.incoming(writer).nbytes;
   if (there == here) return true;
   return exchange.fail(Status(Code::kMismatch, "another size is expected from rank " +

@@ -89,7 +89,7 @@ Result<WorkPtr> SharedExecutor::launch(const Request& request, const Launch& lau
   });
   WorkPtr work;
   if (run != nullptr) work = Run::as_work(std::move(run), shared.queue, groups_, group);
-  SharedRun::tell(launch, late_mismatches);
+  SharedRun::report_late_mismatches(launch, late_mismatches);
   if (!result.is_ok()) return result;
   if (began) return work;
   run = shared.queue.take_idle([](const Run&) { return true; });

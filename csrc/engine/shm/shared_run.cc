@@ -25,7 +25,7 @@ void SharedRun::prepare(const Request& request, const Launch& launch, const Divi
 void SharedRun::start(Scratch&) {
   started_ = true;
   go_on();
-  tell(launch_, exchange_.group.take_late_mismatches());
+  report_late_mismatches(launch_, exchange_.group.take_late_mismatches());
 }
 
 void SharedRun::start_at_once() {
@@ -39,7 +39,8 @@ void SharedRun::start_at_once() {
   });
 }
 
-void SharedRun::tell(const Launch& launch, const std::vector<LateMismatch>& late_mismatches) {
+void SharedRun::report_late_mismatches(const Launch& launch,
+                                       const std::vector<LateMismatch>& late_mismatches) {
   for (const LateMismatch& late_mismatch : late_mismatches) {
     if (launch.listener != nullptr)
       launch.listener->late_mismatch(late_mismatch.sequence, late_mismatch.world, late_mismatch.why);
@@ -53,7 +54,7 @@ void SharedRun::advance() {
   }
   if (ended()) return;
   go_on();
-  tell(launch_, exchange_.group.take_late_mismatches());
+  report_late_mismatches(launch_, exchange_.group.take_late_mismatches());
 }
 
 void SharedRun::go_on() {

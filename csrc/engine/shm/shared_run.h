@@ -32,9 +32,9 @@ class SharedRun : public Run {
   void end(Status result) override;
   WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) override;
   // start() where the queue's lock is held: goes on for as long as it is worth to stay awake. What it has
-  // found out about earlier calls is left to tell().
+  // found out about earlier calls is left to report_late_mismatches().
   void start_at_once();
-  static void tell(const Launch& launch, const std::vector<LateMismatch>& late_mismatches);
+  static void report_late_mismatches(const Launch& launch, const std::vector<LateMismatch>& late_mismatches);
   std::string where() const override;
   Rank waits_for() const override { return waits_for_.load(std::memory_order_relaxed); }
   CompletionSink* notifier() { return &queue_; }  // for what reports that it can go on, with kWakeToken

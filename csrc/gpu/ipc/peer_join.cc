@@ -20,10 +20,10 @@ namespace {
 // Plain data, exchanged as bytes by ranks of one version of this library.
 struct Words {
   char text[200] = {};
-  void say(const std::string& why) {  // the first counts; long ones are cut
+  void set(const std::string& why) {  // the first counts; long ones are cut
     if (text[0] == '\0') why.copy(text, sizeof text - 1);
   }
-  std::string said() const { return {text, strnlen(text, sizeof text)}; }
+  std::string value() const { return {text, strnlen(text, sizeof text)}; }
 };
 struct Facts {
   Words why_not, why_not_reduce;
@@ -117,7 +117,7 @@ class Trial {
 
 Status all_show(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (const std::string why = all[rank].why_not.said(); !why.empty())
+    if (const std::string why = all[rank].why_not.value(); !why.empty())
       return not_in_reach(rank_text(static_cast<Rank>(rank)) + ": " + why);
   }
   return Status::ok();
@@ -137,7 +137,7 @@ std::vector<Rank> workers_of(const std::vector<Facts>& all) {
 
 Status can_all_reduce(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (const std::string why = all[rank].why_not_reduce.said(); !why.empty())
+    if (const std::string why = all[rank].why_not_reduce.value(); !why.empty())
       return unsupported(rank_text(static_cast<Rank>(rank)) + " cannot reduce on its GPU: " + why);
   }
   return Status::ok();
@@ -163,11 +163,11 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
     PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::describe_device(*means.driver, means.device));
     info.uuid.copy(facts.gpu, sizeof facts.gpu - 1);
     if (const Status& reduces = trial.value().device_kernels.can_reduce(); !reduces.is_ok())
-      facts.why_not_reduce.say(reduces.message());
+      facts.why_not_reduce.set(reduces.message());
     PC_ASSIGN_OR_RETURN(facts.shown, trial.value().show(facts.token, wait));
     return Status::ok();
   }();
-  if (!shown.is_ok()) facts.why_not.say(shown.message());
+  if (!shown.is_ok()) facts.why_not.set(shown.message());
   PC_ASSIGN_OR_RETURN(const std::vector<Facts> all,
                       gather_plain(group, facts, "what each rank shows of its GPU", left_s()));
   PC_TRY(all_show(all));
@@ -181,7 +181,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
           processes[peer] < 0 && std::strncmp(all[peer].gpu, facts.gpu, sizeof facts.gpu) != 0;
       const Status read = elsewhere ? Status(Code::kUnsupported, "it is in this process and uses another GPU")
                                     : trial.value().read(static_cast<Rank>(peer), all[peer], wait);
-      if (!read.is_ok()) outcome.say("of " + rank_text(static_cast<Rank>(peer)) + ": " + read.message());
+      if (!read.is_ok()) outcome.set("of " + rank_text(static_cast<Rank>(peer)) + ": " + read.message());
     }
     trial.value().memory.let_go();
     for (std::size_t peer = 0; peer < all.size(); ++peer)
@@ -190,7 +190,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
         const std::vector<Words> outcomes,
         gather_plain(*control_group, outcome, "whether ranks reach each other's GPUs", left_s()));
     for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
-      if (const std::string why = outcomes[rank].said(); !why.empty())
+      if (const std::string why = outcomes[rank].value(); !why.empty())
         return refused =
                    not_in_reach(rank_text(static_cast<Rank>(rank)) + " does not reach the memory " + why);
     }

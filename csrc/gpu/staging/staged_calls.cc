@@ -106,7 +106,7 @@ class StagedCalls::Call final : public GpuWork {
     const Result<bool> reached = copies_reached(*calls);
     return !failure_.is_ok() || !reached.is_ok() || reached.value();
   }
-  void leave_alone() override { on_cpu_->leave_alone(); }
+  void detach() override { on_cpu_->detach(); }
 
  private:
   friend class StagedCalls;

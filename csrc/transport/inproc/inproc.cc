@@ -178,12 +178,12 @@ class InprocTransport final : public Transport {
     post(peer, op, [&](Link& link) { link.post_probe(op); });
   }
   bool cancel(const CompletionSink* sink, const Status& why) override {
-    bool untold = true;
+    bool unannounced = true;
     for_each_pair([&](Pair& pair, Rank peer) {
-      untold = mine(pair, peer).cancel(sink, why) && untold;
+      unannounced = mine(pair, peer).cancel(sink, why) && unannounced;
       hub_->move(pair, rank_, peer);
     });
-    return untold;
+    return unannounced;
   }
   void discard(uint32_t group, uint64_t sequence) override {
     for_each_pair([&](Pair& pair, Rank peer) {
@@ -215,7 +215,7 @@ class InprocTransport final : public Transport {
   int wait_fd() const override { return hub_->notifier(rank_).event.get(); }
 
   void shutdown(Deadline deadline) override {
-    for_each_pair([&](Pair& pair, Rank peer) { mine(pair, peer).say_goodbye(); });
+    for_each_pair([&](Pair& pair, Rank peer) { mine(pair, peer).send_goodbye(); });
     for (;;) {
       std::size_t unsent = 0;
       for_each_pair([&](Pair& pair, Rank peer) {

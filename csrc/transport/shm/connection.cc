@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
 // In a frame up to here the peer copies behind the writer. Of a longer one it has the frame before meanwhile, and what it looks at is dear to write.
 constexpr std::size_t kBehind = kEagerBytes;
-constexpr uint64_t kSaySeldom = 8;  // the peer hears of every eighth of a ring that was taken
+constexpr uint64_t kReportSeldom = 8;  // the peer hears of every eighth of a ring that was taken
 // Two such arrays, the sender's and the receiver's, do not stay in the caches: then slots need not be read
 // before they are written.
 constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
@@ -52,8 +52,8 @@ Status ShmConnection::open() {
   return Status::ok();
 }
 
-void ShmConnection::say_goodbye() {
-  if (own_ != nullptr) link_.say_goodbye();  // else there is nobody to hear it here
+void ShmConnection::send_goodbye() {
+  if (own_ != nullptr) link_.send_goodbye();  // else there is nobody to hear it here
 }
 
 // ---- Writing.
@@ -216,16 +216,16 @@ bool ShmConnection::is_whole(const Arrived& frame) const {
 void ShmConnection::taken(const Arrived& frame) {
   ++slots_taken_;
   bytes_taken_ = frame.bytes_end;
-  say_taken();
+  report_taken();
 }
 
 // Seldom: the peer looks there only if it has no room, and then most of it is free.
-void ShmConnection::say_taken() {
-  if (slots_taken_ - slots_reported_ < kChannelSlots / kSaySeldom &&
-      bytes_taken_ - bytes_said_ < ring_.size() / kSaySeldom)
+void ShmConnection::report_taken() {
+  if (slots_taken_ - slots_reported_ < kChannelSlots / kReportSeldom &&
+      bytes_taken_ - bytes_reported_ < ring_.size() / kReportSeldom)
     return;
   slots_reported_ = slots_taken_;
-  bytes_said_ = bytes_taken_;
+  bytes_reported_ = bytes_taken_;
   own_->bytes_taken.store(bytes_taken_, std::memory_order_release);
   own_->slots_taken.exchange(slots_taken_, std::memory_order_seq_cst);
   wakeup_.wake(ends_.peer);
@@ -297,7 +297,7 @@ void ShmConnection::end_as_peer_did(const Status& why) {
   while (open_ && read() > 0) {
   }
   if (!open_) return;
-  close(link_.peer_said_goodbye()
+  close(link_.peer_sent_goodbye()
             ? Status(Code::kPeerExited, "rank " + std::to_string(ends_.peer) + " has shut down")
             : why);
 }

@@ -54,7 +54,7 @@ class ShmConnection {
   bool ended_by_peer() const {
     return open_ && theirs_ != nullptr && theirs_->ended.load(std::memory_order_seq_cst) != 0;
   }
-  void say_goodbye();                       // behind all that was posted
+  void send_goodbye();                      // behind all that was posted
   void end_as_peer_did(const Status& why);  // when all is read that it wrote before
   void close(const Status& why);            // completes everything posted, now and later, with `why`
 
@@ -76,7 +76,7 @@ class ShmConnection {
   uint64_t put_bytes(const Gather& payload, std::span<const std::byte> description);
   bool is_whole(const Arrived& frame) const;
   bool copy_behind(const Arrived& frame, std::byte* to) const;
-  void say_taken();
+  void report_taken();
   void broken(const Status& why);
 
   LocalPeers& local_peers_;
@@ -94,8 +94,8 @@ class ShmConnection {
   uint64_t slots_ = 0, bytes_ = 0;  // put so far
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;
-  uint64_t slots_taken_ = 0, bytes_taken_ = 0;    // so far
-  uint64_t slots_reported_ = 0, bytes_said_ = 0;  // of these, known to the peer
+  uint64_t slots_taken_ = 0, bytes_taken_ = 0;        // so far
+  uint64_t slots_reported_ = 0, bytes_reported_ = 0;  // of these, known to the peer
 };
 
 }  // namespace pc

@@ -171,14 +171,14 @@ Status ShmTransport::install() {
 }
 
 bool ShmTransport::cancel(const CompletionSink* sink, const Status& why) {
-  bool untold = inner_->cancel(sink, why);
+  bool unannounced = inner_->cancel(sink, why);
   const std::lock_guard lock(mutex_);
   for (ShmConnection* connection : local_peers_in_order_) {
-    untold = connection->link().cancel(sink, why) && untold;
+    unannounced = connection->link().cancel(sink, why) && unannounced;
     connection->write();
   }
   arm_for_sleepers();
-  return untold;
+  return unannounced;
 }
 
 void ShmTransport::discard(uint32_t group, uint64_t sequence) {
@@ -275,7 +275,7 @@ void ShmTransport::wake_up() {
 
 void ShmTransport::shutdown(Deadline deadline) {
   std::unique_lock lock(mutex_);
-  for (ShmConnection* connection : local_peers_in_order_) connection->say_goodbye();
+  for (ShmConnection* connection : local_peers_in_order_) connection->send_goodbye();
   for (;;) {
     lock.unlock();
     inner_->poll();

@@ -87,7 +87,7 @@ class Mesh {
   // The first of its connections that is missing; null: all are there.
   const Peer* missing_of(Rank rank) const;
   std::size_t missing_ranks() const;
-  Status say_who_is_missing(double waited_s) const;
+  Status report_missing(double waited_s) const;
   std::size_t per_rank() const { return static_cast<std::size_t>(us_.sockets) + 1; }
   std::span<Peer> of(Rank rank) {  // for control, and then those for data
     return std::span(peers_).subspan(static_cast<std::size_t>(rank) * per_rank(), per_rank());
@@ -118,8 +118,7 @@ Result<MeshSockets> Mesh::run(const WaitContext& context, const std::atomic<bool
   while (missing_ > 0) {
     const TimePoint now = pc::now();
     const WaitEnd end = Waiter::check(context);
-    if (end == WaitEnd::kTimeout)
-      return say_who_is_missing(std::chrono::duration<double>(now - began).count());
+    if (end == WaitEnd::kTimeout) return report_missing(std::chrono::duration<double>(now - began).count());
     if (end == WaitEnd::kInterrupted) {
       return Status(Code::kInterrupted,
                     "connect: interrupted while " + std::to_string(missing_ranks()) + " peers were missing")
@@ -302,7 +301,7 @@ void Mesh::pending_ready(int pending) {
       for (Peer& peer : of(rank))
         peer.happened = "has not called us; somebody who says that it is this rank did: " + status.message();
     }
-    if (handshake.has_heard()) return reject(pending, status.message());
+    if (handshake.has_received()) return reject(pending, status.message());
     limiter_.leave(pending);  // it only looked whether somebody listens
     pending_.erase(pending);
     return;
@@ -343,7 +342,7 @@ std::size_t Mesh::missing_ranks() const {
   return count;
 }
 
-Status Mesh::say_who_is_missing(double waited_s) const {
+Status Mesh::report_missing(double waited_s) const {
   std::string text = "connect: " + std::to_string(missing_ranks()) + " of " + std::to_string(us_.size - 1) +
                      " peers are missing:";
   Rank first = -1;

@@ -87,12 +87,12 @@ Status Connection::want_writable(bool wanted) {
 }
 
 void Connection::broken(const Status& why) {
-  if (link_.peer_said_goodbye()) {
+  if (link_.peer_sent_goodbye()) {
     return close(Status(Code::kPeerExited, "rank " + std::to_string(peer_) + " has shut down"));
   }
   // A peer that has read our goodbye may close before it has said its own: what ends here is this rank's doing.
   // Damage and a reset stay what they are.
-  if (link_.says_goodbye() && reader_.closed())
+  if (link_.sends_goodbye() && reader_.closed())
     return close(Status(Code::kAborted, "this rank has shut down"));
   // The operating system's word for it (connection reset, timed out) is the peer's failure to whoever waits for it.
   const Code code = why.code() == Code::kSystem ? Code::kPeerFailure : why.code();

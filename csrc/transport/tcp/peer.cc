@@ -81,21 +81,21 @@ void Peer::post_recv(const RecvOp& op) {
 void Peer::post_probe(const ProbeOp& op) { carrier_of(op.id).link().post_probe(op); }
 
 bool Peer::cancel(const CompletionSink* sink, const Status& why) {
-  bool untold = true;
+  bool unannounced = true;
   for (const std::unique_ptr<Connection>& connection : connections_)
-    untold = connection->link().cancel(sink, why) && untold;
+    unannounced = connection->link().cancel(sink, why) && unannounced;
   const auto is_theirs = [&](const Split& split) { return split.sink == sink; };
   while (Split* const split = splits_.find(is_theirs)) {
-    untold = untold && split->left == split->parts;
+    unannounced = unannounced && split->left == split->parts;
     for (const std::unique_ptr<Connection>& connection : connections_)
-      untold = connection->link().cancel(split, why) && untold;
+      unannounced = connection->link().cancel(split, why) && unannounced;
     std::erase(stopping_, split);
     splits_.remove(split);
     pool_.give_back(split);
   }
   for (const std::unique_ptr<Connection>& connection : connections_) flush(*connection);
   settle();
-  return untold;
+  return unannounced;
 }
 
 void Peer::discard(uint32_t group, uint64_t sequence) {

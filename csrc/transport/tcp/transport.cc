@@ -165,11 +165,11 @@ std::size_t TcpTransport::poll_locked() {
 
 bool TcpTransport::cancel(const CompletionSink* sink, const Status& why) {
   const std::lock_guard lock(mutex_);
-  bool untold = true;
+  bool unannounced = true;
   for (const std::unique_ptr<Peer>& peer : peers_) {
-    if (peer != nullptr) untold = peer->cancel(sink, why) && untold;
+    if (peer != nullptr) unannounced = peer->cancel(sink, why) && unannounced;
   }
-  return untold;
+  return unannounced;
 }
 
 void TcpTransport::discard(uint32_t group, uint64_t sequence) {
@@ -190,7 +190,7 @@ void TcpTransport::close_group(uint32_t group, std::span<const Rank> members) {
 void TcpTransport::shutdown(Deadline deadline) {
   give_up_.store(true, std::memory_order_release);
   std::unique_lock lock(mutex_);
-  for (Connection* connection : open_) connection->link().say_goodbye();
+  for (Connection* connection : open_) connection->link().send_goodbye();
   for (;;) {
     poll_locked();
     bool unsent = false;

@@ -40,23 +40,23 @@ class RawConnection {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
   // Sealed where the handshake has agreed on that: one record.
-  void say(std::span<const std::byte> bytes) {
-    if (seal_ == nullptr) return say_raw(bytes);
+  void send(std::span<const std::byte> bytes) {
+    if (seal_ == nullptr) return send_raw(bytes);
     std::vector<std::byte> record(bytes.size() + kSealOverheadBytes);
     begin_sealed_record(record);
     std::copy(bytes.begin(), bytes.end(), record.begin() + kSealHeadBytes);
     seal_->sends.seal(record);
-    say_raw(record);
+    send_raw(record);
   }
-  void say(const std::string& text) { say(std::as_bytes(std::span(text))); }
+  void send(const std::string& text) { send(std::as_bytes(std::span(text))); }
   // How many of `bytes` came before the other side closed.
-  std::size_t hear(std::span<std::byte> bytes) {
+  std::size_t receive(std::span<std::byte> bytes) {
     const ssize_t got = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_WAITALL);
     return got < 0 ? 0 : static_cast<std::size_t>(got);
   }
-  std::size_t hear(std::size_t count) {
+  std::size_t receive(std::size_t count) {
     std::vector<std::byte> bytes(count);
-    return hear(bytes);
+    return receive(bytes);
   }
   // Whether the other side ends the connection without another byte; not, if it only says nothing.
   bool is_cut_off() {
@@ -69,10 +69,10 @@ class RawConnection {
     PC_ASSIGN_OR_RETURN(Handshake handshake, Handshake::initiator(credentials, ours));
     while (!handshake.done()) {
       const std::size_t nbytes = handshake.output().size();
-      say(handshake.output());
+      send(handshake.output());
       handshake.sent(nbytes);
       const std::size_t wanted = handshake.input().size();
-      if (hear(handshake.input()) != wanted) return Status(Code::kPeerFailure, "hung up");
+      if (receive(handshake.input()) != wanted) return Status(Code::kPeerFailure, "hung up");
       PC_TRY(handshake.received(wanted));
     }
     seal_ = handshake.take_seal();
@@ -86,7 +86,7 @@ class RawConnection {
   }
 
  private:
-  void say_raw(std::span<const std::byte> bytes) {
+  void send_raw(std::span<const std::byte> bytes) {
     EXPECT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }

@@ -353,7 +353,7 @@ TEST_P(DirectFailures, who_asks_after_the_world_has_ended_hears_how_it_ended) {
     EXPECT_TRUE(each->outcome() && !each->ended_well());
     EXPECT_FALSE(each->wait(-1).is_ok());
     EXPECT_TRUE(each->done());
-    each->leave_alone();
+    each->detach();
   }
 }
 

@@ -296,9 +296,9 @@ TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
       std::promise<void> ended;
       PC_ASSIGN_OR_RETURN(Started sending, mine.messages->begin(message(x, Kind::kSend, 1), kSoon,
                                                                 [&](const Status&) { ended.set_value(); }));
-      if (early) sending->leave_alone();
+      if (early) sending->detach();
       ended.get_future().wait();
-      if (!early) sending->leave_alone();
+      if (!early) sending->detach();
       PC_TRY(expect_code(mine.run(message(x, Kind::kRecv, 1), kSoon), Code::kTimeout, "send to rank 1"));
     }
     PC_TRY(host_sum(group));

@@ -297,9 +297,9 @@ TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
     Sum sum(group, group.rank() == 0 ? 4 : 5);
     End ended;
     PC_ASSIGN_OR_RETURN(std::shared_ptr<AsyncWork> call, group.begin(sum.request(), ended.hook()));
-    if (group.rank() == 0) call->leave_alone();
+    if (group.rank() == 0) call->detach();
     if (!ended.came()) return wrong("no end");
-    call->leave_alone();
+    call->detach();
     call.reset();
     Sum next(group, 4);
     const Status told = group.run(next.request());

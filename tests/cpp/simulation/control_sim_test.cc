@@ -25,7 +25,7 @@ TEST(ControlSimulation, EverySeedEndsWell) {
   EXPECT_GT(counts.found_by_asking, 0u);
   EXPECT_GT(counts.surveys, 0u);
   EXPECT_GT(counts.places, 0u);
-  EXPECT_GT(counts.deaths_told, 0u);
+  EXPECT_GT(counts.deaths_reported, 0u);
   EXPECT_GT(counts.exclusions, 0u);
   EXPECT_GT(counts.unknown_groups, 0u);
   EXPECT_GT(counts.forged, 0u);

@@ -66,7 +66,7 @@ void SimulatedRank::finish(const CallId& call) {
     if (entry.state == State::kGivenUp && world_.dice.chance(50)) return;
   }
   Entry& entry = mine(call);
-  world_.say(me_, " completes ", call);
+  world_.log(me_, " completes ", call);
   entry.state = State::kDone;
   if (entry.kind != Kind::kRooted && entry.made_at >= world_.quiet_at())
     good_barriers_[call.group].insert(call.sequence);

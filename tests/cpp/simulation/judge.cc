@@ -44,7 +44,7 @@ void SimulatedRank::check_failure(const CallId& call, const CallEnd& why) {
 
 void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
                                  const std::vector<RankStatus>& statuses) {
-  world_.say(me_, " has the failure report on ", call, ": ", name_of(why.code), " by ", why.by, ": ",
+  world_.log(me_, " has the failure report on ", call, ": ", name_of(why.code), " by ", why.by, ": ",
              why.text);
   ++world_.counts.failure_reports;
   world_.counts.mismatches += why.code == Code::kMismatch;
@@ -95,21 +95,21 @@ void SimulatedRank::check_statuses(const CallId& call, const std::vector<RankSta
 }
 
 void SimulatedRank::check_death(Rank peer, const std::string& cause) {
-  world_.say(me_, " learns that ", peer, " is dead: ", cause);
-  world_.counts.deaths_told += cause.find("says so") != std::string::npos;
+  world_.log(me_, " learns that ", peer, " is dead: ", cause);
+  world_.counts.deaths_reported += cause.find("says so") != std::string::npos;
   if (!world_.rank(peer).dead && !world_.rank(peer).was_cut && !was_cut)
     world_.fail(named("one that lives is reported dead", me_));
   if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
 }
 
 void SimulatedRank::check_exit(Rank peer) {
-  world_.say(me_, " learns that ", peer, " has left");
+  world_.log(me_, " learns that ", peer, " has left");
   if (!world_.rank(peer).gone) world_.fail(named("one that lives is said to have left", me_));
   if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
 }
 
 void SimulatedRank::check_exclusion(Rank by, const std::string& cause) {
-  world_.say(me_, " is held for dead by ", by, ": ", cause);
+  world_.log(me_, " is held for dead by ", by, ": ", cause);
   ++world_.counts.exclusions;
   if (!was_cut) world_.fail(named("one without fault was excluded", me_));
 }

@@ -62,7 +62,7 @@ void print(const Counts& c, uint64_t seeds) {
   line("surveys answered", c.surveys);
   line("places found later", c.places);
   line("members without the group", c.unknown_groups);
-  line("deaths learned from others", c.deaths_told);
+  line("deaths learned from others", c.deaths_reported);
   line("exclusions", c.exclusions);
   line("forged messages", c.forged);
 }

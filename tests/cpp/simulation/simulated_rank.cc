@@ -68,7 +68,7 @@ void SimulatedRank::stop(Time lasts) {
   stopped_ = was_hurt = true;
   world_.events.after(lasts, [this] {
     stopped_ = false;
-    world_.say(me_, " goes on after a stop");
+    world_.log(me_, " goes on after a stop");
     for (const auto& what : std::exchange(backlog_, {})) run(what);
   });
 }
@@ -101,7 +101,7 @@ void SimulatedRank::begin(std::size_t i) {
   if (goes_wrong(Fault::What::kOtherRoot)) entry.root = me_;
   entry.digest = 0x1000 + 0x100 * static_cast<uint64_t>(step.kind) + static_cast<uint64_t>(entry.root);
   if (goes_wrong(Fault::What::kOtherCall)) entry.digest += 0x10000;
-  world_.say(me_, " makes call ", call, " with digest ", entry.digest);
+  world_.log(me_, " makes call ", call, " with digest ", entry.digest);
   if (ended_early_.contains(call)) {
     entry.state = State::kGivenUp;
     return go_on_after(call);
@@ -119,7 +119,7 @@ void SimulatedRank::leave() {
   if (is_out(kWorldGroup)) return world_.leave(me_);
   const CallId call{kWorldGroup, ++sequence_[kWorldGroup]};
   mine(call) = {State::kLeaving, kShutdownDigest, Kind::kBarrier, 0, world_.events.now()};
-  world_.say(me_, " is in shutdown() instead of ", call);
+  world_.log(me_, " is in shutdown() instead of ", call);
   if (ended_early_.contains(call)) return go_on_after(call);
   wait(call);
   world_.at(me_, milliseconds(300),
@@ -156,7 +156,7 @@ void SimulatedRank::probe(const CallId& call) {
 void SimulatedRank::give_up(const CallId& call, Code code, Rank by, const std::string& text) {
   if (running_ != call) return;
   const CallEnd why{code, by, text};
-  world_.say(me_, " gives up ", call, ": ", text);
+  world_.log(me_, " gives up ", call, ": ", text);
   world_.book[call].ends.push_back(why);
   if (!leaving_) mine(call).state = State::kGivenUp;
   check_failure(call, why);
@@ -176,7 +176,7 @@ void SimulatedRank::go_on_after(const CallId& call) {
   world_.at(me_, Time(0), [this] { leaving_ ? world_.leave(me_) : next_step(); });
 }
 
-void SimulatedRank::say_goodbye() { plane_.say_goodbye(world_.events.now()); }
+void SimulatedRank::send_goodbye() { plane_.send_goodbye(world_.events.now()); }
 
 // The call of a group that lost a member ends at once; so does every later one.
 void SimulatedRank::out_of(uint32_t group) {
@@ -221,7 +221,7 @@ CallReport SimulatedRank::report(const CallId& call, bool find_where) {
 void SimulatedRank::send(Rank peer, const ControlMessage& message) { world_.send(me_, peer, message); }
 
 void SimulatedRank::end_call(const CallId& call, const CallEnd& why) {
-  world_.say(me_, " is told that ", call, " ends: ", why.text);
+  world_.log(me_, " is told that ", call, " ends: ", why.text);
   check_cause(call, why);
   check_failure(call, why);
   if (ended_.contains(call) || judged_.contains(call))

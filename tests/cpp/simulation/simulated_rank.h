@@ -21,7 +21,7 @@ class SimulatedRank final : public ControlHost {
   void stop(Time lasts);
   void finish(const CallId& call);                          // the data plane: it is done here
   void see_foreign_call(const CallId& call, Rank made_by);  // the data plane: a message of another call came
-  void say_goodbye();
+  void send_goodbye();
   void run(const std::function<void()>& what);  // now, or when it is no longer stopped
 
   // ---- how it stands

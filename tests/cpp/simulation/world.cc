@@ -32,7 +32,7 @@ void Counts::add(const Counts& other) {
   timeouts += other.timeouts;
   exits_seen += other.exits_seen;
   surveys += other.surveys;
-  deaths_told += other.deaths_told;
+  deaths_reported += other.deaths_reported;
   exclusions += other.exclusions;
   places += other.places;
   unknown_groups += other.unknown_groups;
@@ -78,13 +78,13 @@ void World::at(Rank number, Time delay, std::function<void()> what) {
 }
 
 void World::fail(const std::string& what) {
-  say("FAILED: ", what);
+  log("FAILED: ", what);
   if (outcome_.failure.empty()) outcome_.failure = what;
 }
 
 void World::send(Rank from, Rank to, const ControlMessage& message) {
   ++counts.messages;
-  say(from, " -> ", to, " ", name_of(message.type), message.asks ? " asks " : " ", message.call);
+  log(from, " -> ", to, " ", name_of(message.type), message.asks ? " asks " : " ", message.call);
   const bool loses = options_.plant == Plant::kLostNotice && message.type == FrameType::kCancel;
   if (loses && from == static_cast<Rank>(options_.seed % static_cast<uint64_t>(scenario.ranks))) return;
   std::vector<std::byte> bytes;
@@ -100,7 +100,7 @@ void World::happens_at(const Fault& fault) {
     case What::kInterrupt: return at(fault.rank, fault.when, [this, fault] { rank(fault.rank).interrupt(); });
     case What::kStop:
       return at(fault.rank, fault.when, [this, fault] {
-        say(fault.rank, " is stopped");
+        log(fault.rank, " is stopped");
         rank(fault.rank).stop(fault.lasts);
       });
     case What::kDie: return events.after(fault.when, [this, fault] { die(fault.rank); });
@@ -115,7 +115,7 @@ void World::happens_at(const Fault& fault) {
 void World::die(Rank number) {
   SimulatedRank& victim = rank(number);
   if (victim.gone) return;
-  say(number, " dies");
+  log(number, " dies");
   victim.dead = victim.was_hurt = true;
   for (Rank peer = 0; peer < scenario.ranks; ++peer) {
     if (peer == number) continue;
@@ -128,7 +128,7 @@ void World::die(Rank number) {
 
 void World::cut(Rank x, Rank y) {
   if (!rank(x).lives() || !rank(y).lives()) return;
-  say("the connection between ", x, " and ", y, " ends");
+  log("the connection between ", x, " and ", y, " ends");
   for (const auto& [from, to] : {std::pair(x, y), std::pair(y, x)}) {
     rank(from).was_cut = rank(from).was_hurt = true;
     wires_.cut(from, to, dice.within(milliseconds(dice.chance(50) ? 50 : 1000)), "connection timed out");
@@ -136,8 +136,8 @@ void World::cut(Rank x, Rank y) {
 }
 
 void World::leave(Rank number) {
-  say(number, " leaves");
-  rank(number).say_goodbye();
+  log(number, " leaves");
+  rank(number).send_goodbye();
   rank(number).gone = rank(number).was_hurt = true;
   for (Rank peer = 0; peer < scenario.ranks; ++peer) {
     if (peer != number) wires_.finish(number, peer);

@@ -30,7 +30,7 @@ struct Options {
 // What happened how often, so that a sweep can show that it met what it claims to check.
 struct Counts {
   uint64_t messages = 0, failure_reports = 0, mismatches = 0, found_by_asking = 0, timeouts = 0,
-           exits_seen = 0, surveys = 0, deaths_told = 0, exclusions = 0, places = 0, unknown_groups = 0,
+           exits_seen = 0, surveys = 0, deaths_reported = 0, exclusions = 0, places = 0, unknown_groups = 0,
            forged = 0;
   void add(const Counts& other);
 };
@@ -58,7 +58,7 @@ class World {
   void send(Rank from, Rank to, const ControlMessage& message);
   void fail(const std::string& what);
   template <class... Parts>
-  void say(const Parts&... parts) {
+  void log(const Parts&... parts) {
     if (!options_.trace) return;
     std::ostringstream line;
     line << std::fixed << std::setprecision(3) << since_start_ms() << " ms  ";

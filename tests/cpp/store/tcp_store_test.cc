@@ -275,8 +275,8 @@ TEST_F(TcpStore, a_pending_connection_that_stops_halfway_is_closed) {
   for (int i = 0; i < 20; ++i) {  // one that was itself too slow has been cut off before
     Handshake handshake = Handshake::initiator(kJob, kClient).value();
     RawConnection half = pending_peer();
-    half.say(handshake.output());
-    if (half.hear(kHelloAnswerBytes) != kHelloAnswerBytes) continue;
+    half.send(handshake.output());
+    if (half.receive(kHelloAnswerBytes) != kHelloAnswerBytes) continue;
     EXPECT_TRUE(half.is_cut_off());
     return;
   }
@@ -286,7 +286,7 @@ TEST_F(TcpStore, a_pending_connection_that_stops_halfway_is_closed) {
 TEST_F(TcpStore, garbage_instead_of_a_hello_is_cut_off_without_an_answer) {
   serve();
   RawConnection fd = pending_peer();
-  fd.say(std::string(kHelloBytes, 'G'));
+  fd.send(std::string(kHelloBytes, 'G'));
   EXPECT_TRUE(fd.is_cut_off());
 }
 
@@ -310,7 +310,7 @@ TEST_F(TcpStore, malformed_requests_are_cut_off) {
   for (const StoreRequest& request : bad) {
     RawConnection fd = member();
     const StoreHeader header = encode(request);
-    fd.say(std::string(header.data(), header.size()));
+    fd.send(std::string(header.data(), header.size()));
     EXPECT_TRUE(fd.is_cut_off());
   }
   EXPECT_EQ(client()->add("n", 1, soon()).value(), 1);
@@ -323,7 +323,7 @@ TEST_F(TcpStore, a_second_request_before_the_answer_is_cut_off) {
   std::string twice(header.data(), header.size());
   twice += 'k';
   twice += twice;
-  fd.say(twice);
+  fd.send(twice);
   EXPECT_TRUE(fd.is_cut_off());
 }
 

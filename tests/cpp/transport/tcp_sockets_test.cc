@@ -60,9 +60,9 @@ struct AgainstRawSockets : ::testing::Test {
     });
   }
   ~AgainstRawSockets() override { node.die(); }
-  FrameHeader hear(RawConnection& from) {
+  FrameHeader receive(RawConnection& from) {
     HeaderBytes bytes = {};
-    EXPECT_EQ(from.hear(bytes), bytes.size());
+    EXPECT_EQ(from.receive(bytes), bytes.size());
     const Result<FrameHeader> header = decode(bytes);
     EXPECT_TRUE(header.is_ok()) << header.status().to_string();
     return header.is_ok() ? header.value() : FrameHeader{};
@@ -74,7 +74,7 @@ struct AgainstRawSockets : ::testing::Test {
     header.message_nbytes = nbytes;
     HeaderBytes encoded;
     encode(header, encoded);
-    to.say(encoded);
+    to.send(encoded);
   }
   Node node;
   std::unique_ptr<RawConnection> control;
@@ -87,22 +87,22 @@ TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName)
   const Bytes out = pattern(kBytes, 1);
   node.send(1, collective(0), out);
   for (const std::unique_ptr<RawConnection>& connection : data) {
-    const FrameHeader request = hear(*connection);
+    const FrameHeader request = receive(*connection);
     EXPECT_EQ(request.type, FrameType::kRequest);
     EXPECT_EQ(request.message_nbytes, kBytes) << "of the whole message";
     clear(*connection, collective(0), kBytes);
   }
   std::thread waiting([this] { node.wait_ok(1); });
   for (std::size_t i = 0; i < data.size(); ++i) {
-    const FrameHeader part = hear(*data[i]);
+    const FrameHeader part = receive(*data[i]);
     EXPECT_EQ(part.type, FrameType::kData);
     EXPECT_EQ(part.offset, kBegins[i]);
     EXPECT_EQ(part.segment_nbytes, kBegins[i + 1] - kBegins[i]);
     Bytes payload(part.segment_nbytes);
-    EXPECT_EQ(data[i]->hear(payload), payload.size());
+    EXPECT_EQ(data[i]->receive(payload), payload.size());
     EXPECT_TRUE(
         std::equal(payload.begin(), payload.end(), out.begin() + static_cast<std::ptrdiff_t>(part.offset)));
-    EXPECT_EQ(data[i]->hear(kTrailerBytes), kTrailerBytes);
+    EXPECT_EQ(data[i]->receive(kTrailerBytes), kTrailerBytes);
   }
   waiting.join();
 }
@@ -111,13 +111,13 @@ TEST_F(AgainstRawSockets, PartsAreNotLargerThanTheyMustBe) {
   const Bytes out = pattern(3 * 65'536, 1);
   node.send(1, collective(0), out);
   for (const std::unique_ptr<RawConnection>& connection : data) {
-    hear(*connection);
+    receive(*connection);
     clear(*connection, collective(0), 3 * 65'536);
   }
   std::thread waiting([this] { node.wait_ok(1); });
   for (const std::unique_ptr<RawConnection>& connection : data) {
-    EXPECT_EQ(hear(*connection).segment_nbytes, 65'536U);
-    EXPECT_EQ(connection->hear(65'536 + kTrailerBytes), 65'536 + kTrailerBytes);
+    EXPECT_EQ(receive(*connection).segment_nbytes, 65'536U);
+    EXPECT_EQ(connection->receive(65'536 + kTrailerBytes), 65'536 + kTrailerBytes);
   }
   waiting.join();
 }
@@ -125,7 +125,7 @@ TEST_F(AgainstRawSockets, PartsAreNotLargerThanTheyMustBe) {
 TEST_F(AgainstRawSockets, ASmallMessageOfACollectiveGoesOverTheFirst) {
   const Bytes out = pattern(kEagerBytes, 1);
   node.send(1, collective(1), out);
-  EXPECT_EQ(hear(*data[0]).segment_nbytes, kEagerBytes);
+  EXPECT_EQ(receive(*data[0]).segment_nbytes, kEagerBytes);
 }
 
 TEST_F(AgainstRawSockets, MessagesOfSendTakeTurns) {
@@ -133,7 +133,7 @@ TEST_F(AgainstRawSockets, MessagesOfSendTakeTurns) {
   constexpr std::array<std::size_t, 6> kTurns = {2, 0, 1, 0, 1, 2};
   for (uint64_t i = 0; i < kTurns.size(); ++i) {
     node.send(1, message(2, i), out);
-    const FrameHeader request = hear(*data[kTurns[i]]);
+    const FrameHeader request = receive(*data[kTurns[i]]);
     EXPECT_EQ(request.id.sequence, i);
     EXPECT_EQ(request.message_nbytes, 1U << 20);
   }
@@ -149,7 +149,7 @@ TEST_F(AgainstRawSockets, AnyThatBreaksEndsAll) {
     EXPECT_EQ(done.status.peer(), 1);
   }
   Bytes cleared(kHeaderBytes);
-  data[0]->hear(cleared);
+  data[0]->receive(cleared);
   EXPECT_TRUE(data[0]->is_cut_off());
 }
 

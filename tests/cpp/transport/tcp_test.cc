@@ -110,7 +110,7 @@ TEST_F(AgainstRawPeer, AConnectionThatCannotBeWatchedAnyMoreIsBroken) {
   clear.message_nbytes = large.size();
   HeaderBytes encoded;
   encode(clear, encoded);
-  peer->say(encoded);
+  peer->send(encoded);
   node.send(1, message(0, 0), large);  // fills the socket, so that its room has to be watched for
   Completion done;
   for (const Deadline deadline = Deadline::after(kPatience); !node.queue.take(done);) {
@@ -127,7 +127,7 @@ TEST_F(AgainstRawPeer, ACancelOfACollectiveEndsTheConnection) {
   cancel.id.sequence = 1;
   HeaderBytes encoded;
   encode(cancel, encoded);
-  peer->say(encoded);
+  peer->send(encoded);
   Bytes in(100);
   EXPECT_EQ(status_of_receive(0, in).code(), Code::kPeerFailure);
 }
@@ -139,7 +139,7 @@ TEST_F(AgainstRawPeer, FramesThatComeByteByByteArriveWhole) {
     Bytes in(payload.size());
     node.recv(1, id, in);
     for (const std::byte byte : eager_frame(id, payload, pattern(described, 2))) {
-      peer->say({&byte, 1});
+      peer->send({&byte, 1});
       node.transport->poll();
     }
     node.wait_ok(1);
@@ -154,7 +154,7 @@ TEST_F(AgainstRawPeer, ManyFramesInOneReadArriveEachWhole) {
     if (i == 0) continue;  // an empty message has no trailer; the suite sends those
     all.insert(all.end(), frame.begin(), frame.end());
   }
-  std::thread talker([&] { peer->say(all); });
+  std::thread talker([&] { peer->send(all); });
   for (uint64_t i = 1; i < 500; ++i) {
     Bytes in(i);
     EXPECT_TRUE(status_of_receive(i, in).is_ok());
@@ -167,7 +167,7 @@ TEST_F(AgainstRawPeer, ADamagedPayloadIsRefusedAndEndsTheConnection) {
   constexpr std::size_t kBytes = 60'000;
   Bytes frame = eager_frame(message(0, 0), pattern(kBytes, 1));
   frame[kHeaderBytes + kBytes / 2] ^= std::byte{1};
-  peer->say(frame);
+  peer->send(frame);
   Bytes in(kBytes);
   const Status status = status_of_receive(0, in);
   EXPECT_EQ(status.code(), Code::kPeerFailure);
@@ -181,7 +181,7 @@ TEST_F(AgainstRawPeer, ADamagedDescriptionIsRefused) {
   const MessageId id{{0, StreamClass::kPointToPoint, 0}, 0, 0, 1};
   Bytes frame = eager_frame(id, pattern(100, 1), pattern(40, 2));
   frame[kHeaderBytes + 7] ^= std::byte{1};
-  peer->say(frame);
+  peer->send(frame);
   Bytes in(100);
   const Status status = status_of_receive(0, in);
   EXPECT_EQ(status.code(), Code::kPeerFailure);
@@ -191,7 +191,7 @@ TEST_F(AgainstRawPeer, ADamagedDescriptionIsRefused) {
 TEST_F(AgainstRawPeer, ADamagedHeaderIsRefused) {
   Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
   frame[20] ^= std::byte{1};
-  peer->say(frame);
+  peer->send(frame);
   Bytes in(100);
   const Status status = status_of_receive(0, in);
   EXPECT_EQ(status.code(), Code::kPeerFailure) << status.to_string();
@@ -200,7 +200,7 @@ TEST_F(AgainstRawPeer, ADamagedHeaderIsRefused) {
 
 TEST_F(AgainstRawPeer, AConnectionThatEndsInsideAFrameIsAFailure) {
   const Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
-  peer->say(std::span(frame).first(kHeaderBytes + 50));
+  peer->send(std::span(frame).first(kHeaderBytes + 50));
   peer->hang_up();
   Bytes in(100);
   const Status status = status_of_receive(0, in);
@@ -224,7 +224,7 @@ TEST_F(AgainstRawPeer, DamageIsToldToWhoShutsDownToo) {
   frame[20] ^= std::byte{1};
   Bytes in(100);
   node.recv(1, message(0, 0), in);
-  peer->say(frame);
+  peer->send(frame);
   node.transport->shutdown(Deadline::after(kPatience));
   const std::vector<Completion> done = node.wait(1);
   ASSERT_EQ(done.size(), 1u);
@@ -254,10 +254,10 @@ TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
     pending.push_back(std::make_unique<RawPeer>(addresses[0]));
     return *pending.back();
   };
-  pending_peer();                        // says nothing
-  pending_peer().say(pattern(10, 1));    // starts to say something
-  pending_peer().say(pattern(1000, 2));  // garbage
-  pending_peer().hang_up();              // has gone already
+  pending_peer();                         // says nothing
+  pending_peer().send(pattern(10, 1));    // starts to say something
+  pending_peer().send(pattern(1000, 2));  // garbage
+  pending_peer().hang_up();               // has gone already
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {

@@ -9,7 +9,7 @@ namespace {
 
 // ---- death and departure
 
-TEST_F(ControlPlaneTest, ADeathIsToldToAllOnce) {
+TEST_F(ControlPlaneTest, ADeathIsReportedToAllOnce) {
   plane.lost(2, "reset", now);
   plane.lost(2, "reset", now);
   EXPECT_EQ(host.died, (Ranks{2}));
@@ -19,7 +19,7 @@ TEST_F(ControlPlaneTest, ADeathIsToldToAllOnce) {
   EXPECT_EQ(told(FrameType::kDead), (Ranks{1, 2, 3})) << "the dead too: it may live after all";
 }
 
-TEST_F(ControlPlaneTest, ADeathThatIsToldIsPassedOnOnce) {
+TEST_F(ControlPlaneTest, ADeathThatIsReportedIsPassedOnOnce) {
   dead(1, 2);
   EXPECT_EQ(host.died, (Ranks{2}));
   EXPECT_EQ(host.causes.at(0), "killed (rank 1 says so)");
@@ -70,13 +70,13 @@ TEST_F(ControlPlaneTest, AGoodbyeMakesTheEndOfTheConnectionOrderly) {
 }
 
 TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
-  plane.say_goodbye(now);
+  plane.send_goodbye(now);
   EXPECT_EQ(told(FrameType::kGoodbye), (Ranks{1, 2, 3}));
   plane.gave_up(kCall, kLate, now);
   plane.lost(1, "reset", now);
   EXPECT_TRUE(host.died.empty());  // it read our goodbye, and left
   notice(2, {}, true);
-  plane.say_goodbye(now);
+  plane.send_goodbye(now);
   after(ControlPlane::kPatience);
   EXPECT_TRUE(host.sent.empty());
   EXPECT_EQ(host.failure_reports.size(), 1u);

@@ -172,7 +172,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   bool lives = true;
   while (lives && !input.empty()) {
     const uint32_t choice = input.next(), what = choice % 8;
-    if (choice == 255) world.link.say_goodbye();
+    if (choice == 255) world.link.send_goodbye();
     if (choice == 254) world.cancel();
     if (choice == 253) world.link.discard(0, input.next() & 3);
     if (choice == 252)

@@ -147,8 +147,8 @@ TEST(LinkCancel, WhatIsRememberedIsBoundedByTheRequests) {
     pair.a.send(p2p(1, i), data, i);
     pair.a.recv(p2p(2, i), got, i);
     pair.settle();
-    const bool untold_send = pair.a.link.cancel(&pair.a.sends, kInterrupted);
-    EXPECT_EQ(untold_send, i >= kSmall.max_requests) << "beyond it the peer is told nothing";
+    const bool unannounced_send = pair.a.link.cancel(&pair.a.sends, kInterrupted);
+    EXPECT_EQ(unannounced_send, i >= kSmall.max_requests) << "beyond it the peer is told nothing";
     EXPECT_EQ(pair.a.link.cancel(&pair.a.recvs, kInterrupted), i >= kSmall.max_requests);
     pair.settle();
   }

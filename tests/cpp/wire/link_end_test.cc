@@ -50,14 +50,14 @@ TEST(LinkEnd, GoodbyeComesAfterEverythingPostedBefore) {
   std::vector<std::byte> small(8), large(4096), got(4096);
   pair.a.send(p2p(1), large, 1);
   pair.a.send(p2p(2), small, 2);
-  pair.a.link.say_goodbye();
+  pair.a.link.send_goodbye();
   pair.a.send(p2p(3), small, 3);
   EXPECT_EQ(pair.a.sends.code(3), Code::kAborted);
   pair.settle();
-  EXPECT_FALSE(pair.b.link.peer_said_goodbye()) << "a message is still waiting for its receive";
+  EXPECT_FALSE(pair.b.link.peer_sent_goodbye()) << "a message is still waiting for its receive";
   pair.b.recv(p2p(1), got, 1);
   pair.settle();
-  EXPECT_TRUE(pair.b.link.peer_said_goodbye());
+  EXPECT_TRUE(pair.b.link.peer_sent_goodbye());
   EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
   EXPECT_EQ(pair.a.sends.code(1), Code::kOk);
   EXPECT_FALSE(pair.a.link.has_output());
@@ -68,7 +68,7 @@ TEST(LinkEnd, MessagesFromBeforeTheGoodbyeCanStillBeReceived) {
   const std::vector<std::byte> data = bytes(100);
   std::vector<std::byte> got(100);
   pair.a.send(p2p(1), data);
-  pair.a.link.say_goodbye();
+  pair.a.link.send_goodbye();
   pair.settle();
   pair.b.link.fail(
       Status(Code::kPeerExited, "end of stream"));  // what a frame I/O does when the connection then closes
@@ -84,7 +84,7 @@ TEST(LinkEnd, GoodbyeEndsWhatNeedsThePeerAndNamesIt) {
   std::vector<std::byte> small(8), large(4096), got(8);
   pair.b.recv(p2p(1), got, 1);
   pair.b.send(p2p(2), large, 2);
-  pair.a.link.say_goodbye();
+  pair.a.link.send_goodbye();
   pair.settle();
   EXPECT_EQ(pair.b.recvs.code(1), Code::kPeerExited);
   EXPECT_EQ(pair.b.recvs.done.at(1).status.peer(), 0);
@@ -98,10 +98,10 @@ TEST(LinkEnd, BothSidesMaySayGoodbyeAtOnce) {
   std::vector<std::byte> small(8);
   pair.a.send(p2p(1), small, 1);
   pair.b.send(p2p(1), small, 1);
-  pair.a.link.say_goodbye();
-  pair.b.link.say_goodbye();
+  pair.a.link.send_goodbye();
+  pair.b.link.send_goodbye();
   pair.settle();
-  EXPECT_TRUE(pair.a.link.peer_said_goodbye() && pair.b.link.peer_said_goodbye());
+  EXPECT_TRUE(pair.a.link.peer_sent_goodbye() && pair.b.link.peer_sent_goodbye());
   EXPECT_FALSE(pair.a.link.has_output() || pair.b.link.has_output());
 }
 

@@ -219,7 +219,7 @@ TEST_F(LinkHostile, FramesOfAnOldEpochHaveNoEffect) {
     }
   }
   EXPECT_TRUE(us.recvs.done.empty() && us.sends.done.empty());
-  EXPECT_FALSE(us.link.peer_said_goodbye());
+  EXPECT_FALSE(us.link.peer_sent_goodbye());
   EXPECT_EQ(us.link.counts().unexpected + us.link.counts().requests, 0u);
 }
 

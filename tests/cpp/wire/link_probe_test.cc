@@ -98,7 +98,7 @@ TEST(LinkProbe, EndsWithTheLink) {
   waiting.look(pair.b, p2p(3));
   const std::vector<std::byte> sent = bytes(kEager);
   pair.a.send(p2p(4), sent, 1);
-  pair.a.link.say_goodbye();
+  pair.a.link.send_goodbye();
   pair.settle();
   EXPECT_EQ(waiting.sink.code(0), Code::kPeerExited);
   late.look(pair.b, p2p(3));

@@ -257,7 +257,7 @@ TEST_P(PeerWorld,
       } else {
         PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
         while (!started->outcome()) std::this_thread::yield();
-        if (how == How::kLeftAlone) started->leave_alone();
+        if (how == How::kLeftAlone) started->detach();
         refused = how == How::kLeftAlone ? host_sum(group) : started->wait(-1);
         const Status why = *started->outcome();
         if (!has(refused, why.message())) return wrong(why.to_string());
