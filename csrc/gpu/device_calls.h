@@ -30,7 +30,7 @@
 #include "gpu/cuda/device_executor.h"
 #include "gpu/device_path.h"
 #include "gpu/fifo_lock.h"
-#include "gpu/ipc/peer_join.h"
+#include "gpu/ipc/ipc_join.h"
 #include "gpu/nccl/communicator.h"
 #include "gpu/staging/gpu_work.h"
 
@@ -50,7 +50,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     int device = 0;
     // Which host NCCL takes this process to be on (NCCL_HOSTID), where it is told: it refuses ranks that share a GPU of one host.
     std::string host_id = {};
-    PeerMeans peers = {};  // of join_peers(), but for driver, device, log and abandoned
+    IpcResources peers = {};  // of join_ipc(), but for driver, device, log and abandoned
     // Takes what a GPU may still use when a group of a failed call goes.
     std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();
     nccl::Clock* clock = nullptr;  // outlives it
@@ -65,9 +65,9 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
   static Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const Means& means, double timeout_s);
-  // Likewise for ranks that reach each other's arrays, by peer_join.h.
-  static Result<std::shared_ptr<DeviceCalls>> join_peers(Communicator& group, Runtime& runtime,
-                                                         const Means& means, double timeout_s);
+  // Likewise for ranks that reach each other's arrays, by ipc_join.h.
+  static Result<std::shared_ptr<DeviceCalls>> join_ipc(Communicator& group, Runtime& runtime,
+                                                       const Means& means, double timeout_s);
   ~DeviceCalls();  // close() or abort() comes first
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;

@@ -31,7 +31,7 @@ DeviceGroups::DeviceGroups(Runtime& runtime, Options options)
       p2p_channels_(runtime, [this](Communicator& channel, int device, void* stream, double timeout_s) {
         return join_channel(channel, device, stream, timeout_s);
       }) {
-  if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<PeerMappings>();
+  if (options_.peers.mappings == nullptr) options_.peers.mappings = std::make_shared<IpcMappings>();
 }
 
 Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
@@ -122,7 +122,7 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_backend(Communicator& gr
   Result<std::shared_ptr<DeviceCalls>> peers =
       joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
       : !may.is_ok() ? may
-                     : DeviceCalls::join_peers(group, runtime_, means(device), left_s());
+                     : DeviceCalls::join_ipc(group, runtime_, means(device), left_s());
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
   const bool is_channel = [&] {
     const std::lock_guard lock(mutex_);

@@ -34,7 +34,7 @@ class DeviceGroups final : public Devices {
     std::string host_id = {};  // DeviceCalls::Means
     Logger log = Logger();
     bool strict = false;                                                   // DeviceCalls::Means
-    PeerMeans peers = {};                                                  // DeviceCalls::Means
+    IpcResources peers = {};                                               // DeviceCalls::Means
     std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Means
     DeviceCalls::Interrupted interrupted = {};
     // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.

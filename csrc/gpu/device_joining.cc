@@ -8,7 +8,7 @@
 
 #include "comm/gather_plain.h"
 #include "gpu/device_calls.h"
-#include "gpu/ipc/peer_join.h"
+#include "gpu/ipc/ipc_join.h"
 #include "gpu/nccl/executor.h"
 #include "gpu/nccl_meeting.h"
 
@@ -101,15 +101,15 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   return joined;
 }
 
-Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_peers(Communicator& group, Runtime& runtime,
-                                                             const Means& means, double timeout_s) {
-  PeerMeans with = means.peers;
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_ipc(Communicator& group, Runtime& runtime,
+                                                           const Means& means, double timeout_s) {
+  IpcResources with = means.peers;
   with.driver = means.driver;
   with.device = means.device;
   with.log = means.log;
   with.abandoned = means.abandoned;
   PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
-                      pc::join_peers(group, runtime, with, timeout_s));
+                      pc::join_ipc(group, runtime, with, timeout_s));
   const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
   const Status started = calls->first_failure();
   if (!started.is_ok()) group.quit(started);  // the others have joined

@@ -95,11 +95,11 @@ PeerAllocation::~PeerAllocation() {
   if (current.is_ok()) (void)context_.driver().cuIpcCloseMemHandle(at_);
 }
 
-Result<PeerMemory> PeerAllocations::open(const MemoryHandle& handle) {
+Result<IpcMemory> PeerAllocations::open(const MemoryHandle& handle) {
   const std::lock_guard lock(mutex_);
   std::erase_if(open_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<const PeerAllocation>& known = open_[handle.allocation];
-  PeerMemory memory;
+  IpcMemory memory;
   memory.allocation = known.lock();
   if (memory.allocation == nullptr) {
     Result<std::shared_ptr<const PeerAllocation>> opened = PeerAllocation::open(context_, handle.allocation);

@@ -51,7 +51,7 @@ class PeerAllocation {
   uint64_t nbytes_;  // 0: the driver does not say
 };
 
-struct PeerMemory {
+struct IpcMemory {
   CUdeviceptr at = 0;
   uint64_t nbytes = 0;
   std::shared_ptr<const PeerAllocation> allocation;  // keeps it open
@@ -63,7 +63,7 @@ class PeerAllocations {
  public:
   explicit PeerAllocations(Context context) : context_(std::move(context)) {}
   // kInvalidArgument: the piece does not lie in the allocation.
-  Result<PeerMemory> open(const MemoryHandle& handle);
+  Result<IpcMemory> open(const MemoryHandle& handle);
 
  private:
   Context context_;

@@ -33,7 +33,7 @@ Stretch piece_of(std::size_t count, Rank worker, std::span<const Rank> workers) 
 
 class Steps {
  public:
-  Steps(const Request& request, Rank rank, std::span<const Rank> workers, std::span<const PeerArrays> arrays)
+  Steps(const Request& request, Rank rank, std::span<const Rank> workers, std::span<const IpcArrays> arrays)
       : request_(request),
         ranks_(arrays.size()),
         arrays_(arrays),
@@ -139,13 +139,13 @@ class Steps {
   }
   std::vector<std::byte*> every_output(Stretch what) const {
     std::vector<std::byte*> all;
-    for (const PeerArrays& each : arrays_) all.push_back(each.out + nbytes(what.begin));
+    for (const IpcArrays& each : arrays_) all.push_back(each.out + nbytes(what.begin));
     return all;
   }
 
   const Request& request_;
   const std::size_t ranks_;
-  const std::span<const PeerArrays> arrays_;
+  const std::span<const IpcArrays> arrays_;
   const Elements elements_;
   const Stretch mine_;
   std::vector<Rank> moved_;  // the ranks that this one moves for
@@ -155,7 +155,7 @@ class Steps {
 }  // namespace
 
 std::vector<IpcStep> ipc_steps(const Request& request, Rank rank, std::span<const Rank> workers,
-                               std::span<const PeerArrays> arrays) {
+                               std::span<const IpcArrays> arrays) {
   return Steps(request, rank, workers, arrays).made();
 }
 

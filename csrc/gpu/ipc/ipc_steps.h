@@ -26,7 +26,7 @@
 namespace pc {
 
 // One rank's arrays, where this rank reaches them. Null: it has none.
-struct PeerArrays {
+struct IpcArrays {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::span<const uint64_t> counts = {}, recv_counts = {};  // of an alltoall with uneven parts, its own
@@ -42,6 +42,6 @@ struct IpcStep {
 // `request` has been checked, and is the same on all ranks; `arrays` by rank, and `workers`: who moves for
 // it. None, if that is another.
 std::vector<IpcStep> ipc_steps(const Request& request, Rank rank, std::span<const Rank> workers,
-                               std::span<const PeerArrays> arrays);
+                               std::span<const IpcArrays> arrays);
 
 }  // namespace pc

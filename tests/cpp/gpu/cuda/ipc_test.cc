@@ -49,7 +49,7 @@ TEST_F(IpcTest, a_piece_of_an_allocation_is_found_where_it_was) {
   const MemoryHandle handle = value_of(export_memory(*context, memory.at() + 5'000, 100));
   EXPECT_EQ(handle.offset, 5'000U);
   PeerAllocations peers(*context);
-  const PeerMemory there = value_of(peers.open(handle));
+  const IpcMemory there = value_of(peers.open(handle));
   EXPECT_EQ(there.nbytes, 100U);
   fill(memory.at() + 5'000, 0x5a, 1);
   EXPECT_EQ(first_byte(there.at), 0x5a);
@@ -58,16 +58,15 @@ TEST_F(IpcTest, a_piece_of_an_allocation_is_found_where_it_was) {
 TEST_F(IpcTest, an_allocation_is_opened_once_and_closed_with_its_last_user) {
   const DeviceMemory memory = value_of(DeviceMemory::allocate(*context, 10'000));
   PeerAllocations peers(*context);
-  std::optional<PeerMemory> a(value_of(peers.open(value_of(export_memory(*context, memory.at(), 100)))));
-  std::optional<PeerMemory> b(
-      value_of(peers.open(value_of(export_memory(*context, memory.at() + 200, 100)))));
+  std::optional<IpcMemory> a(value_of(peers.open(value_of(export_memory(*context, memory.at(), 100)))));
+  std::optional<IpcMemory> b(value_of(peers.open(value_of(export_memory(*context, memory.at() + 200, 100)))));
   EXPECT_EQ(a->at + 200, b->at);
   EXPECT_EQ(fake.calls("cuIpcOpenMemHandle"), 1);
   a.reset();
   EXPECT_EQ(fake.live("peer"), 1);
   b.reset();
   EXPECT_EQ(fake.live("peer"), 0);
-  const PeerMemory again = value_of(peers.open(value_of(export_memory(*context, memory.at(), 100))));
+  const IpcMemory again = value_of(peers.open(value_of(export_memory(*context, memory.at(), 100))));
   EXPECT_EQ(fake.calls("cuIpcOpenMemHandle"), 2);
 }
 
@@ -187,7 +186,7 @@ int other_process(int socket) {
   if (::read(socket, &sent, sizeof sent) != sizeof sent) return 2;
   const Stream stream = value_of(Stream::create(context));
   PeerAllocations peers(context);
-  const PeerMemory memory = value_of(peers.open(sent.memory));
+  const IpcMemory memory = value_of(peers.open(sent.memory));
   const Event event = value_of(open_event(context, sent.event));
   if (!stream_waits(*driver, stream.get(), event.get()).is_ok()) return 3;
   if (!fill_bytes(*driver, memory.at, 0x99, memory.nbytes, stream.get()).is_ok()) return 4;

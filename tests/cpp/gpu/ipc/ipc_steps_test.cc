@@ -17,7 +17,7 @@ using Array = std::vector<uint32_t>;
 // The ranks' arrays in one process, and a machine that makes their moves: sums of 32-bit numbers.
 struct Ranks {
   std::vector<Array> in, out;
-  std::vector<PeerArrays> arrays;
+  std::vector<IpcArrays> arrays;
 
   Ranks(std::vector<Array> inputs, std::vector<Array> outputs)
       : in(std::move(inputs)),

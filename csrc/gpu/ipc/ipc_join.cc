@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_join.h"
+#include "gpu/ipc/ipc_join.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "gpu/cuda/device.h"
 #include "gpu/cuda/host_wait.h"
 #include "gpu/cuda/memory.h"
-#include "gpu/ipc/peer_executor.h"
+#include "gpu/ipc/ipc_executor.h"
 
 namespace pc {
 namespace {
@@ -64,7 +64,7 @@ std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, 
 // This rank's part of the trial.
 class Trial {
  public:
-  static Result<Trial> create(const PeerMeans& means, const std::vector<Rank>& processes) {
+  static Result<Trial> create(const IpcResources& means, const std::vector<Rank>& processes) {
     PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_ASSIGN_OR_RETURN(cuda::DeviceKernels device_kernels,
@@ -73,8 +73,8 @@ class Trial {
     PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
-    PeerMemory memory(context, processes,
-                      means.mappings != nullptr ? means.mappings : std::make_shared<PeerMappings>());
+    IpcMemory memory(context, processes,
+                     means.mappings != nullptr ? means.mappings : std::make_shared<IpcMappings>());
     return Trial{std::move(context), std::move(memory), std::move(device_kernels),
                  std::move(shown),   std::move(page),   std::move(stream),
                  std::move(end)};
@@ -99,7 +99,7 @@ class Trial {
   }
 
   cuda::Context context;
-  PeerMemory memory;
+  IpcMemory memory;
   cuda::DeviceKernels device_kernels;
   cuda::DeviceMemory shown;
   cuda::PinnedMemory page;
@@ -145,8 +145,8 @@ Status can_all_reduce(const std::vector<Facts>& all) {
 
 }  // namespace
 
-Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
-                                                         const PeerMeans& means, double timeout_s) {
+Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
+                                                       const IpcResources& means, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   PC_TRY(may_reach(group, runtime.hosts()));
@@ -194,14 +194,14 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Ru
         return refused =
                    not_in_reach(rank_text(static_cast<Rank>(rank)) + " does not reach the memory " + why);
     }
-    PeerExecutor::Parts parts{control_group,
-                              std::move(trial.value().memory),
-                              std::move(trial.value().device_kernels),
-                              can_all_reduce(all),
-                              workers_of(all),
-                              means.abandoned,
-                              means.log};
-    return PeerExecutor::create(trial.value().context, std::move(parts));
+    IpcExecutor::Parts parts{control_group,
+                             std::move(trial.value().memory),
+                             std::move(trial.value().device_kernels),
+                             can_all_reduce(all),
+                             workers_of(all),
+                             means.abandoned,
+                             means.log};
+    return IpcExecutor::create(trial.value().context, std::move(parts));
   }();
   if (joined.is_ok() || !refused.is_ok()) return joined;
   // The others may wait for this rank in the trial, or in the first call.

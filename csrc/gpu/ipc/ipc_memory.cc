@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_memory.h"
+#include "gpu/ipc/ipc_memory.h"
 
 #include <algorithm>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace pc {
 
-PeerMemory::PeerMemory(cuda::Context context, std::vector<Rank> processes,
-                       std::shared_ptr<PeerMappings> mappings)
+IpcMemory::IpcMemory(cuda::Context context, std::vector<Rank> processes,
+                     std::shared_ptr<IpcMappings> mappings)
     : context_(std::move(context)),
       processes_(std::move(processes)),
       all_here_(std::all_of(processes_.begin(), processes_.end(), [](Rank process) { return process < 0; })),
       mappings_(std::move(mappings)) {}
 
-Result<PeerArray> PeerMemory::export_array(const ConstBuffer& array) {
+Result<PeerArray> IpcMemory::export_array(const ConstBuffer& array) {
   constexpr std::size_t kMost = 256;
   PeerArray made;
   made.address = reinterpret_cast<uint64_t>(array.data);
@@ -38,14 +38,14 @@ Result<PeerArray> PeerMemory::export_array(const ConstBuffer& array) {
   return made;
 }
 
-bool PeerMemory::shows(const ConstBuffer& array) {
+bool IpcMemory::shows(const ConstBuffer& array) {
   const bool is_complex = array.dtype == DType::kC64 || array.dtype == DType::kC128;
   const std::size_t alignment = size_of(array.dtype) / (is_complex ? 2 : 1);
   return array.list == nullptr && reinterpret_cast<uintptr_t>(array.data) % alignment == 0 &&
          export_array(array).is_ok();
 }
 
-Result<std::byte*> PeerMemory::reach(Rank peer, const PeerArray& array) {
+Result<std::byte*> IpcMemory::reach(Rank peer, const PeerArray& array) {
   const Rank process = processes_[static_cast<std::size_t>(peer)];
   if (array.address == 0 || process < 0) return reinterpret_cast<std::byte*>(array.address);
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::PeerAllocation> allocation,
@@ -54,7 +54,7 @@ Result<std::byte*> PeerMemory::reach(Rank peer, const PeerArray& array) {
   return reinterpret_cast<std::byte*>(allocation->at() + (array.address - array.allocation.begin));
 }
 
-void PeerMemory::close(Rank peer, const PeerArray& array) {
+void IpcMemory::close(Rank peer, const PeerArray& array) {
   const Rank process = processes_[static_cast<std::size_t>(peer)];
   if (process >= 0) mappings_->close(context_, process, array.allocation.id);
 }

@@ -5,8 +5,9 @@
 //                                    an allgather             a barrier       kernels or copies              a barrier
 //
 // Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
-// array nobody reaches uses memory of its own instead (peer_scratch.h); if there is none it says so, and all go through the host. Nobody waits for another rank on the GPU, so what
-// a dead rank leaves behind is no kernel that spins. The host waits for the end: docs/gpu.md.
+// array nobody reaches uses memory of its own instead (ipc_scratch.h); if there is none it says so, and all
+// go through the host. Nobody waits for another rank on the GPU, so what a dead rank leaves behind is no
+// kernel that spins. The host waits for the end: docs/gpu.md.
 #pragma once
 
 #include <condition_variable>
@@ -24,19 +25,19 @@
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/device_executor.h"
 #include "gpu/cuda/device_kernels.h"
+#include "gpu/ipc/ipc_memory.h"
+#include "gpu/ipc/ipc_scratch.h"
 #include "gpu/ipc/ipc_steps.h"
-#include "gpu/ipc/peer_memory.h"
-#include "gpu/ipc/peer_scratch.h"
 #include "gpu/staging/staged_calls.h"
 
 namespace pc {
 
 // Thread-safety: all methods. Both groups must outlive it.
-class PeerExecutor final : public cuda::DeviceExecutor {
+class IpcExecutor final : public cuda::DeviceExecutor {
  public:
   struct Parts {
     Communicator* control_group;  // of the same ranks, for this alone
-    PeerMemory memory;
+    IpcMemory memory;
     cuda::DeviceKernels device_kernels;
     Status can_reduce;          // on all ranks
     std::vector<Rank> workers;  // by rank: who moves for it
@@ -44,7 +45,7 @@ class PeerExecutor final : public cuda::DeviceExecutor {
     Logger log;
   };
   static Result<std::unique_ptr<cuda::DeviceExecutor>> create(const cuda::Context& context, Parts parts);
-  ~PeerExecutor() override;
+  ~IpcExecutor() override;
 
   std::string_view name() const override { return "peers"; }
   bool in_stream_order() const override { return false; }
@@ -62,14 +63,14 @@ class PeerExecutor final : public cuda::DeviceExecutor {
   class Work;
   struct Card;
   struct Gpu;
-  PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu);
+  IpcExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu);
   void run();
   Status make(Work& work);
   Status move(const Request& request, const std::vector<Card>& cards, const WaitContext& context);
   Status queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what);
   Status until_reached(cuda::CUevent event, const WaitContext& context, const char* what);
   Result<std::vector<Card>> exchange(const Card& mine, Deadline deadline);
-  Status meet(const char* label, Deadline deadline);
+  Status barrier(const char* label, Deadline deadline);
   Card card_of(const Request& request, const Request& within_reach);
   Result<std::string> lack_on_host(const Work& work, Deadline deadline);
   UserCall staged(const Work& work) const;

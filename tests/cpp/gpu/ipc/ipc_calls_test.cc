@@ -14,7 +14,7 @@
 #include "gpu/device_world.h"
 #include "gpu/fake_kernels.h"
 #include "gpu/gpu_cells.h"
-#include "gpu/ipc/peer_memory.h"
+#include "gpu/ipc/ipc_memory.h"
 
 namespace pc::testing {
 namespace {
@@ -32,7 +32,7 @@ class PeerWorld : public DeviceWorld {
     return made;
   }
   Result<std::shared_ptr<DeviceCalls>> join(Runtime& runtime, Communicator& group, bool by_handles = false) {
-    return DeviceCalls::join_peers(group, runtime, means(by_handles), kLong);
+    return DeviceCalls::join_ipc(group, runtime, means(by_handles), kLong);
   }
   static Status run(DeviceCalls& calls, const cuda::DeviceCall& call) {
     PC_ASSIGN_OR_RETURN(const auto started, calls.launch(call, -1));
@@ -96,7 +96,7 @@ TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
       const int gpu = group.rank() % 2;
       DeviceCalls::Means with = means(true);
       with.device = gpu;
-      PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
+      PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_ipc(group, runtime, with, kLong));
       PC_ASSIGN_OR_RETURN(Array memory, DeviceWorld::array_of(gpu, std::size_t{16} * 2 * 1000 * 2));
       PC_TRY(group.run(Request{}));
       const int before = fake_.calls("cuLaunchKernel");
@@ -311,8 +311,8 @@ TEST_P(PeerWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
 
 TEST_P(PeerWorld, an_allocation_that_took_the_place_of_others_is_opened_anew) {
   const cuda::Context context = cuda::Context::primary(driver_, 0).value();
-  PeerMemory theirs(context, {0}, std::make_shared<PeerMappings>());
-  PeerMemory ours(context, {0}, std::make_shared<PeerMappings>());
+  IpcMemory theirs(context, {0}, std::make_shared<IpcMappings>());
+  IpcMemory ours(context, {0}, std::make_shared<IpcMappings>());
   const auto first_of = [&](const PeerArray& shown) {
     return *reinterpret_cast<const float*>(ours.reach(0, shown).value());
   };
@@ -476,7 +476,7 @@ TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     DeviceCalls::Means with = means();
     if (group.rank() == 1) with.peers.kernels = {};
-    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_peers(group, runtime, with, kLong));
+    PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_ipc(group, runtime, with, kLong));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     if (const Status can = calls->can(x.sum().request);
         can.code() != Code::kUnsupported || !has(can, "rank 1"))
@@ -574,7 +574,7 @@ TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     DeviceCalls::Means with = means();
     if (group.rank() == 1) with.driver = nullptr;
-    const Status joined = DeviceCalls::join_peers(group, runtime, with, kLong).status();
+    const Status joined = DeviceCalls::join_ipc(group, runtime, with, kLong).status();
     return joined.code() == Code::kUnsupported && has(joined, "rank 1: the GPU's driver")
                ? Status::ok()
                : wrong(joined.to_string());

@@ -21,7 +21,7 @@ struct PeerAllocationId {
 };
 
 // Thread-safety: all methods.
-class PeerMappings {
+class IpcMappings {
  public:
   // `process`: any number that tells processes apart. What is given stays open while somebody has it.
   Result<std::shared_ptr<const cuda::PeerAllocation>> open(const cuda::Context& context, Rank process,

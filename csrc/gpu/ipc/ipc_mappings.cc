@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_mappings.h"
+#include "gpu/ipc/ipc_mappings.h"
 
 #include <algorithm>
 
@@ -13,9 +13,9 @@ bool exclude_each_other(const PeerAllocationId& a, const PeerAllocationId& b) {
 
 }  // namespace
 
-Result<std::shared_ptr<const cuda::PeerAllocation>> PeerMappings::open(const cuda::Context& context,
-                                                                       Rank process,
-                                                                       const PeerAllocationId& what) {
+Result<std::shared_ptr<const cuda::PeerAllocation>> IpcMappings::open(const cuda::Context& context,
+                                                                      Rank process,
+                                                                      const PeerAllocationId& what) {
   const std::lock_guard lock(mutex_);
   const Key key(context.ordinal(), process, what.id);
   const auto known = open_.find(key);
@@ -42,7 +42,7 @@ Result<std::shared_ptr<const cuda::PeerAllocation>> PeerMappings::open(const cud
   return opened;
 }
 
-void PeerMappings::close(const cuda::Context& context, Rank process, uint64_t id) {
+void IpcMappings::close(const cuda::Context& context, Rank process, uint64_t id) {
   const std::lock_guard lock(mutex_);
   open_.erase(Key(context.ordinal(), process, id));
 }

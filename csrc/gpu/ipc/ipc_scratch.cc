@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_scratch.h"
+#include "gpu/ipc/ipc_scratch.h"
 
 #include <algorithm>
 #include <bit>
@@ -18,7 +18,7 @@ bool are_one(const Request& request) {
 
 }  // namespace
 
-Result<Request> PeerScratch::stand_in(const Request& request, PeerMemory& memory, cuda::CUstream stream) {
+Result<Request> IpcScratch::stand_in(const Request& request, IpcMemory& memory, cuda::CUstream stream) {
   const bool moves_in = !memory.shows(request.in), moves_out = !memory.shows(request.out);
   Request made = request;
   constexpr std::size_t kAlignment = 256;
@@ -45,8 +45,8 @@ Result<Request> PeerScratch::stand_in(const Request& request, PeerMemory& memory
   return made;
 }
 
-Status PeerScratch::give_back(const Request& request, const Request& made, Rank rank,
-                              cuda::CUstream stream) const {
+Status IpcScratch::give_back(const Request& request, const Request& made, Rank rank,
+                             cuda::CUstream stream) const {
   if (made.out.data == request.out.data || !writes_output(request, rank)) return Status::ok();
   return each_piece(request.out, [&](cuda::CUdeviceptr to, std::size_t place, std::size_t nbytes) {
     return cuda::copy_on_device(context_.driver(), to,
@@ -55,7 +55,7 @@ Status PeerScratch::give_back(const Request& request, const Request& made, Rank 
 }
 
 // What was there before stays: freeing waits for the GPU, and others have it open.
-Result<std::byte*> PeerScratch::allocate(std::size_t nbytes) {
+Result<std::byte*> IpcScratch::allocate(std::size_t nbytes) {
   if (blocks_.empty() || blocks_.back().nbytes() < nbytes) {
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory more,
                         cuda::DeviceMemory::allocate(context_, std::bit_ceil(nbytes)));

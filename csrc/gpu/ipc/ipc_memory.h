@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
-#include "gpu/ipc/peer_mappings.h"
+#include "gpu/ipc/ipc_mappings.h"
 
 namespace pc {
 
@@ -19,10 +19,10 @@ struct PeerArray {
 };
 
 // Thread-safety: one thread at a time.
-class PeerMemory {
+class IpcMemory {
  public:
   // `processes`: by rank, a number of its process, the same in all groups; negative: it is this one.
-  PeerMemory(cuda::Context context, std::vector<Rank> processes, std::shared_ptr<PeerMappings> mappings);
+  IpcMemory(cuda::Context context, std::vector<Rank> processes, std::shared_ptr<IpcMappings> mappings);
 
   // kUnsupported: the array's memory has no handle, and why. It must lie in one block.
   Result<PeerArray> export_array(const ConstBuffer& array);
@@ -36,7 +36,7 @@ class PeerMemory {
   const cuda::Context context_;
   const std::vector<Rank> processes_;
   const bool all_here_;
-  std::shared_ptr<PeerMappings> mappings_;
+  std::shared_ptr<IpcMappings> mappings_;
   std::vector<std::shared_ptr<const cuda::PeerAllocation>> held_;
   std::map<uint64_t, cuda::HandleBytes> shown_;  // handles of this process's allocations, by their id
 };

@@ -1,4 +1,4 @@
-#include "gpu/ipc/peer_executor.h"
+#include "gpu/ipc/ipc_executor.h"
 
 #include <sys/prctl.h>
 
@@ -27,7 +27,7 @@ constexpr double kAfterwards_s = 0.5;
 }  // namespace
 
 // What a rank tells the others of its part in a call. Plain data, exchanged as bytes by ranks of one version of this library.
-struct PeerExecutor::Card {
+struct IpcExecutor::Card {
   uint64_t call = 0;  // a digest of what must be equal on all
   PeerArray in, out;
   // Of an alltoall with uneven parts.
@@ -36,8 +36,8 @@ struct PeerExecutor::Card {
   uint32_t out_of_reach = 0;  // not 0: nobody reaches its arrays, so all go through the host
 };
 
-struct PeerExecutor::Gpu {
-  Gpu(const cuda::Context& context, cuda::Stream made, PeerMemory peers, cuda::DeviceKernels steps)
+struct IpcExecutor::Gpu {
+  Gpu(const cuda::Context& context, cuda::Stream made, IpcMemory peers, cuda::DeviceKernels steps)
       : stream(std::move(made)),
         events(context),
         memory(std::move(peers)),
@@ -45,15 +45,15 @@ struct PeerExecutor::Gpu {
         device_kernels(std::move(steps)) {}
   cuda::Stream stream;
   cuda::EventPool events;
-  PeerMemory memory;
-  PeerScratch scratch;
+  IpcMemory memory;
+  IpcScratch scratch;
   cuda::DeviceKernels device_kernels;
   std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
   std::vector<std::shared_ptr<const void>> kept =
       {};  // of a call that went wrong, which others may still make
 };
 
-class PeerExecutor::Work final : public cuda::DeviceWork {
+class IpcExecutor::Work final : public cuda::DeviceWork {
  public:
   Work(const cuda::DeviceCall& call, Deadline deadline, cuda::EventPool::Lent begin)
       : deadline_(deadline),
@@ -108,7 +108,7 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
     return stage_.compare_exchange_strong(waiting, Stage::kBegun);
   }
 
-  friend class PeerExecutor;
+  friend class IpcExecutor;
   // The caller's may be gone by then.
   static void keep(std::unique_ptr<const Scattered>& kept, const Scattered*& list) {
     kept = std::make_unique<const Scattered>(*list);
@@ -134,18 +134,17 @@ class PeerExecutor::Work final : public cuda::DeviceWork {
   std::optional<Status> outcome_;
 };
 
-Result<std::unique_ptr<cuda::DeviceExecutor>> PeerExecutor::create(const cuda::Context& context,
-                                                                   Parts parts) {
+Result<std::unique_ptr<cuda::DeviceExecutor>> IpcExecutor::create(const cuda::Context& context, Parts parts) {
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   auto gpu = std::make_unique<Gpu>(context, std::move(stream), std::move(parts.memory),
                                    std::move(parts.device_kernels));
-  std::unique_ptr<PeerExecutor> made(new PeerExecutor(context, std::move(parts), std::move(gpu)));
+  std::unique_ptr<IpcExecutor> made(new IpcExecutor(context, std::move(parts), std::move(gpu)));
   PC_TRY(start_thread(made->thread_, "pc-gpu-peers", "starting the thread that moves arrays between peers",
                       [raw = made.get()] { raw->run(); }));
   return std::unique_ptr<cuda::DeviceExecutor>(std::move(made));
 }
 
-PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
+IpcExecutor::IpcExecutor(const cuda::Context& context, Parts parts, std::unique_ptr<Gpu> gpu)
     : context_(context),
       can_reduce_(std::move(parts.can_reduce)),
       workers_(std::move(parts.workers)),
@@ -154,7 +153,7 @@ PeerExecutor::PeerExecutor(const cuda::Context& context, Parts parts, std::uniqu
       log_(parts.log),
       gpu_(std::move(gpu)) {}
 
-PeerExecutor::~PeerExecutor() {
+IpcExecutor::~IpcExecutor() {
   abort(Status(Code::kNotInitialized, "the group of this call was closed"), 0);
   {
     const std::lock_guard lock(mutex_);
@@ -166,15 +165,15 @@ PeerExecutor::~PeerExecutor() {
   if (is_busy_ || in_use_) abandoned_->add(std::shared_ptr<const Gpu>(std::move(gpu_)));
 }
 
-double PeerExecutor::grace_s() const { return 2 * kAfterwards_s; }
+double IpcExecutor::grace_s() const { return 2 * kAfterwards_s; }
 
-Status PeerExecutor::can(const Request& request) const {
+Status IpcExecutor::can(const Request& request) const {
   if (!moves_data(request.collective))
     return Status(Code::kUnsupported, "a barrier moves nothing on the GPU");
   return reduces(request.collective) ? can_reduce_ : Status::ok();
 }
 
-Status PeerExecutor::ready(cuda::DeviceCall& call) {
+Status IpcExecutor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(const bool captured,
                       cuda::is_capturing(context_.driver(), cuda::stream_of(call.request)));
@@ -184,8 +183,8 @@ Status PeerExecutor::ready(cuda::DeviceCall& call) {
                 "graph: make it outside");
 }
 
-Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::DeviceCall& call,
-                                                               const WaitContext& context) {
+Result<std::shared_ptr<cuda::DeviceWork>> IpcExecutor::launch(const cuda::DeviceCall& call,
+                                                              const WaitContext& context) {
   PC_TRY(can(call.request));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent begin, gpu_->events.take());
@@ -200,12 +199,12 @@ Result<std::shared_ptr<cuda::DeviceWork>> PeerExecutor::launch(const cuda::Devic
   return std::shared_ptr<cuda::DeviceWork>(work);
 }
 
-std::size_t PeerExecutor::running() const {
+std::size_t IpcExecutor::running() const {
   const std::lock_guard lock(mutex_);
   return queue_.size();
 }
 
-void PeerExecutor::abort(const Status& why, uint32_t /*last*/) {
+void IpcExecutor::abort(const Status& why, uint32_t /*last*/) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_.is_ok()) failure_ = why;
@@ -214,14 +213,14 @@ void PeerExecutor::abort(const Status& why, uint32_t /*last*/) {
   changed_.notify_all();
 }
 
-Status PeerExecutor::close(const WaitContext& context) {
+Status IpcExecutor::close(const WaitContext& context) {
   const auto is_idle = [this]() -> Result<bool> { return running() == 0; };
   PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(is_idle, {context}));
   if (end == WaitEnd::kReady) return Status::ok();
   return Status(Code::kTimeout, "a call between ranks that share a GPU has not ended: abort it");
 }
 
-void PeerExecutor::run() {
+void IpcExecutor::run() {
   (void)prctl(PR_SET_TIMERSLACK, 1UL);  // its naps are as short as they say, not 50 us longer
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -244,7 +243,7 @@ void PeerExecutor::run() {
   }
 }
 
-Status PeerExecutor::make(Work& work) {
+Status IpcExecutor::make(Work& work) {
   const Request& request = work.request_;
   PC_TRY(until_reached(work.begin_.get(), control_group_.waiting_until(work.deadline_),
                        "what makes its array has not ended on the GPU"));
@@ -265,7 +264,7 @@ Status PeerExecutor::make(Work& work) {
   // A card may be here though its rank has given the call up since. So all say once more that they are in it.
   if (!work.begin()) return Status(Code::kAborted, "the call was interrupted before all ranks were in it");
   in_use_ = true;
-  PC_TRY(meet("all ranks are in a call between GPUs", deadline));
+  PC_TRY(barrier("all ranks are in a call between GPUs", deadline));
   if (out_of_reach != cards.end()) {
     if (control_group_.rank() == 0 && !std::exchange(warned_, true))
       log_.warning("a call of ranks that share a GPU goes through the host: rank " +
@@ -280,7 +279,7 @@ Status PeerExecutor::make(Work& work) {
     PC_TRY(stage(work));
   } else {
     PC_TRY(move(request, cards, context));
-    PC_TRY(meet("all have moved arrays on the GPU", deadline));
+    PC_TRY(barrier("all have moved arrays on the GPU", deadline));
     if (!is_reached) {
       PC_TRY(queue(context, [&](cuda::CUstream stream) {
         return gpu_->scratch.give_back(request, within_reach, control_group_.rank(), stream);
@@ -293,7 +292,7 @@ Status PeerExecutor::make(Work& work) {
 }
 
 // Waits until the GPU has done what `what` queues.
-Status PeerExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
+Status IpcExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
   is_busy_ = true;
@@ -304,10 +303,9 @@ Status PeerExecutor::queue(const WaitContext& context, const std::function<Statu
   return Status::ok();
 }
 
-Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards,
-                          const WaitContext& context) {
+Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards, const WaitContext& context) {
   if (workers_[static_cast<std::size_t>(control_group_.rank())] != control_group_.rank()) return Status::ok();
-  std::vector<PeerArrays> arrays;
+  std::vector<IpcArrays> arrays;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const Card& card = cards[rank];
     PC_ASSIGN_OR_RETURN(const std::byte* const in, gpu_->memory.reach(static_cast<Rank>(rank), card.in));
@@ -332,7 +330,7 @@ Status PeerExecutor::move(const Request& request, const std::vector<Card>& cards
   });
 }
 
-Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {
+Status IpcExecutor::until_reached(cuda::CUevent event, const WaitContext& context, const char* what) {
   PC_ASSIGN_OR_RETURN(const WaitEnd end, cuda::wait_on_host(
                                              [&]() -> Result<bool> {
                                                PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current,
@@ -350,7 +348,7 @@ Status PeerExecutor::until_reached(cuda::CUevent event, const WaitContext& conte
 }
 
 // `within_reach`: the same call of arrays that others reach, or none.
-PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& within_reach) {
+IpcExecutor::Card IpcExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
   const Elements elements = elements_of(request, control_group_.size());
   // With the parts: whoever moves for others goes by its own counts.
@@ -373,7 +371,7 @@ PeerExecutor::Card PeerExecutor::card_of(const Request& request, const Request& 
   return card;
 }
 
-Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine, Deadline deadline) {
+Result<std::vector<IpcExecutor::Card>> IpcExecutor::exchange(const Card& mine, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(std::vector<Card> all, gather_plain(control_group_, mine, "where arrays lie on the GPU",
                                                           std::max(deadline.remaining_s(), 0.0)));
   for (std::size_t a = 0; a < all.size(); ++a) {
@@ -392,14 +390,14 @@ Result<std::vector<PeerExecutor::Card>> PeerExecutor::exchange(const Card& mine,
   return all;
 }
 
-Status PeerExecutor::meet(const char* label, Deadline deadline) {
+Status IpcExecutor::barrier(const char* label, Deadline deadline) {
   Request request;
   request.collective = Collective::kBarrier;
   request.label = label;
   return control_group_.run(request, std::max(deadline.remaining_s(), 0.0));
 }
 
-UserCall PeerExecutor::staged(const Work& work) const {
+UserCall IpcExecutor::staged(const Work& work) const {
   UserCall call;
   call.request = work.request_;
   call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
@@ -407,7 +405,7 @@ UserCall PeerExecutor::staged(const Work& work) const {
 }
 
 // Which rank has no pinned memory for the call, and why: the same words on all ranks. Empty: all have it.
-Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadline) {
+Result<std::string> IpcExecutor::lack_on_host(const Work& work, Deadline deadline) {
   struct HostBuffers {
     char why_not[232] = {};
   };
@@ -434,7 +432,7 @@ Result<std::string> PeerExecutor::lack_on_host(const Work& work, Deadline deadli
   return std::string();
 }
 
-Status PeerExecutor::stage(const Work& work) {
+Status IpcExecutor::stage(const Work& work) {
   return gpu_->staged->run(staged(work), std::max(work.deadline_.remaining_s(), 0.0));
 }
 

@@ -11,24 +11,24 @@
 #include "gpu/cuda/abandoned.h"
 #include "gpu/cuda/device_executor.h"
 #include "gpu/cuda/driver.h"
-#include "gpu/ipc/peer_mappings.h"
+#include "gpu/ipc/ipc_mappings.h"
 
 namespace pc {
 
-struct PeerMeans {
+struct IpcResources {
   std::shared_ptr<const cuda::Driver> driver;
   int device = 0;
   Logger log = Logger();
   std::span<const std::byte> kernels = {};  // embedded_kernels()
   // Of all groups of a process, and as long as the process. Null: made for this one.
-  std::shared_ptr<PeerMappings> mappings = {};
+  std::shared_ptr<IpcMappings> mappings = {};
   std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Means
   bool by_handles = false;                    // ranks of one process reach each other as those of others do
 };
 
 // All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What
 // fails in the middle ends the group.
-Result<std::unique_ptr<cuda::DeviceExecutor>> join_peers(Communicator& group, Runtime& runtime,
-                                                         const PeerMeans& means, double timeout_s);
+Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
+                                                       const IpcResources& means, double timeout_s);
 
 }  // namespace pc
