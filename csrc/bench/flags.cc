@@ -155,7 +155,7 @@ constexpr std::array kFlags = {
     Flag{"", "--in-place", kNoValue, set_places<true, false>},
     Flag{"", "--out-of-place", kNoValue, set_places<false, true>},
     Flag{"", "--both", kNoValue, set_places<true, true>},
-    Flag{"", "--ceilings", kNoValue, set_on<&Options::ceilings>, kCpu},
+    Flag{"", "--ceilings", kNoValue, set_on<&Options::roofline>, kCpu},
     Flag{"", "--tune", kValue, set_text<&Options::tune>},
     Flag{"", "--timeout_s", kValue, set_timeout},
     Flag{"-T", "--timeout", kValue, set_timeout},

@@ -42,8 +42,8 @@ int run(const std::vector<std::string>& words) {
                               : options.ranks.value_or(kRanks);
   const Status usable = check(options, size);
   if (!usable.is_ok()) return refuse(usable, speaks);
-  if (options.ceilings) {
-    const Status measured = speaks ? print_ceilings(options) : Status::ok();
+  if (options.roofline) {
+    const Status measured = speaks ? print_roofline(options) : Status::ok();
     return measured.is_ok() ? 0 : complain(measured);
   }
   const auto be_rank = [&](const Place& here) { return run_rank(options, here); };

@@ -39,7 +39,7 @@ struct Options {
   std::string transport, tune;      // empty: as the environment says
   std::optional<double> timeout_s;  // likewise
   std::string group;                // empty: the world; see groups.h
-  bool ceilings = false;            // they are measured, and nothing else
+  bool roofline = false;            // it is measured, and nothing else
   bool json = false, explain = false, help = false;
   DeviceType device = DeviceType::kCpu;  // where the arrays lie
 

@@ -128,22 +128,22 @@ Status Output::check_results() const {
   return text.empty() ? Status::ok() : Status(Code::kInternal, text);
 }
 
-std::string table_line(const Ceiling& ceiling) {
-  const bool moves = ceiling.nbytes != 0;
-  return format("%10s%14s%11.3f%11.3f%9s", std::string(ceiling.name).c_str(),
-                moves ? std::to_string(ceiling.nbytes).c_str() : "-", ceiling.time.p50_s * 1e6,
-                ceiling.time.p99_s * 1e6, moves ? format("%.3f", ceiling.gbps()).c_str() : "-");
+std::string table_line(const Roofline& roofline) {
+  const bool moves = roofline.nbytes != 0;
+  return format("%10s%14s%11.3f%11.3f%9s", std::string(roofline.name).c_str(),
+                moves ? std::to_string(roofline.nbytes).c_str() : "-", roofline.time.p50_s * 1e6,
+                roofline.time.p99_s * 1e6, moves ? format("%.3f", roofline.gbps()).c_str() : "-");
 }
 
-std::string json_line(const Ceiling& ceiling) {
+std::string json_line(const Roofline& roofline) {
   return format("{\"ceiling\": \"%s\", \"size\": %" PRIu64
                 ", \"p50_us\": %.4f, \"p99_us\": %.4f, "
                 "\"iters\": %" PRIu64 "}",
-                std::string(ceiling.name).c_str(), ceiling.nbytes, ceiling.time.p50_s * 1e6,
-                ceiling.time.p99_s * 1e6, ceiling.iterations);
+                std::string(roofline.name).c_str(), roofline.nbytes, roofline.time.p50_s * 1e6,
+                roofline.time.p99_s * 1e6, roofline.iterations);
 }
 
-Status print_ceilings(const Options& options) {
+Status print_roofline(const Options& options) {
   if (!options.json) {
     std::printf(
         "# what this machine can do at best: memcpy and add (a += b, float32) on one core, tcp one way\n"
@@ -151,8 +151,8 @@ Status print_ceilings(const Options& options) {
         "#%9s%14s%11s%11s%9s\n#%9s%14s%11s%11s%9s\n",
         "ceiling", "size", "p50", "p99", "rate", "", "(B)", "(us)", "(us)", "(GB/s)");
   }
-  return measure_ceilings(options, [&](const Ceiling& ceiling) {
-    std::printf("%s\n", (options.json ? json_line(ceiling) : table_line(ceiling)).c_str());
+  return measure_roofline(options, [&](const Roofline& roofline) {
+    std::printf("%s\n", (options.json ? json_line(roofline) : table_line(roofline)).c_str());
     return std::fflush(stdout) == 0 ? Status::ok() : system_error("writing the table", errno);
   });
 }

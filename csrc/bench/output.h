@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bench/ceilings.h"
+#include "bench/roofline.h"
 #include "bench/table.h"
 
 namespace pc::bench {
@@ -35,8 +35,8 @@ class Output {
 
 std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route);
 
-std::string table_line(const Ceiling& ceiling);
-std::string json_line(const Ceiling& ceiling);
-Status print_ceilings(const Options& options);
+std::string table_line(const Roofline& roofline);
+std::string json_line(const Roofline& roofline);
+Status print_roofline(const Options& options);
 
 }  // namespace pc::bench

@@ -1,4 +1,4 @@
-// What a measurement comes to, and the ceilings.
+// What a measurement comes to, and the roofline.
 #include "bench/output.h"
 
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ std::vector<std::string> words(const std::string& line) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-TEST(BenchOutput, a_ceiling_without_bytes_has_no_rate) {
-  const Ceiling copy = {"memcpy", 2000, 20, {2e-6, 1e-6, 4e-6}}, wake = {"futex", 0, 20, {2e-6, 1e-6, 4e-6}};
+TEST(BenchOutput, a_roofline_without_bytes_has_no_rate) {
+  const Roofline copy = {"memcpy", 2000, 20, {2e-6, 1e-6, 4e-6}}, wake = {"futex", 0, 20, {2e-6, 1e-6, 4e-6}};
   using Words = std::vector<std::string>;
   EXPECT_EQ(words(table_line(copy)), (Words{"memcpy", "2000", "1.000", "4.000", "2.000"}));
   EXPECT_EQ(words(table_line(wake)), (Words{"futex", "-", "1.000", "4.000", "-"}));

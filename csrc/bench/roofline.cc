@@ -1,4 +1,4 @@
-#include "bench/ceilings.h"
+#include "bench/roofline.h"
 
 #include <linux/futex.h>
 #include <netinet/in.h>
@@ -43,14 +43,14 @@ void keep(const std::byte* memory) { asm volatile("" : : "r"(memory) : "memory")
 
 // Of what `work` does from one array to another.
 template <class Work>
-Result<Ceiling> ceiling_of_memory(std::string_view name, uint64_t nbytes, uint64_t iterations, Work work) {
+Result<Roofline> roofline_of_memory(std::string_view name, uint64_t nbytes, uint64_t iterations, Work work) {
   PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
   PC_ASSIGN_OR_RETURN(const Memory from, allocate(nbytes));
   const int repeats = static_cast<int>(std::max<uint64_t>(1, kClocked / std::max<uint64_t>(1, nbytes)));
   const Latencies time = time_work(iterations, repeats, [&] {
     for (int i = 0; i < repeats; ++i) work(to.get(), from.get());
   });
-  return Ceiling{name, nbytes, iterations, time};
+  return Roofline{name, nbytes, iterations, time};
 }
 
 // Keeps this thread on one of the cores that it may use, the same one for the same `which`, as long as it lives. Otherwise
@@ -163,21 +163,21 @@ class HandOff {
 
 }  // namespace
 
-Result<Ceiling> ceiling_of_copy(uint64_t nbytes, uint64_t iterations) {
-  return ceiling_of_memory("memcpy", nbytes, iterations, [nbytes](std::byte* to, const std::byte* from) {
+Result<Roofline> roofline_of_copy(uint64_t nbytes, uint64_t iterations) {
+  return roofline_of_memory("memcpy", nbytes, iterations, [nbytes](std::byte* to, const std::byte* from) {
     std::memcpy(to, from, nbytes);
     keep(to);
   });
 }
 
-Result<Ceiling> ceiling_of_add(uint64_t nbytes, uint64_t iterations) {
+Result<Roofline> roofline_of_add(uint64_t nbytes, uint64_t iterations) {
   const uint64_t count = std::max<uint64_t>(1, nbytes / sizeof(float));
-  return ceiling_of_memory(
+  return roofline_of_memory(
       "add", count * sizeof(float), iterations,
       [count](std::byte* a, const std::byte* b) { reduce(a, a, b, count, DType::kF32, ReduceOp::kSum); });
 }
 
-Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline) {
+Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline) {
   PC_ASSIGN_OR_RETURN(const Memory ours, allocate(nbytes));
   PC_ASSIGN_OR_RETURN(const Memory theirs, allocate(nbytes));
   PC_ASSIGN_OR_RETURN(Pair pair, loopback(deadline));
@@ -199,10 +199,10 @@ Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline de
   echo.join();
   // Whoever gives up first ends the connection for the other.
   if (!asked.is_ok()) return answered.code() == Code::kTimeout ? answered : asked;
-  return Ceiling{"tcp", nbytes, iterations, time};
+  return Roofline{"tcp", nbytes, iterations, time};
 }
 
-Ceiling ceiling_of_wake(uint64_t iterations) {
+Roofline roofline_of_wake(uint64_t iterations) {
   constexpr uint32_t kOrigin = 0, kEcho = 1;
   HandOff hand_off;
   std::thread echo([&] {
@@ -221,15 +221,15 @@ Ceiling ceiling_of_wake(uint64_t iterations) {
   return {"futex", 0, iterations, time};
 }
 
-Status measure_ceilings(const Options& options, const std::function<Status(const Ceiling&)>& take) {
-  PC_TRY(take(ceiling_of_wake(effort(options, 1).iterations)));
+Status measure_roofline(const Options& options, const std::function<Status(const Roofline&)>& take) {
+  PC_TRY(take(roofline_of_wake(effort(options, 1).iterations)));
   for (const uint64_t nbytes : options.sizes) {
     const uint64_t iterations = effort(options, nbytes).iterations;
-    PC_ASSIGN_OR_RETURN(const Ceiling copy, ceiling_of_copy(nbytes, iterations));
+    PC_ASSIGN_OR_RETURN(const Roofline copy, roofline_of_copy(nbytes, iterations));
     PC_TRY(take(copy));
-    PC_ASSIGN_OR_RETURN(const Ceiling add, ceiling_of_add(nbytes, iterations));
+    PC_ASSIGN_OR_RETURN(const Roofline add, roofline_of_add(nbytes, iterations));
     PC_TRY(take(add));
-    PC_ASSIGN_OR_RETURN(const Ceiling tcp, ceiling_of_tcp(nbytes, iterations, Deadline::after(kPatienceS)));
+    PC_ASSIGN_OR_RETURN(const Roofline tcp, roofline_of_tcp(nbytes, iterations, Deadline::after(kPatienceS)));
     PC_TRY(take(tcp));
   }
   return Status::ok();

@@ -1,5 +1,5 @@
 // What the machine can do at best is measured, whatever the size.
-#include "bench/ceilings.h"
+#include "bench/roofline.h"
 
 #include <gtest/gtest.h>
 
@@ -9,21 +9,21 @@
 namespace pc::bench {
 namespace {
 
-void expect_times(const Ceiling& ceiling) {
-  EXPECT_GT(ceiling.time.p50_s, 0) << ceiling.name;
-  EXPECT_LE(ceiling.time.p50_s, ceiling.time.p99_s) << ceiling.name;
-  EXPECT_GT(ceiling.time.mean_s, 0) << ceiling.name;
+void expect_times(const Roofline& roofline) {
+  EXPECT_GT(roofline.time.p50_s, 0) << roofline.name;
+  EXPECT_LE(roofline.time.p50_s, roofline.time.p99_s) << roofline.name;
+  EXPECT_GT(roofline.time.mean_s, 0) << roofline.name;
 }
 
-TEST(BenchCeilings, every_one_is_measured_at_every_size) {
+TEST(BenchRoofline, every_one_is_measured_at_every_size) {
   Options options;
   options.sizes = {1, 8, 100'000, 3 << 20};
   options.iterations = 5;
   std::map<std::string, std::vector<uint64_t>> sizes;
-  const Status measured = measure_ceilings(options, [&](const Ceiling& ceiling) {
-    expect_times(ceiling);
-    EXPECT_EQ(ceiling.iterations, 5u);
-    sizes[std::string(ceiling.name)].push_back(ceiling.nbytes);
+  const Status measured = measure_roofline(options, [&](const Roofline& roofline) {
+    expect_times(roofline);
+    EXPECT_EQ(roofline.iterations, 5u);
+    sizes[std::string(roofline.name)].push_back(roofline.nbytes);
     return Status::ok();
   });
   ASSERT_TRUE(measured.is_ok()) << measured.to_string();
@@ -33,12 +33,12 @@ TEST(BenchCeilings, every_one_is_measured_at_every_size) {
   EXPECT_EQ(sizes["add"], (std::vector<uint64_t>{4, 8, 100'000, 3 << 20}));  // whole numbers
 }
 
-TEST(BenchCeilings, one_that_cannot_be_told_ends_the_measurement) {
+TEST(BenchRoofline, one_that_cannot_be_told_ends_the_measurement) {
   Options options;
   options.sizes = {8};
   options.iterations = 1;
   int told = 0;
-  const Status measured = measure_ceilings(options, [&](const Ceiling&) {
+  const Status measured = measure_roofline(options, [&](const Roofline&) {
     ++told;
     return Status(Code::kInternal, "full");
   });
@@ -46,8 +46,8 @@ TEST(BenchCeilings, one_that_cannot_be_told_ends_the_measurement) {
   EXPECT_EQ(told, 1);
 }
 
-TEST(BenchCeilings, a_connection_that_takes_too_long_is_given_up) {
-  const Result<Ceiling> late = ceiling_of_tcp(1 << 20, 1, Deadline::after(0));
+TEST(BenchRoofline, a_connection_that_takes_too_long_is_given_up) {
+  const Result<Roofline> late = roofline_of_tcp(1 << 20, 1, Deadline::after(0));
   ASSERT_FALSE(late.is_ok());
   EXPECT_EQ(late.status().code(), Code::kTimeout);
 }

@@ -10,7 +10,7 @@
 
 namespace pc::bench {
 
-struct Ceiling {
+struct Roofline {
   std::string_view name;
   uint64_t nbytes = 0, iterations = 0;  // no bytes: nothing is moved
   Latencies time;
@@ -18,14 +18,14 @@ struct Ceiling {
 };
 
 // On one core, again and again in the same memory: small sizes stay in the caches, as they do in the benchmark.
-Result<Ceiling> ceiling_of_copy(uint64_t nbytes, uint64_t iterations);
-Result<Ceiling> ceiling_of_add(uint64_t nbytes, uint64_t iterations);  // a += b in float32
+Result<Roofline> roofline_of_copy(uint64_t nbytes, uint64_t iterations);
+Result<Roofline> roofline_of_add(uint64_t nbytes, uint64_t iterations);  // a += b in float32
 // One way between threads on two cores, half of a round trip; who waits polls.
-Result<Ceiling> ceiling_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline);
+Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline);
 // From one thread to another, on another core, that sleeps on a futex: half of a round trip.
-Ceiling ceiling_of_wake(uint64_t iterations);
+Roofline roofline_of_wake(uint64_t iterations);
 
 // All of them, at all sizes, each handed over as soon as it is known.
-Status measure_ceilings(const Options& options, const std::function<Status(const Ceiling&)>& take);
+Status measure_roofline(const Options& options, const std::function<Status(const Roofline&)>& take);
 
 }  // namespace pc::bench
