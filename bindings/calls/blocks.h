@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "bindings/arrays/view.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/group_object.h"
@@ -17,7 +17,7 @@ class Blocks {
   // `arrays`: an array, or a list of at least one. False: a Python error is set.
   bool take(State& state, PyObject* arrays, const Use& use);
   Buffer buffer() const;
-  const Scattered& list() const { return list_; }
+  const IoVec& list() const { return list_; }
   std::span<const View> views() const { return {views_.get(), count_}; }
   std::span<View> views() { return {views_.get(), count_}; }
   PyObject* arrays() const { return held_->get(); }  // a tuple of as many
@@ -29,7 +29,7 @@ class Blocks {
   std::unique_ptr<Ref> held_;  // a tuple of the arrays
   std::size_t count_ = 0;
   std::unique_ptr<View[]> views_;
-  Scattered list_;
+  IoVec list_;
 };
 
 // finish() of running_call.h.

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 
 namespace pc {
 
@@ -80,7 +80,7 @@ struct Buffer {
   DType dtype = DType::kU8;
   Device device = {};
   const Layout* layout = nullptr;  // kOpaque only; null: bytes of no particular kind
-  const Scattered* list = nullptr;
+  const IoVec* list = nullptr;
   std::size_t nbytes() const { return count * size_of(dtype); }
 };
 struct ConstBuffer {
@@ -89,10 +89,10 @@ struct ConstBuffer {
   DType dtype = DType::kU8;
   Device device = {};
   const Layout* layout = nullptr;
-  const Scattered* list = nullptr;  // not to be written through
+  const IoVec* list = nullptr;  // not to be written through
   ConstBuffer() = default;
   ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {},
-              const Layout* layout_ = nullptr, const Scattered* list_ = nullptr)
+              const Layout* layout_ = nullptr, const IoVec* list_ = nullptr)
       : data(data_),
         count(count_),
         dtype(dtype_),

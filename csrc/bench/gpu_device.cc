@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "bench/gpu_arrays.h"
 #include "bench/gpu_timing.h"
 
@@ -19,7 +19,7 @@ uint64_t rounds_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kRounds, run
 // The arrays that a call takes: one pair, or several as a list.
 struct Taken {
   std::vector<Arrays> each;
-  Scattered list;
+  IoVec list;
 };
 
 std::shared_ptr<const Taken> taken(const GpuArrays& arrays) {

@@ -24,13 +24,14 @@ void copy_input(const Request& request) {
   const Buffer& out = request.out;
   if (out.data == nullptr && out.list == nullptr) return;
   const Location to{out.data, out.list}, from{const_cast<std::byte*>(request.in.data), request.in.list};
-  spread(Gather(from, out.nbytes()), to, [&](std::byte* target, const std::byte* source, std::size_t nbytes) {
-    if (reduces(request.collective)) {
-      reduce_alone(target, source, nbytes / size_of(out.dtype), out.dtype, request.op);
-    } else if (target != source) {
-      std::memcpy(target, source, nbytes);
-    }
-  });
+  copy_pieces(ConstIoVec(from, out.nbytes()), to,
+              [&](std::byte* target, const std::byte* source, std::size_t nbytes) {
+                if (reduces(request.collective)) {
+                  reduce_alone(target, source, nbytes / size_of(out.dtype), out.dtype, request.op);
+                } else if (target != source) {
+                  std::memcpy(target, source, nbytes);
+                }
+              });
 }
 
 CallRecord collective_record(const Request& request, const Choice& choice, uint32_t group, uint64_t sequence,

@@ -26,7 +26,7 @@ struct UserCall {
   // Of arrays on a GPU: what they need to live, let go when the call has ended.
   std::shared_ptr<const void> keeps = {};
   // Likewise: the list that is its array, also where the request has it as one piece of memory.
-  const Scattered* joined = nullptr;
+  const IoVec* joined = nullptr;
 
   static UserCall of(const OutgoingMessage& message);
   static UserCall of(const IncomingMessage& message);

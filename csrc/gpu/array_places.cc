@@ -21,18 +21,18 @@ Result<int> DeviceGroups::device_of(const void* array) {
                                             std::string(name_of(found.kind)));
 }
 
-Result<std::unique_ptr<const Scattered>> DeviceGroups::within_allocations(const Scattered& list) {
+Result<std::unique_ptr<const IoVec>> DeviceGroups::within_allocations(const IoVec& list) {
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<const cuda::Driver> driver, this->driver());
-  auto cut = std::make_unique<Scattered>();
+  auto cut = std::make_unique<IoVec>();
   while (cut->nbytes() < list.nbytes()) {
     const std::span<std::byte> piece = list.at(cut->nbytes(), list.nbytes() - cut->nbytes());
     const auto at = reinterpret_cast<cuda::CUdeviceptr>(piece.data());
     PC_ASSIGN_OR_RETURN(const cuda::PointerInfo found, cuda::classify_pointer(*driver, at));
     const std::size_t remaining = found.base == 0 ? piece.size() : found.base + found.nbytes - at;
-    cut->add_apart(piece.data(), std::min(piece.size(), remaining));
+    cut->add_separate(piece.data(), std::min(piece.size(), remaining));
   }
-  if (cut->pieces() == list.pieces()) return std::unique_ptr<const Scattered>();
-  return std::unique_ptr<const Scattered>(std::move(cut));
+  if (cut->pieces() == list.pieces()) return std::unique_ptr<const IoVec>();
+  return std::unique_ptr<const IoVec>(std::move(cut));
 }
 
 Result<int> DeviceGroups::current_device() {
@@ -87,12 +87,12 @@ Result<int> DeviceGroups::place(Request& request) {
   return device;
 }
 
-Result<std::unique_ptr<const Scattered>> DeviceGroups::cut_at_allocations(UserCall& call) {
+Result<std::unique_ptr<const IoVec>> DeviceGroups::cut_at_allocations(UserCall& call) {
   Request& request = call.request;
-  const Scattered* const list = call.joined != nullptr       ? call.joined
-                                : request.in.list != nullptr ? request.in.list
-                                                             : request.out.list;
-  std::unique_ptr<const Scattered> cut;
+  const IoVec* const list = call.joined != nullptr       ? call.joined
+                            : request.in.list != nullptr ? request.in.list
+                                                         : request.out.list;
+  std::unique_ptr<const IoVec> cut;
   if (list == nullptr || !list->has_joined()) return cut;
   PC_ASSIGN_OR_RETURN(cut, within_allocations(*list));
   if (cut == nullptr) return cut;

@@ -160,7 +160,7 @@ template <class Outcome, class Make>
 Outcome DeviceGroups::by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
   Request& request = call.request;
   PC_ASSIGN_OR_RETURN(const int device, place(request));
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<const Scattered> cut, cut_at_allocations(call));
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<const IoVec> cut, cut_at_allocations(call));
   if (call.kind != UserCall::Kind::kCollective) {
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<DirectMessages> messages, messages_of(group, device));
     return make(*messages);

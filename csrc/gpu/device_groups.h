@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "comm/devices.h"
 #include "comm/runtime.h"
 #include "gpu/cuda/driver.h"
@@ -84,9 +84,9 @@ class DeviceGroups final : public Devices {
   Result<int> place(Request& request);  // says of each array, and returns, on which GPU it lies
   // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
   // Null: the pieces of `list` do already.
-  Result<std::unique_ptr<const Scattered>> within_allocations(const Scattered& list);
+  Result<std::unique_ptr<const IoVec>> within_allocations(const IoVec& list);
   // The request gets what it has of a list in such pieces, which have to outlive it.
-  Result<std::unique_ptr<const Scattered>> cut_at_allocations(UserCall& call);
+  Result<std::unique_ptr<const IoVec>> cut_at_allocations(UserCall& call);
   DeviceCalls::Means means(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_backend(Communicator& group, int device, void* stream,

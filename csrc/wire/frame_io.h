@@ -24,7 +24,7 @@ struct OutFrame {
   static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
   static constexpr std::size_t kLeastCut = 8192;
   FrameHeader header;
-  Gather payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
+  ConstIoVec payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; no trailer
   std::span<const std::byte>
       description;  // valid until the next call; goes between the two, with its trailer
 };

@@ -11,7 +11,7 @@ std::size_t next_segment(const LinkSender::Send& send, std::size_t segment_bytes
   const std::size_t most = std::min(rest, segment_bytes);
   if (send.eager) return most;
   if (capacity < std::min(most, OutFrame::kLeastCut)) return 0;
-  const Gather payload = send.op.payload.subgather(send.given, std::min(most, capacity));
+  const ConstIoVec payload = send.op.payload.slice(send.given, std::min(most, capacity));
   const std::size_t count = payload.within(OutFrame::kMaxPieces, payload.size());
   return count < rest ? count / 64 * 64 : count;
 }
@@ -116,8 +116,8 @@ std::span<const std::byte> LinkSender::description_of_request(const FrameHeader&
   return send == nullptr ? std::span<const std::byte>{} : send->op.description;
 }
 
-Gather LinkSender::give_segment(Send& send, std::size_t count, FrameHeader& header) {
-  const Gather payload = send.op.payload.subgather(send.given, count);
+ConstIoVec LinkSender::give_segment(Send& send, std::size_t count, FrameHeader& header) {
+  const ConstIoVec payload = send.op.payload.slice(send.given, count);
   header.flags = send.eager ? kFlagEager : uint8_t{0};
   header.epoch = link.epoch;
   header.id = send.op.id;

@@ -30,7 +30,7 @@ struct LinkSender {
   void finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found, uint64_t nbytes);
 
   std::optional<OutFrame> next_frame(std::size_t capacity);
-  Gather give_segment(Send& send, std::size_t count, FrameHeader& header);
+  ConstIoVec give_segment(Send& send, std::size_t count, FrameHeader& header);
   std::span<const std::byte> description_of_request(const FrameHeader& header) const;
   bool has_frame() const {  // control frames, segments, and last GOODBYE
     return !link.control.empty() || !link.answers.empty() || !active.empty() ||

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "base/status.h"
 #include "wire/frame.h"
 
@@ -53,7 +53,7 @@ class SegmentSink {
 
 struct SendOp {
   MessageId id;
-  Gather payload;                         // busy until completed
+  ConstIoVec payload;                     // busy until completed
   CompletionSink* completions = nullptr;  // outlives the operation
   uint64_t token = 0;
   // Busy likewise; for a ProbeOp of the receiver. Point-to-point, at most kMaxDescriptionBytes.

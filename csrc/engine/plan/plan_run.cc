@@ -12,8 +12,9 @@ constexpr std::size_t kPackedBelow = 1024UL * 1024;
 }  // namespace
 
 void PlanRun::Reducer::consume(uint64_t offset, std::span<const std::byte> data) {
-  spread(data, dst, offset,
-         [this](std::byte* to, const std::byte* from, std::size_t nbytes) { combine(to, from, nbytes); });
+  copy_pieces(data, dst, offset, [this](std::byte* to, const std::byte* from, std::size_t nbytes) {
+    combine(to, from, nbytes);
+  });
 }
 
 void PlanRun::Reducer::combine(std::byte* to, const std::byte* from, std::size_t nbytes) const {
@@ -88,14 +89,16 @@ bool PlanRun::writes() const {
 }
 
 void PlanRun::pack(std::byte* memory) {
-  if (request_.in.list != nullptr) spread(Gather({nullptr, list_}, list_->nbytes()), {memory}, std::memcpy);
+  if (request_.in.list != nullptr)
+    copy_pieces(ConstIoVec({nullptr, list_}, list_->nbytes()), {memory}, std::memcpy);
   packed_ = input_ = output_ = memory;
   list_ = nullptr;
 }
 
 void PlanRun::unpack() {
   if (packed_ != nullptr && writes())
-    spread(std::span(packed_, request_.out.list->nbytes()), {nullptr, request_.out.list}, 0, std::memcpy);
+    copy_pieces(std::span(packed_, request_.out.list->nbytes()), {nullptr, request_.out.list}, 0,
+                std::memcpy);
 }
 
 void PlanRun::go_on() {
@@ -123,9 +126,10 @@ void PlanRun::reduce_single_contribution() {
   if (ranks.to - ranks.from != 1) return;
   const DType dtype = request_.out.dtype;
   const Location out{output_, list_};
-  spread(Gather(out, request_.out.nbytes()), out, [&](std::byte* to, const std::byte* from, std::size_t n) {
-    reduce_alone(to, from, n / size_of(dtype), dtype, request_.op);
-  });
+  copy_pieces(ConstIoVec(out, request_.out.nbytes()), out,
+              [&](std::byte* to, const std::byte* from, std::size_t n) {
+                reduce_alone(to, from, n / size_of(dtype), dtype, request_.op);
+              });
 }
 
 bool PlanRun::advance_lane(uint32_t index) {
@@ -154,7 +158,7 @@ void PlanRun::start_step(uint32_t i, Lane& lane) {
   set_state(i, kInFlight);
   switch (step.kind) {
     case StepKind::kSend: {
-      const Gather payload(at(step.src_area, step.src), nbytes);
+      const ConstIoVec payload(at(step.src_area, step.src), nbytes);
       transport_.post_send(launch_.world_ranks[step.peer], SendOp{id_of(i), payload, &queue_, i});
       return;
     }
@@ -188,7 +192,7 @@ void PlanRun::run_locally(const Step& step) {
   Reducer& how = lanes_[step.lane].reducer;
   how.copies = step.kind == StepKind::kCopy;
   how.weights = weights_of(step);
-  spread(Gather(src, nbytes), dst, [&](std::byte* to, const std::byte* from, std::size_t count) {
+  copy_pieces(ConstIoVec(src, nbytes), dst, [&](std::byte* to, const std::byte* from, std::size_t count) {
     const bool is_there = how.copies && to == from;  // in place, input and output are one memory
     if (!is_there) how.combine(to, from, count);
   });

@@ -83,7 +83,7 @@ class PlanRun final : public Run {
   std::byte* scratch_ = nullptr;
   // Where the arrays are: together, or in `list_`.
   std::byte *input_ = nullptr, *output_ = nullptr;
-  const Scattered* list_ = nullptr;
+  const IoVec* list_ = nullptr;
   std::byte* packed_ = nullptr;  // a small list is copied here, and back
   std::vector<Lane> lanes_;
   std::vector<uint8_t> states_;  // StepState per step; atomically, where() reads them

@@ -23,14 +23,14 @@ class Message final : public Work {
       transport_.cancel(&queue_, Status(Code::kAborted, "dropped by its owner before it was done"));
   }
   CompletionSink* sink() { return &queue_; }
-  std::span<const std::byte> packed(const Gather& pieces) {
+  std::span<const std::byte> packed(const ConstIoVec& pieces) {
     packed_ = std::make_unique_for_overwrite<std::byte[]>(pieces.size());
-    spread(pieces, {packed_.get()}, std::memcpy);
+    copy_pieces(pieces, {packed_.get()}, std::memcpy);
     return {packed_.get(), pieces.size()};
   }
-  SegmentSink* spread_over(const Scattered& list) {
-    spread_.list = &list;
-    return &spread_;
+  SegmentSink* copy_pieces_over(const IoVec& list) {
+    scatter_.list = &list;
+    return &scatter_;
   }
 
   // A completion that waits in the queue counts: nobody has to drive for done() to become true.
@@ -79,11 +79,11 @@ class Message final : public Work {
     return result_;
   }
 
-  struct Spread final : SegmentSink {  // over several arrays
+  struct Scatter final : SegmentSink {  // over several arrays
     void consume(uint64_t offset, std::span<const std::byte> data) override {
-      spread(data, {nullptr, list}, offset, std::memcpy);
+      copy_pieces(data, {nullptr, list}, offset, std::memcpy);
     }
-    const Scattered* list = nullptr;
+    const IoVec* list = nullptr;
   };
 
   Transport& transport_;
@@ -92,7 +92,7 @@ class Message final : public Work {
   const bool sends_;
   MessageEnd* const how_;  // may be null
   CompletionQueue queue_;
-  Spread spread_;
+  Scatter scatter_;
   std::unique_ptr<std::byte[]> packed_;  // a small list; freed after the transport has let it go
   Status result_;
   std::atomic<bool> ended_{false};
@@ -105,8 +105,8 @@ WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const Messa
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
   const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;  // such a send does not wait
-  const Gather given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
-  const Gather payload = packs ? message->packed(given) : given;
+  const ConstIoVec given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
+  const ConstIoVec payload = packs ? message->packed(given) : given;
   transport.post_send(peer, SendOp{id, payload, message->sink(), 0, std::as_bytes(text)});
   return WorkPtr(message.release());
 }
@@ -117,7 +117,7 @@ WorkPtr post_recv(Transport& transport, Reactor& reactor, Rank peer, const Messa
   RecvOp op{id, {data.data, data.nbytes()}, data.nbytes(), nullptr, message->sink(), 0};
   if (data.list != nullptr) {
     op.payload = {};
-    op.consumer = message->spread_over(*data.list);
+    op.consumer = message->copy_pieces_over(*data.list);
   }
   transport.post_recv(peer, op);
   return WorkPtr(message.release());

@@ -110,8 +110,8 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
 
   friend class IpcExecutor;
   // The caller's may be gone by then.
-  static void keep(std::unique_ptr<const Scattered>& kept, const Scattered*& list) {
-    kept = std::make_unique<const Scattered>(*list);
+  static void keep(std::unique_ptr<const IoVec>& kept, const IoVec*& list) {
+    kept = std::make_unique<const IoVec>(*list);
     list = kept.get();
   }
   void end(const Status& how) {
@@ -123,7 +123,7 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
   }
   const Deadline deadline_;
   Request request_;
-  std::unique_ptr<const Scattered> in_list_, out_list_;
+  std::unique_ptr<const IoVec> in_list_, out_list_;
   const std::vector<uint64_t> counts_, recv_counts_;
   std::shared_ptr<const void> keeps_;  // changed by the thread alone
   const cuda::EventPool::Lent begin_;  // what makes its arrays is done

@@ -183,7 +183,7 @@ void call(const Translation& translation, Collective collective, Issue& issue) {
 // A list is one call for each of its pieces, in one group: NCCL runs them as one.
 template <class Each>
 void each_block(const Request& request, const Issue& issue, Each&& each) {
-  const Scattered* const list = request.in.list != nullptr ? request.in.list : request.out.list;
+  const IoVec* const list = request.in.list != nullptr ? request.in.list : request.out.list;
   if (list == nullptr) return each(request);
   for (std::size_t begin = 0; begin < list->nbytes() && issue.goes_on();) {
     const std::span<std::byte> bytes = list->at(begin, list->nbytes());

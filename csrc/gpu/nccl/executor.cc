@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "base/start_thread.h"
 #include "gpu/cuda/copy.h"
 #include "gpu/cuda/host_wait.h"
@@ -67,7 +67,7 @@ class Executor::Work final : public cuda::DeviceWork {
     if (!number_) return;
     floats_ = floats_from(call.request, shared_->communicator->rank());
     if (floats_.list == nullptr) return;
-    list_ = std::make_unique<const Scattered>(*floats_.list);
+    list_ = std::make_unique<const IoVec>(*floats_.list);
     floats_.list = list_.get();
   }
 
@@ -217,7 +217,7 @@ class Executor::Work final : public cuda::DeviceWork {
   const bool in_graph_;
   const std::optional<uint32_t> number_;  // null: no stream waits until it is agreed
   Buffer floats_;                         // of its results
-  std::unique_ptr<const Scattered> list_;
+  std::unique_ptr<const IoVec> list_;
   bool is_issued_ = false;          // NCCL has seen its arrays
   bool is_recorded_ = false;        // its end
   std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "gpu/cuda/driver.h"
 #include "gpu/staging/device_arguments.h"
 
@@ -17,7 +17,7 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
   Status status;
   std::size_t begin = 0;
   const Location place{const_cast<std::byte*>(array.data), array.list};
-  Gather(place, array.nbytes()).each([&](std::span<const std::byte> piece) {
+  ConstIoVec(place, array.nbytes()).each([&](std::span<const std::byte> piece) {
     if (status.is_ok()) status = copy(reinterpret_cast<cuda::CUdeviceptr>(piece.data()), begin, piece.size());
     begin += piece.size();
   });

@@ -59,7 +59,7 @@ struct StagedCalls::Staging {
   UserCall call;   // the same, of that memory
   Buffer results;  // the array on the GPU that gets the output; or there is none
   // What those point to: the caller's may be gone by then.
-  std::unique_ptr<const Scattered> list = {};
+  std::unique_ptr<const IoVec> list = {};
   std::vector<uint64_t> counts = {}, recv_counts = {};
 };
 
@@ -272,7 +272,7 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
   Request& request = staging.call.request;
   if (writes_output(call, group_.rank())) staging.results = request.out;
   if (staging.results.list != nullptr) {
-    staging.list = std::make_unique<const Scattered>(*staging.results.list);
+    staging.list = std::make_unique<const IoVec>(*staging.results.list);
     staging.results.list = staging.list.get();
   }
   const auto keep = [](std::vector<uint64_t>& kept, std::span<const uint64_t>& counts) {

@@ -89,7 +89,7 @@ Result<std::size_t> ShmConnection::capacity_for_frame() {
   return std::min(kFrameBytes, std::max(std::min(free, to_end), free > to_end ? free - to_end : 0));
 }
 
-void ShmConnection::put(const FrameHeader& header, const Gather& payload,
+void ShmConnection::put(const FrameHeader& header, const ConstIoVec& payload,
                         std::span<const std::byte> description) {
   SlotWords words = words_of(header);
   const std::size_t nbytes = payload.size() + description.size();
@@ -122,7 +122,7 @@ void ShmConnection::announce(const SlotWords& words, std::size_t nbytes) {
 }
 
 // Says how far it is now and then. Returns where the next frame's bytes may begin.
-uint64_t ShmConnection::put_bytes(const Gather& payload, std::span<const std::byte> description) {
+uint64_t ShmConnection::put_bytes(const ConstIoVec& payload, std::span<const std::byte> description) {
   const uint64_t nbytes = payload.size() + description.size();
   const uint64_t place = place_in_ring(bytes_, nbytes, ring_.size());
   std::byte* const begin = ring_.data() + place % ring_.size();

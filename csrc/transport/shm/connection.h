@@ -71,9 +71,9 @@ class ShmConnection {
   Result<Arrived> look(SlotWords& words) const;
   void taken(const Arrived& frame);
   Result<std::size_t> capacity_for_frame();
-  void put(const FrameHeader& header, const Gather& payload, std::span<const std::byte> description);
+  void put(const FrameHeader& header, const ConstIoVec& payload, std::span<const std::byte> description);
   void announce(const SlotWords& words, std::size_t nbytes);
-  uint64_t put_bytes(const Gather& payload, std::span<const std::byte> description);
+  uint64_t put_bytes(const ConstIoVec& payload, std::span<const std::byte> description);
   bool is_whole(const Arrived& frame) const;
   bool copy_behind(const Arrived& frame, std::byte* to) const;
   void report_taken();

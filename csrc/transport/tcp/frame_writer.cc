@@ -29,7 +29,7 @@ FrameWriter::FrameWriter() : buffer_(new std::byte[kWriteBufferBytes]) {
 Result<std::size_t> FrameWriter::write(ByteStream& stream, Link& link, std::size_t budget) {
   std::size_t calls = 0;
   for (std::size_t nbytes = 0; nbytes < budget;) {
-    gather(link);
+    refill(link);
     if (!pending()) {
       PC_TRY(stream.flush());
       break;
@@ -43,8 +43,8 @@ Result<std::size_t> FrameWriter::write(ByteStream& stream, Link& link, std::size
   return calls;
 }
 
-void FrameWriter::gather(Link& link) {
-  if (gathered_ - sent_ >= kRefillBelow) return;
+void FrameWriter::refill(Link& link) {
+  if (queued_ - sent_ >= kRefillBelow) return;
   while (has_capacity()) {
     const std::optional<OutFrame> frame = link.next_frame();
     if (!frame) return;
@@ -56,7 +56,7 @@ bool FrameWriter::has_capacity() const {
   constexpr std::size_t kMostCopied =
       kHeaderBytes + kMaxDescriptionBytes + kTrailerBytes + kCopyBelow + kTrailerBytes;
   constexpr std::size_t kMostParts = 2 + OutFrame::kMaxPieces;
-  return gathered_ - sent_ < kBatch && kWriteBufferBytes - buffered_ >= kMostCopied &&
+  return queued_ - sent_ < kBatch && kWriteBufferBytes - buffered_ >= kMostCopied &&
          kMaxParts - parts_.size() >= kMostParts && ends_.size() < kMaxFrames;
 }
 
@@ -81,7 +81,7 @@ void FrameWriter::add(const OutFrame& frame) {
     }
     add_trailer(crc);
   }
-  ends_.push_back(gathered_);
+  ends_.push_back(queued_);
 }
 
 void FrameWriter::add_trailer(uint32_t crc) {
@@ -98,7 +98,7 @@ std::span<std::byte> FrameWriter::reserve(std::size_t nbytes) {
 }
 
 void FrameWriter::add_part(std::span<const std::byte> bytes) {
-  gathered_ += bytes.size();
+  queued_ += bytes.size();
   if (!parts_.empty()) {
     iovec& last = parts_.back();
     if (static_cast<const std::byte*>(last.iov_base) + last.iov_len == bytes.data()) {

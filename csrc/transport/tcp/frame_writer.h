@@ -29,7 +29,7 @@ class FrameWriter {
   bool pending() const { return !parts_.empty(); }
 
  private:
-  void gather(Link& link);
+  void refill(Link& link);
   bool has_capacity() const;
   void add(const OutFrame& frame);
   void add_trailer(uint32_t crc);
@@ -43,7 +43,7 @@ class FrameWriter {
   bool borrows_ = false;                 // a part may lie in memory that is not ours
   std::vector<iovec> parts_;             // what goes next, in order: pieces of buffer_, kept_ and of payloads
   std::vector<uint64_t> ends_;           // of the frames in parts_, in bytes since the beginning
-  uint64_t gathered_ = 0, sent_ = 0;     // bytes since the beginning
+  uint64_t queued_ = 0, sent_ = 0;       // bytes since the beginning
 };
 
 }  // namespace pc

@@ -49,7 +49,7 @@ void Peer::post_send(const SendOp& op) {
   part.message_nbytes = nbytes;
   for (std::size_t i = 0; i < parts; ++i, part.offset += most) {
     read(*connections_[i]);
-    part.payload = op.payload.subgather(part.offset, part_nbytes(nbytes, part.offset, most));
+    part.payload = op.payload.slice(part.offset, part_nbytes(nbytes, part.offset, most));
     connections_[i]->link().post_send(part);
   }
   for (std::size_t i = 0; i < parts; ++i) flush(*connections_[i]);

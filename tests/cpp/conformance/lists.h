@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/scattered.h"
+#include "base/io_vec.h"
 #include "comm/communicator.h"
 #include "conformance/elements.h"
 
@@ -41,7 +41,7 @@ class Pieces {
  private:
   const Elements all_;
   std::vector<std::vector<std::byte>> memory_;
-  Scattered list_;
+  IoVec list_;
 };
 
 struct ListCall {

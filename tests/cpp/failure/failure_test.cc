@@ -203,7 +203,7 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
     Request no_memory = request_of(all, a, a);
     no_memory.in.data = nullptr;
     PC_TRY(refused(group.run(no_memory), invalid, "no memory"));
-    Scattered halves, odd;
+    IoVec halves, odd;
     halves.add(a.bytes.data() + 16, 12);  // three elements: no pairs
     halves.add(a.bytes.data(), 12);
     odd.add(a.bytes.data() + 16, 14);

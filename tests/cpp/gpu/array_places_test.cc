@@ -47,9 +47,9 @@ TEST_P(ArrayPlaces, a_list_on_two_gpus_and_memory_of_the_host_are_refused_before
     const std::shared_ptr<DeviceGroups> mine = gpus(runtime, 0);
     PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));
     PC_ASSIGN_OR_RETURN(Array y, filled(1, 1));
-    Scattered list;
+    IoVec list;
     for (Array* each : {&x, &y})
-      list.add_apart(reinterpret_cast<std::byte*>(each->begin()), each->count * sizeof(float));
+      list.add_separate(reinterpret_cast<std::byte*>(each->begin()), each->count * sizeof(float));
     UserCall call = without_place({.request = x.sum().request});
     Buffer& out = call.request.out;
     out.data = nullptr;

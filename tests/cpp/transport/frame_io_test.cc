@@ -93,7 +93,7 @@ TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
 TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
   Ends ends;
   std::vector<std::vector<std::byte>> memory;
-  Scattered list;
+  IoVec list;
   std::vector<std::byte> sent, got;
   for (const std::size_t nbytes : {1, 100, 9'000, 1, 300'000, 7, 63, 1'000'000, 8'192, 5}) {
     for (std::size_t i = 0; i < 30; ++i) memory.push_back(pattern(nbytes + i, i));
@@ -104,7 +104,7 @@ TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
   }
   got.resize(sent.size());
   ends.b.link.post_recv({numbered(0), got, got.size(), nullptr, &ends.b.recvs, 0});
-  ends.a.link.post_send({numbered(0), Gather({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
+  ends.a.link.post_send({numbered(0), ConstIoVec({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
   for (int turn = 0; turn < 20; ++turn) static_cast<void>(ends.a.move() | ends.b.move());
   ends.a.writer.keep_unsent();  // as if something had been given up meanwhile
   while (ends.a.move() | ends.b.move()) {

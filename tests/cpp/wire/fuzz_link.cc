@@ -110,7 +110,7 @@ struct World final : FrameIo {
     link.written();
   }
   void keep_unsent() override {
-    for (Gather& payload : unwritten) {
+    for (ConstIoVec& payload : unwritten) {
       payload.each([this](std::span<const std::byte> piece) { consumer.consume(0, piece); });
       payload = {};
     }
@@ -123,7 +123,7 @@ struct World final : FrameIo {
   }
 
   Link link{0, 1, 5, kLimits, this};
-  std::deque<Gather> unwritten;
+  std::deque<ConstIoVec> unwritten;
   std::span<std::byte> arriving;
   Once once;
   std::string described;

@@ -54,7 +54,7 @@ struct Frame {
   std::vector<std::byte> payload, description = {};
 };
 
-inline std::vector<std::byte> bytes_of(const Gather& payload) {
+inline std::vector<std::byte> bytes_of(const ConstIoVec& payload) {
   std::vector<std::byte> bytes;
   payload.each(
       [&](std::span<const std::byte> piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
@@ -92,7 +92,7 @@ struct Side final : FrameIo {
   }
 
   struct Unwritten {
-    Gather from;
+    ConstIoVec from;
     std::vector<std::byte> bytes;
     bool kept = false;
   };

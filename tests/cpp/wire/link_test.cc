@@ -54,8 +54,8 @@ TEST(Link, EverySizeArrivesExactlyInEveryOrder) {
 }
 
 // Bytes of one array in places of their own, of which some are single bytes.
-Scattered scattered(std::vector<std::byte>& from, std::vector<std::vector<std::byte>>& memory) {
-  Scattered list;
+IoVec scattered(std::vector<std::byte>& from, std::vector<std::vector<std::byte>>& memory) {
+  IoVec list;
   const std::size_t lengths[] = {1, 3, 64, 700, 1, 1, 5000};
   for (std::size_t done = 0, i = 0; done < from.size(); ++i) {
     const std::size_t nbytes =
@@ -73,9 +73,9 @@ TEST(Link, WhatLiesInManyPlacesArrivesAsOneMessage) {
     LinkPair pair(kSmall);
     std::vector<std::byte> sent = bytes(nbytes), got(nbytes);
     std::vector<std::vector<std::byte>> memory;
-    const Scattered list = scattered(sent, memory);
+    const IoVec list = scattered(sent, memory);
     pair.b.recv(p2p(3), got, 2);
-    pair.a.link.post_send({p2p(3), Gather({nullptr, &list}, nbytes), &pair.a.sends, 1});
+    pair.a.link.post_send({p2p(3), ConstIoVec({nullptr, &list}, nbytes), &pair.a.sends, 1});
     pair.settle();
     EXPECT_EQ(pair.a.sends.code(1), Code::kOk);
     EXPECT_EQ(pair.b.recvs.code(2), Code::kOk);

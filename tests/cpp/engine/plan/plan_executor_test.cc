@@ -132,7 +132,7 @@ TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_na
 TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
   constexpr std::size_t kCount = 300'000;
   Elements x = contribution(DType::kF32, kCount, 0, 2), y = x;
-  Scattered list;
+  IoVec list;
   list.add(x.bytes.data(), x.bytes.size());
   list.add(y.bytes.data(), y.bytes.size());
   const Buffer both{nullptr, 2 * kCount, DType::kF32, {}, nullptr, &list};
@@ -147,7 +147,7 @@ TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
 TEST_F(PlanExecutorTest, a_small_list_is_sent_from_a_copy_and_has_its_result_at_the_end) {
   Elements x = contribution(DType::kF32, 8, 0, 2);
   const Elements before = x;
-  Scattered list;
+  IoVec list;
   list.add(x.bytes.data() + 20, 12);
   list.add(x.bytes.data(), 20);
   const WorkPtr work = allreduce(Buffer{nullptr, 8, DType::kF32, {}, nullptr, &list}, "recursive_doubling");

@@ -37,8 +37,8 @@ struct Case {
 };
 
 uint64_t part_of(const Case& c, Rank from, Rank to) {
-  const uint64_t spread = static_cast<uint64_t>(from + 2 * to) % 3;
-  return c.uneven ? c.count * spread : c.count;
+  const uint64_t copy_pieces = static_cast<uint64_t>(from + 2 * to) % 3;
+  return c.uneven ? c.count * copy_pieces : c.count;
 }
 
 void fill(Side& side, const Case& c, Rank rank) {

@@ -281,7 +281,7 @@ TEST_P(PeerWorld, a_list_goes_as_one_and_need_not_outlive_its_beginning) {
       PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group));
       PC_ASSIGN_OR_RETURN(Array y, array_of(group, 7));
-      auto list = std::make_unique<Scattered>();
+      auto list = std::make_unique<IoVec>();
       list->add(reinterpret_cast<std::byte*>(x.begin()), kCount * sizeof(float));
       list->add(reinterpret_cast<std::byte*>(y.begin()), 7 * sizeof(float));
       cuda::DeviceCall call = x.sum();

@@ -144,9 +144,9 @@ TEST_P(NcclCollectives, a_list_is_one_group_of_as_many_calls) {
   const auto data = equal_arrays(6);
   const auto sum = reduced_by<int>(this, data, std::plus<int>());
   auto sums = data, copies = data, results = data;
-  std::vector<Scattered> lists(3 * ranks_here());
+  std::vector<IoVec> lists(3 * ranks_here());
   const auto list_of = [&](std::vector<int>& array, std::size_t place) {
-    Scattered& list = lists[place] = Scattered();
+    IoVec& list = lists[place] = IoVec();
     list.add(reinterpret_cast<std::byte*>(array.data()), 2 * sizeof(int));
     list.add(reinterpret_cast<std::byte*>(array.data() + 3), 3 * sizeof(int));
     return Buffer{nullptr, 5, kInt, {}, nullptr, &list};
@@ -438,7 +438,7 @@ TEST_P(NcclCollectives, an_empty_array_issues_nothing_and_a_failed_communicator_
 TEST_P(NcclCollectives, what_it_cannot_do_is_refused_before_anything_is_issued) {
   const std::string before = library.calls_of_newest();
   std::vector<int> data(4, 1);
-  Scattered pieces;
+  IoVec pieces;
   pieces.add(reinterpret_cast<std::byte*>(data.data()), 16);
   Request scan = made(Collective::kScan, in(data, kInt), out(data, kInt));
   Request list = made(Collective::kAlltoall, {nullptr, 4, kInt, {}, nullptr, &pieces}, out(data, kInt));

@@ -1,4 +1,4 @@
-#include "base/scattered.h"
+#include "base/io_vec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 namespace pc {
 namespace {
 
-class ScatteredTest : public ::testing::Test {
+class IoVecTest : public ::testing::Test {
  protected:
-  ScatteredTest() {
+  IoVecTest() {
     for (const std::string_view word : {"ab", "", "cdefg", "h"}) {
       list_.add(memory_ + used_, word.size());
       std::memcpy(memory_ + used_, word.data(), word.size());
@@ -22,10 +22,10 @@ class ScatteredTest : public ::testing::Test {
   }
   std::byte memory_[32] = {};
   std::size_t used_ = 0;
-  Scattered list_;
+  IoVec list_;
 };
 
-TEST_F(ScatteredTest, bytes_are_found_up_to_the_end_of_their_piece) {
+TEST_F(IoVecTest, bytes_are_found_up_to_the_end_of_their_piece) {
   EXPECT_EQ(list_.nbytes(), 8u);
   EXPECT_EQ(text(list_.at(0, 8)), "ab");
   EXPECT_EQ(text(list_.at(1, 8)), "b");
@@ -34,15 +34,15 @@ TEST_F(ScatteredTest, bytes_are_found_up_to_the_end_of_their_piece) {
   EXPECT_EQ(text(list_.at(7, 1)), "h");
 }
 
-TEST_F(ScatteredTest, what_lies_behind_each_other_is_one_piece) {
-  Scattered list;
+TEST_F(IoVecTest, what_lies_behind_each_other_is_one_piece) {
+  IoVec list;
   list.add(memory_, 3);
   list.add(memory_ + 3, 4);
   EXPECT_EQ(list.at(0, 7).size(), 7u);
 }
 
-TEST_F(ScatteredTest, a_gather_tells_its_pieces_and_how_much_is_in_them) {
-  const Gather all({nullptr, &list_}, list_.nbytes());
+TEST_F(IoVecTest, a_gather_tells_its_pieces_and_how_much_is_in_them) {
+  const ConstIoVec all({nullptr, &list_}, list_.nbytes());
   std::string joined;
   all.each([&](std::span<const std::byte> piece) { joined += text(piece) + "|"; });
   EXPECT_EQ(joined, "ab|cdefg|h|");
@@ -50,18 +50,18 @@ TEST_F(ScatteredTest, a_gather_tells_its_pieces_and_how_much_is_in_them) {
   EXPECT_EQ(all.within(2, 8), 7u);
   EXPECT_EQ(all.within(2, 4), 4u);
   joined.clear();
-  all.subgather(1, 4).each([&](std::span<const std::byte> piece) { joined += text(piece) + "|"; });
+  all.slice(1, 4).each([&](std::span<const std::byte> piece) { joined += text(piece) + "|"; });
   EXPECT_EQ(joined, "b|cde|");
   EXPECT_FALSE(all.together());
-  EXPECT_EQ(Gather(std::span<const std::byte>(memory_)).together()->size(), sizeof memory_);
+  EXPECT_EQ(ConstIoVec(std::span<const std::byte>(memory_)).together()->size(), sizeof memory_);
 }
 
-TEST_F(ScatteredTest, bytes_are_spread_over_places_that_are_cut_elsewhere) {
+TEST_F(IoVecTest, bytes_are_spread_over_places_that_are_cut_elsewhere) {
   std::byte one[3], other[5];
-  Scattered to;
+  IoVec to;
   to.add(one, sizeof one);
   to.add(other, sizeof other);
-  spread(Gather({nullptr, &list_}, 8), {nullptr, &to}, std::memcpy);
+  copy_pieces(ConstIoVec({nullptr, &list_}, 8), {nullptr, &to}, std::memcpy);
   EXPECT_EQ(text(one) + text(other), "abcdefgh");
 }
 

@@ -11,7 +11,7 @@
 namespace pc {
 
 // A view: what it points to lives elsewhere. Thread-safety: as a vector.
-class Scattered {
+class IoVec {
  public:
   void add(std::byte* data, std::size_t nbytes) {  // behind what there is
     if (nbytes == 0) return;
@@ -21,7 +21,7 @@ class Scattered {
     nbytes_ += nbytes;
   }
   // The same as a piece of its own, also directly behind the last one.
-  void add_apart(std::byte* data, std::size_t nbytes) {
+  void add_separate(std::byte* data, std::size_t nbytes) {
     if (nbytes != 0) pieces_.push_back({data, nbytes_});
     nbytes_ += nbytes;
   }
@@ -57,7 +57,7 @@ class Scattered {
 // Some bytes of an array: together at `data`, or, if that is null, in `list` from `begin` on.
 struct Location {
   std::byte* data = nullptr;
-  const Scattered* list = nullptr;
+  const IoVec* list = nullptr;
   std::size_t begin = 0;
   std::span<std::byte> at(std::size_t offset, std::size_t most) const {
     return list == nullptr ? std::span(data + offset, most) : list->at(begin + offset, most);
@@ -65,13 +65,13 @@ struct Location {
 };
 
 // Bytes to be read: together, or in pieces of a list. A view.
-class Gather {
+class ConstIoVec {
  public:
-  Gather() = default;
+  ConstIoVec() = default;
   // implicit: bytes that lie together are the common case.
   template <std::convertible_to<std::span<const std::byte>> Together>
-  Gather(const Together& together) : together_(together) {}
-  Gather(const Location& place, std::size_t nbytes)
+  ConstIoVec(const Together& together) : together_(together) {}
+  ConstIoVec(const Location& place, std::size_t nbytes)
       : together_(place.data, place.list == nullptr ? nbytes : 0),
         list_(place.list),
         begin_(place.begin),
@@ -82,7 +82,7 @@ class Gather {
   std::optional<std::span<const std::byte>> together() const {
     return list_ == nullptr ? std::optional(together_) : std::nullopt;
   }
-  Gather subgather(std::size_t offset, std::size_t nbytes) const {
+  ConstIoVec slice(std::size_t offset, std::size_t nbytes) const {
     if (list_ == nullptr) return together_.subspan(offset, nbytes);
     return {Location{nullptr, list_, begin_ + offset}, nbytes};
   }
@@ -106,13 +106,13 @@ class Gather {
 
  private:
   std::span<const std::byte> together_;
-  const Scattered* list_ = nullptr;
+  const IoVec* list_ = nullptr;
   std::size_t begin_ = 0, nbytes_ = 0;
 };
 
 // Calls `apply(target, source, nbytes)` for bytes that lie together on both sides, until all of `from` is at `offset` of `to`.
 template <class Apply>
-void spread(std::span<const std::byte> from, const Location& to, std::size_t offset, Apply&& apply) {
+void copy_pieces(std::span<const std::byte> from, const Location& to, std::size_t offset, Apply&& apply) {
   while (!from.empty()) {
     const std::span<std::byte> target = to.at(offset, from.size());
     apply(target.data(), from.data(), target.size());
@@ -121,10 +121,10 @@ void spread(std::span<const std::byte> from, const Location& to, std::size_t off
   }
 }
 template <class Apply>
-void spread(const Gather& from, const Location& to, Apply&& apply) {
+void copy_pieces(const ConstIoVec& from, const Location& to, Apply&& apply) {
   std::size_t offset = 0;
   from.each([&](std::span<const std::byte> piece) {
-    spread(piece, to, offset, apply);
+    copy_pieces(piece, to, offset, apply);
     offset += piece.size();
   });
 }
