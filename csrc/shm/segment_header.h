@@ -12,7 +12,7 @@ namespace pc {
 
 inline constexpr uint64_t kSegmentMagic = 0x34306d6873637970;  // "pycshm04"
 // Of cache lines that different ranks write. Two cache lines, because some processors fetch them in pairs.
-inline constexpr std::size_t kApart = 128;
+inline constexpr std::size_t kCacheLinePair = 128;
 inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
 inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it
 
@@ -23,17 +23,17 @@ struct alignas(4096) SegmentHeader {
   std::atomic<uint64_t> proof[2] = {};
   std::atomic<int64_t> core{0};  // plus 1, that this rank was last seen waiting on (core balancer.h)
   // Not 0: this rank sleeps, and who writes for it notifies it, once for each number.
-  alignas(kApart) std::atomic<uint32_t> asleep{0};
+  alignas(kCacheLinePair) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {
     static constexpr uint64_t kClosed = uint64_t{1} << 63;  // this rank reads nothing of that group any more
     std::atomic<uint64_t> id{0};                            // plus 1; 0: the entry was never used
     std::atomic<uint64_t> offset{0};  // stays when the entry is used again for another group
   };
-  alignas(kApart) std::atomic<uint64_t> groups_made{0};  // changes with each
-  Group groups[kMaxGroups];                              // where the area of each is; engine/shm
+  alignas(kCacheLinePair) std::atomic<uint64_t> groups_made{0};  // changes with each
+  Group groups[kMaxGroups];                                      // where the area of each is; engine/shm
   // Where this rank's channel to each rank of the domain is, in the order of the ranks; 0: there is none yet.
   static constexpr uint64_t kRefused = ~uint64_t{0};  // and there will be none
-  alignas(kApart) std::atomic<uint64_t> channels[kMaxChannels];
+  alignas(kCacheLinePair) std::atomic<uint64_t> channels[kMaxChannels];
 };
 static_assert(sizeof(SegmentHeader) <= LocalPeers::kFirstNbytes);
 

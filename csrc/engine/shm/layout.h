@@ -17,7 +17,7 @@ inline constexpr std::size_t kInlineNbytes = 56;
 
 // Announces one call of its owner: low half, the call's number; high half, its fingerprint. Two slots take
 // turns.
-struct alignas(kApart) CallSlot {
+struct alignas(kCacheLinePair) CallSlot {
   std::atomic<uint64_t> word{0};
   alignas(8) std::byte payload[kInlineNbytes] = {};  // the message, or a Place
 };
@@ -35,10 +35,10 @@ struct Entry {
   std::atomic<uint64_t> position{0};
 };
 struct Stream {
-  alignas(kApart) std::atomic<uint64_t> count{0};
+  alignas(kCacheLinePair) std::atomic<uint64_t> count{0};
   // Up to which round this rank has read what the others put into their streams of this kind.
-  alignas(kApart) std::atomic<uint64_t> read{0};
-  alignas(kApart) Entry entries[kEntries];
+  alignas(kCacheLinePair) std::atomic<uint64_t> read{0};
+  alignas(kCacheLinePair) Entry entries[kEntries];
 };
 enum StreamKind : uint8_t { kInputs, kResults };
 
@@ -52,9 +52,10 @@ struct alignas(4096) GroupArea {
   Stream streams[2];
   // The last call in rounds in which this rank has read all it needs, and the last that it gave up: from then on what others
   // read where it lies may change.
-  alignas(kApart) std::atomic<uint64_t> done{0};
+  alignas(kCacheLinePair) std::atomic<uint64_t> done{0};
   std::atomic<uint64_t> gave_up{0};
-  alignas(kApart) std::atomic<uint64_t> ring_offset{0};  // in the owner's memory; 0: there is none yet
+  alignas(kCacheLinePair) std::atomic<uint64_t> ring_offset{
+      0};  // in the owner's memory; 0: there is none yet
   std::atomic<uint64_t> ring_nbytes{0};
   std::atomic<uint64_t> reads{0};  // the other members' private memory: a Reads, once that is known
 };

@@ -15,8 +15,8 @@
 
 namespace pc {
 
-struct alignas(kApart) ChannelSlot {
-  static constexpr std::size_t kBytes = kApart - sizeof(uint64_t);
+struct alignas(kCacheLinePair) ChannelSlot {
+  static constexpr std::size_t kBytes = kCacheLinePair - sizeof(uint64_t);
   std::atomic<uint64_t> stamp{0};  // this frame's number in the channel, from 1
   alignas(8) std::byte bytes[kBytes] = {};
 };
@@ -29,7 +29,7 @@ struct alignas(4096) Channel {
   std::atomic<uint64_t> ended{0};        // not 0: its owner gave the other's channel up
   // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce
   // and at most kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
-  alignas(kApart) std::atomic<uint64_t> bytes_put{0};
+  alignas(kCacheLinePair) std::atomic<uint64_t> bytes_put{0};
   ChannelSlot slots[kChannelSlots];
 };
 inline constexpr std::size_t kPutAtOnce = 8192;

@@ -14,7 +14,7 @@
 namespace pc {
 namespace {
 
-constexpr int kNowhere = -2, kApart = -1;  // or the number of the source that `out` is
+constexpr int kNowhere = -2, kCacheLinePair = -1;  // or the number of the source that `out` is
 
 // Sources of `count` elements, at alignments of all kinds, and what the portable chain makes of them.
 struct Sources {
@@ -69,9 +69,9 @@ void check(std::string_view target, const Sources& sources, std::size_t count, D
   std::vector<const std::byte*> from;
   for (std::size_t k = 0; k < memory.size(); ++k) from.push_back(memory[k].data() + sources.at[k]);
   const auto source = static_cast<std::size_t>(std::max(into, 0));
-  std::byte* const out = into == kNowhere ? nullptr
-                         : into == kApart ? apart.data() + kAtOut
-                                          : memory[source].data() + sources.at[source];
+  std::byte* const out = into == kNowhere         ? nullptr
+                         : into == kCacheLinePair ? apart.data() + kAtOut
+                                                  : memory[source].data() + sources.at[source];
   ASSERT_TRUE(
       reduce_all_on(target, out, with_also ? also.data() + kAtAlso : nullptr, from, count, dtype, how));
   for (std::size_t k = 0; k < memory.size(); ++k) {
@@ -79,7 +79,7 @@ void check(std::string_view target, const Sources& sources, std::size_t count, D
       ASSERT_TRUE(memory[k] == sources.memory[k]) << what << ": wrote to source " << k;
     }
   }
-  if (into == kApart) expect_written(apart, blank, kAtOut, sources, dtype, what);
+  if (into == kCacheLinePair) expect_written(apart, blank, kAtOut, sources, dtype, what);
   if (into >= 0)
     expect_written(memory[source], sources.memory[source], sources.at[source], sources, dtype, what);
   if (with_also) expect_written(also, blank, kAtAlso, sources, dtype, what);
@@ -119,7 +119,7 @@ TEST(ReduceAll, gives_the_bits_of_the_chain_for_long_arrays) {
       const int last = static_cast<int>(number) - 1;
       check(reduce_target(), sources, count, dtype, how, last, true, name);
       const std::string_view other = reduce_targets()[turn++ % reduce_targets().size()];
-      check(other, sources, count, dtype, how, kApart, false, name);
+      check(other, sources, count, dtype, how, kCacheLinePair, false, name);
       if (testing::Test::HasFatalFailure()) return;
     }
   });
