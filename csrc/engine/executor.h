@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "engine/request.h"
 #include "wire/message.h"
 
@@ -43,7 +43,7 @@ struct ReleaseWork {
 using WorkPtr = std::unique_ptr<Work, ReleaseWork>;
 
 // How work ends whose wait did: a timeout names `peer`, whom it waited for (-1: nobody).
-PC_SHOWN Status ended_early(WaitEnd end, const std::string& where, Rank peer);
+PC_EXPORT Status ended_early(WaitEnd end, const std::string& where, Rank peer);
 
 // Thread-safety: all methods. Launches of one group come in the same order on every rank; the communicator sees to that.
 class Executor {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "engine/flight_recorder.h"
 
 namespace pc {
@@ -15,6 +15,6 @@ std::string line_of(const CallRecord& call, int64_t now_ns);
 
 // An array with one object per call. Field names are the struct's, but times are seconds: began_s from now on (negative: it
 // has begun), elapsed_s until it ended or until now. A digest is 16 hexadecimal digits. What a call does not have is null.
-PC_SHOWN std::string json_of(std::span<const CallRecord> calls, int64_t now_ns);
+PC_EXPORT std::string json_of(std::span<const CallRecord> calls, int64_t now_ns);
 
 }  // namespace pc

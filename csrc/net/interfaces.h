@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "base/status.h"
 
 namespace pc {
@@ -14,7 +14,7 @@ struct Interface {
   std::string ip;      // numeric; an interface with several addresses stands here several times
   unsigned flags = 0;  // IFF_UP, IFF_RUNNING, IFF_LOOPBACK and so on: netdevice(7)
 };
-PC_SHOWN Result<std::vector<Interface>>
+PC_EXPORT Result<std::vector<Interface>>
 interfaces();  // those with an IPv4 or IPv6 address, in the kernel's order
 
 }  // namespace pc

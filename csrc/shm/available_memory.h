@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <string>
 
-#include "base/shown.h"
+#include "base/export.h"
 
 namespace pc {
 
 // Bytes: the least of what the machine has and what the limits of this process's control groups (containers, batch jobs) leave.
 // UINT64_MAX where the kernel says nothing. `root` is where /proc and /sys are found, for tests.
-PC_SHOWN uint64_t available_memory(const std::string& root = "");
+PC_EXPORT uint64_t available_memory(const std::string& root = "");
 
 }  // namespace pc

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "shm/local_peers.h"
 
 namespace pc::shm {
@@ -33,9 +33,9 @@ class Heap {
   ~Heap() = default;
 
   // Aligned to 128 bytes, to 2 MiB from that size on; contents unspecified. kSystem: the host has no such memory.
-  PC_SHOWN Result<std::byte*> allocate(std::size_t nbytes);
-  PC_SHOWN void free(std::byte* memory);  // what allocate() gave
-  PC_SHOWN Usage usage() const;
+  PC_EXPORT Result<std::byte*> allocate(std::size_t nbytes);
+  PC_EXPORT void free(std::byte* memory);  // what allocate() gave
+  PC_EXPORT Usage usage() const;
   // nullopt: not all of it lies in the heap.
   std::optional<HeapPlace> find(const std::byte* data, std::size_t nbytes) const;
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "base/status.h"
 
 namespace pc {
@@ -26,7 +26,7 @@ class JobKey {
   JobKey& operator=(const JobKey&) = default;
   JobKey(JobKey&&) = default;
   JobKey& operator=(JobKey&&) = default;
-  PC_SHOWN ~JobKey();
+  PC_EXPORT ~JobKey();
   const Bytes& bytes() const { return bytes_; }
 
  private:
@@ -45,6 +45,6 @@ struct Credentials {
 };
 
 // From the kernel.
-PC_SHOWN Status fill_randomly(std::span<std::byte> bytes);
+PC_EXPORT Status fill_randomly(std::span<std::byte> bytes);
 
 }  // namespace pc

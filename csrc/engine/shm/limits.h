@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/shown.h"
+#include "base/export.h"
 #include "base/status.h"
 
 namespace pc::shm {
@@ -33,7 +33,7 @@ struct Limits {
   bool operator==(const Limits&) const = default;
 };
 
-PC_SHOWN Limits usual_limits(std::size_t ranks);
+PC_EXPORT Limits usual_limits(std::size_t ranks);
 
 inline constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();  // where a size may be "inf"
 
@@ -45,7 +45,7 @@ struct LimitRow {
   std::size_t multiple;  // of which it must be one
   bool may_be_never;
 };
-PC_SHOWN std::span<const LimitRow> limit_table();
+PC_EXPORT std::span<const LimitRow> limit_table();
 
 // kInvalidArgument: there is no such limit, or it cannot be that.
 Status set_limit(Limits& limits, std::string_view name, std::size_t value);
