@@ -20,7 +20,7 @@
 #include "bindings/python/end_signal.h"
 #include "bindings/state/errors.h"
 #include "bindings/state/group_object.h"
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 #include "comm/runtime.h"
 #include "failure/ended_ranks.h"
 #include "gpu/cuda/device_nodes.h"
@@ -353,7 +353,7 @@ class PyRuntime {
         who.rank = rank;
         who.epoch = epoch;
         who.credentials = credentials;
-        forget_meeting(*shared, who);
+        leave_rendezvous(*shared, who);
       };
       // The address whose route reaches the store reaches the others as well.
       if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};

@@ -9,7 +9,7 @@
 #include "gpu/nccl/call_error.h"
 #include "gpu/nccl/poll.h"
 #include "gpu/nccl/types.h"
-#include "gpu/nccl_meeting.h"
+#include "gpu/nccl_id_exchange.h"
 
 namespace pc::bench {
 namespace {
@@ -37,7 +37,7 @@ bool has_raw(const Operation& operation) {
 
 Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {
   std::unique_ptr<RawNccl> raw(new RawNccl(group, std::move(api)));
-  const Result<nccl::UniqueId> id = meet_by_nccl(group, *raw->api_, -1);
+  const Result<nccl::UniqueId> id = exchange_unique_id(group, *raw->api_, -1);
   if (id.status().code() == Code::kUnsupported)  // too late for that, as ours have met: a failure
     return Status(Code::kInternal, "NCCL's own calls: " + id.status().message());
   PC_TRY(id.status());

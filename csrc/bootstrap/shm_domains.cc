@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/fields.h"
-#include "bootstrap/store_words.h"
+#include "bootstrap/store_keys.h"
 
 namespace pc {
 namespace {
@@ -82,12 +82,12 @@ struct Candidate {
 // The ranks of this host, one of which is this one.
 class FdExchange {
  public:
-  FdExchange(Store& store, const RuntimeOptions& options, const Meeting& meeting, std::vector<Rank> ranks,
-             const WaitContext& context)
+  FdExchange(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
+             std::vector<Rank> ranks, const WaitContext& context)
       : store_(store),
         keys_(options),
         options_(options),
-        meeting_(meeting),
+        world_info_(world_info),
         ranks_(std::move(ranks)),
         context_(context) {}
   Status lead(const Result<FdExchangeListener>& listener, Candidate& candidate);
@@ -109,7 +109,7 @@ class FdExchange {
   Store& store_;
   const Keys keys_;
   const RuntimeOptions& options_;
-  const Meeting& meeting_;
+  const WorldInfo& world_info_;
   const std::vector<Rank> ranks_;
   const WaitContext context_;
 };
@@ -117,7 +117,7 @@ class FdExchange {
 Status FdExchange::lead(const Result<FdExchangeListener>& listener, Candidate& candidate) {
   const Result<Places> places = gather(listener, candidate);
   const std::string text = places.is_ok() ? encode_places(places.value()) : publish(places.status());
-  const Status published = store_.set(keys_.domain_of(meeting_.world, leader()), text, context_.deadline);
+  const Status published = store_.set(keys_.domain_of(world_info_.world, leader()), text, context_.deadline);
   return places.is_ok() ? published : places.status();
 }
 
@@ -164,7 +164,7 @@ Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, con
   for (;;) {
     PC_TRY(server.serve(0));
     Result<std::string> word =
-        store_.get(keys_.memory_of(meeting_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
+        store_.get(keys_.memory_of(world_info_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
     if (word.is_ok() || word.status().code() != Code::kTimeout) return word;
     const WaitEnd end = Waiter::check(patience);
     if (end == WaitEnd::kReady) continue;
@@ -190,7 +190,7 @@ Status FdExchange::come(Candidate& candidate) {
   if (!client.is_ok() && ended_init(client.status())) return client.status();
   const std::string word =
       client.is_ok() ? std::string(kHere) : std::string(kNo) + one_line(client.status().message());
-  PC_TRY(store_.set(keys_.memory_of(meeting_.world, options_.rank), word, context_.deadline));
+  PC_TRY(store_.set(keys_.memory_of(world_info_.world, options_.rank), word, context_.deadline));
   if (!client.is_ok()) return Status::ok();
   Result<std::vector<PeerPart>> peers = client.value().receive(others(), context_);
   if (!peers.is_ok())
@@ -201,7 +201,7 @@ Status FdExchange::come(Candidate& candidate) {
 
 Result<FdExchangeClient> FdExchange::connect_client(const Candidate& candidate) const {
   PC_TRY(candidate.own.status());
-  const std::string& text = meeting_.endpoints[static_cast<std::size_t>(leader())];
+  const std::string& text = world_info_.endpoints[static_cast<std::size_t>(leader())];
   if (text.empty())
     return Status(Code::kSystem,
                   "rank " + std::to_string(leader()) + ", which leads on its host, has no socket for it");
@@ -211,13 +211,13 @@ Result<FdExchangeClient> FdExchange::connect_client(const Candidate& candidate) 
 
 // Rank 0: what the leaders found out.
 Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions& options,
-                            const Meeting& meeting, const std::vector<std::vector<Rank>>& hosts,
+                            const WorldInfo& world_info, const std::vector<std::vector<Rank>>& hosts,
                             Deadline deadline) {
   Places all;
   for (const std::vector<Rank>& ranks : hosts) {
     if (ranks.size() == 1) continue;
     PC_ASSIGN_OR_RETURN(const std::string text,
-                        store.get(keys.domain_of(meeting.world, ranks.front()), deadline));
+                        store.get(keys.domain_of(world_info.world, ranks.front()), deadline));
     PC_ASSIGN_OR_RETURN(const Places places, decode_places(text, options.size));
     all.insert(places.begin(), places.end());
   }
@@ -225,21 +225,21 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
 }
 
 // What rank 0 publishes. `exchanged` is how it went on this rank's host.
-Result<Places> await_domains(Store& store, const RuntimeOptions& options, const Meeting& meeting,
+Result<Places> await_domains(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
                              const std::vector<std::vector<Rank>>& hosts, const Status& exchanged,
                              Deadline deadline) {
   const Keys keys(options);
   if (options.rank == 0) {
     const Deadline patience = Deadline::after(deadline.remaining_s() - kKeptBackS / 2);
     const Result<std::string> all =
-        exchanged.is_ok() ? collect(store, keys, options, meeting, hosts, patience) : exchanged;
+        exchanged.is_ok() ? collect(store, keys, options, world_info, hosts, patience) : exchanged;
     const std::string text = all.is_ok() ? all.value() : publish(all.status());
-    const Status published = store.set(keys.domains(meeting.world), text, deadline);
+    const Status published = store.set(keys.domains(world_info.world), text, deadline);
     PC_TRY(all.status());
     PC_TRY(published);
   }
   PC_TRY(exchanged);
-  PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.domains(meeting.world), deadline));
+  PC_ASSIGN_OR_RETURN(const std::string text, store.get(keys.domains(world_info.world), deadline));
   return decode_places(text, options.size);
 }
 
@@ -247,8 +247,8 @@ void all_alone(HostMap& map, const std::string& why) {
   for (HostMap::Entry& entry : map.ranks) entry.why_alone = why;
 }
 
-Status check_asked_for(const Meeting& meeting, const std::vector<std::vector<Rank>>& hosts) {
-  if (meeting.transport != "shm") return Status::ok();
+Status check_asked_for(const WorldInfo& world_info, const std::vector<std::vector<Rank>>& hosts) {
+  if (world_info.transport != "shm") return Status::ok();
   constexpr const char* kMend =
       ". With \"auto\" instead of \"shm\" the ranks that can share memory do, and the others use TCP";
   if (hosts.size() > 1) {
@@ -256,8 +256,8 @@ Status check_asked_for(const Meeting& meeting, const std::vector<std::vector<Ran
                                           std::to_string(hosts.size()) + " hosts" + kMend);
   }
   std::string reasons;
-  for (std::size_t i = 0; i < meeting.hosts.ranks.size(); ++i) {
-    const HostMap::Entry& entry = meeting.hosts.ranks[i];
+  for (std::size_t i = 0; i < world_info.hosts.ranks.size(); ++i) {
+    const HostMap::Entry& entry = world_info.hosts.ranks[i];
     if (entry.domain != 0 || !entry.why_alone.empty())
       reasons += (reasons.empty() ? "" : "; ") + ("rank " + std::to_string(i) + ": ") + entry.why_alone;
   }
@@ -267,13 +267,13 @@ Status check_asked_for(const Meeting& meeting, const std::vector<std::vector<Ran
 }
 
 // All ranks come to the same `why` by themselves. Rank 0, whose process may end with the store in it, waits until the others have.
-Status refuse_together(Store& store, const RuntimeOptions& options, const Meeting& meeting, Status why) {
+Status refuse_together(Store& store, const RuntimeOptions& options, const WorldInfo& world_info, Status why) {
   if (why.is_ok()) return why;
   const Keys keys(options);
   const Deadline farewell = Deadline::after(kFarewellS);
-  if (options.rank != 0) (void)store.set(keys.refused(meeting.world, options.rank), "", farewell);
+  if (options.rank != 0) (void)store.set(keys.refused(world_info.world, options.rank), "", farewell);
   for (Rank rank = 1; options.rank == 0 && rank < options.size; ++rank)
-    (void)store.wait(keys.refused(meeting.world, rank), farewell);
+    (void)store.wait(keys.refused(world_info.world, rank), farewell);
   return why;
 }
 
@@ -308,18 +308,19 @@ std::unique_ptr<LocalPeers> made_local_peers(const RuntimeOptions& options, Host
 
 Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
                                                      const Result<FdExchangeListener>& listener,
-                                                     Meeting& meeting, const WaitContext& context) {
-  HostMap& map = meeting.hosts;
+                                                     WorldInfo& world_info, const WaitContext& context) {
+  HostMap& map = world_info.hosts;
   if (options.make_local_peers) {
     return made_local_peers(options, map);
   }
-  if (options.make_transport || meeting.transport == "tcp") {
+  if (options.make_transport || world_info.transport == "tcp") {
     all_alone(map, options.make_transport ? "the ranks are threads of one process"
                                           : "the transport that was asked for is tcp");
     return std::unique_ptr<LocalPeers>();
   }
   const std::vector<std::vector<Rank>> hosts = hosts_of(map);
-  if (hosts.size() > 1) PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
+  if (hosts.size() > 1)
+    PC_TRY(refuse_together(store, options, world_info, check_asked_for(world_info, hosts)));
   all_alone(map, "no other rank is on its host");
   if (hosts.size() == map.ranks.size()) return std::unique_ptr<LocalPeers>();
   Candidate candidate;
@@ -327,16 +328,16 @@ Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const Runtime
   for (const std::vector<Rank>& ranks : hosts) {
     if (ranks.size() == 1 || std::find(ranks.begin(), ranks.end(), options.rank) == ranks.end()) continue;
     candidate.own = SharedPart::create();
-    FdExchange exchange(store, options, meeting, ranks, context);
+    FdExchange exchange(store, options, world_info, ranks, context);
     exchanged = ranks.front() == options.rank ? exchange.lead(listener, candidate) : exchange.come(candidate);
   }
   PC_ASSIGN_OR_RETURN(const Places places,
-                      await_domains(store, options, meeting, hosts, exchanged, context.deadline));
+                      await_domains(store, options, world_info, hosts, exchanged, context.deadline));
   for (const auto& [rank, found] : places) {
     map.ranks[static_cast<std::size_t>(rank)].domain = found.domain;
     map.ranks[static_cast<std::size_t>(rank)].why_alone = found.why_alone;
   }
-  PC_TRY(refuse_together(store, options, meeting, check_asked_for(meeting, hosts)));
+  PC_TRY(refuse_together(store, options, world_info, check_asked_for(world_info, hosts)));
   return local_peers_of(options, map, std::move(candidate));
 }
 

@@ -6,18 +6,19 @@
 #include <memory>
 
 #include "base/waiter.h"
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 #include "shm/fd_exchange.h"
 #include "shm/local_peers.h"
 
 namespace pc {
 
-// After meet(), before anybody leaves: fills in `domain` and `why_alone` of every rank. Null: this rank
+// After rendezvous(), before anybody leaves: fills in `domain` and `why_alone` of every rank. Null: this rank
 // shares memory with nobody.
-// `listener` is this rank's, whose endpoint meet() has published; `why_no_place` where it has none. A rank
-// that cannot share memory is no error unless rank 0 asked for "shm": then it is kUnsupported, on every rank.
+// `listener` is this rank's, whose endpoint rendezvous() has published; `why_no_place` where it has none. A
+// rank that cannot share memory is no error unless rank 0 asked for "shm": then it is kUnsupported, on every
+// rank.
 Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
                                                      const Result<FdExchangeListener>& listener,
-                                                     Meeting& meeting, const WaitContext& context);
+                                                     WorldInfo& world_info, const WaitContext& context);
 
 }  // namespace pc

@@ -11,12 +11,13 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 
 namespace pc {
 namespace {
 
-// Empty where the kernel does not say it. Not to have a descriptor for it is an error: this host would be taken for another.
+// Empty where the kernel does not say it. Not to have a descriptor for it is an error: this host would be
+// taken for another.
 Result<std::string> boot_id() {
   const char* const path = "/proc/sys/kernel/random/boot_id";
   const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 #include "bootstrap/shm_domains.h"
 #include "comm/devices.h"
 #include "comm/group_parts.h"
@@ -75,19 +75,19 @@ std::string describe_domain(const HostMap& hosts, Rank self) {
          " ranks";
 }
 
-std::string describe(const RuntimeOptions& options, const Transport& transport, const Meeting& meeting) {
-  const HostMap& hosts = meeting.hosts;
+std::string describe(const RuntimeOptions& options, const Transport& transport, const WorldInfo& world_info) {
+  const HostMap& hosts = world_info.hosts;
   std::string text =
       "connected as rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
       " (rank " + std::to_string(hosts.local_rank) + " of " + std::to_string(hosts.local_size) + " on " +
       hosts.ranks[static_cast<std::size_t>(options.rank)].host_name + "), job " +
       fingerprint(options.credentials.job) + ", transport " + std::string(transport.name()) +
       ", TCP sockets to a rank " + std::to_string(options.tcp_sockets) + ", selection " +
-      meeting.selection.to_string() + ", profile " +
-      (meeting.profile.origin.empty() ? "none" : meeting.profile.origin) + " [" +
-      meeting.profile.tuning.to_string() + "]" + ", key " + to_string(key_id(options.credentials.key)) +
+      world_info.selection.to_string() + ", profile " +
+      (world_info.profile.origin.empty() ? "none" : world_info.profile.origin) + " [" +
+      world_info.profile.tuning.to_string() + "]" + ", key " + to_string(key_id(options.credentials.key)) +
       " (" + options.credentials.key_source + "), addresses";
-  for (const std::string& address : meeting.addresses) text += " " + address;
+  for (const std::string& address : world_info.addresses) text += " " + address;
   return text + ", " + describe_domain(hosts, options.rank);
 }
 
@@ -141,9 +141,9 @@ struct Runtime::State {
     for (const std::unique_ptr<Communicator>& group : groups) group->abort(why);
   }
   Status start(Deadline deadline);
-  Result<Meeting> find_the_others(Deadline deadline);
-  Status share_memory(const Meeting& meeting);
-  Status connect(const Result<FdExchangeListener>& listener, Meeting& meeting, Deadline deadline);
+  Result<WorldInfo> find_the_others(Deadline deadline);
+  Status share_memory(const WorldInfo& world_info);
+  Status connect(const Result<FdExchangeListener>& listener, WorldInfo& world_info, Deadline deadline);
   Status start_control();
   void make_reactor();  // once the transport is there, if there are others
   GroupParts parts_of(const std::vector<Rank>& ranks);
@@ -232,13 +232,13 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
 }
 
 // Whoever names algorithms gets them: they are plans, which run over connections.
-Status Runtime::State::share_memory(const Meeting& meeting) {
-  if (meeting.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
+Status Runtime::State::share_memory(const WorldInfo& world_info) {
+  if (world_info.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
   SharedMemory::Parts parts{local_peers.get(), wakeup.get(), transport.get(), reactor.get(),
                             core_balancer.get()};
   parts.oversubscribed = more_ranks_than_cores(hosts.local_size);
   parts.single_copy = options.single_copy;
-  parts.limits = meeting.profile.tuning.limits();
+  parts.limits = world_info.profile.tuning.limits();
   PC_ASSIGN_OR_RETURN(memory, SharedMemory::create(hosts, options.rank, parts));
   return Status::ok();
 }
@@ -274,34 +274,34 @@ Status Runtime::State::start_control() {
   return Status::ok();
 }
 
-Result<Meeting> Runtime::State::find_the_others(Deadline deadline) {
+Result<WorldInfo> Runtime::State::find_the_others(Deadline deadline) {
   const Result<FdExchangeListener> listener = options.make_transport
                                                   ? Status(Code::kUnsupported, "the ranks are threads")
                                                   : FdExchangeListener::open();
   const std::string endpoint = listener.is_ok() ? to_text(listener.value().endpoint()) : "";
-  PC_ASSIGN_OR_RETURN(Meeting meeting,
-                      meet(*options.store, options, transport->address(), endpoint, deadline));
-  const Status ready = connect(listener, meeting, deadline);
+  PC_ASSIGN_OR_RETURN(WorldInfo world_info,
+                      rendezvous(*options.store, options, transport->address(), endpoint, deadline));
+  const Status ready = connect(listener, world_info, deadline);
   if (!ready.is_ok()) release_rank(*options.store, options);
   options.store.reset();
-  return ready.is_ok() ? Result<Meeting>(std::move(meeting)) : ready;
+  return ready.is_ok() ? Result<WorldInfo>(std::move(world_info)) : ready;
 }
 
-Status Runtime::State::connect(const Result<FdExchangeListener>& listener, Meeting& meeting,
+Status Runtime::State::connect(const Result<FdExchangeListener>& listener, WorldInfo& world_info,
                                Deadline deadline) {
   const WaitContext context{deadline, nullptr, options.interrupted ? &options.interrupted : nullptr};
-  PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, listener, meeting, context));
+  PC_ASSIGN_OR_RETURN(local_peers, find_local_peers(*options.store, options, listener, world_info, context));
   if (local_peers != nullptr) {
     PC_ASSIGN_OR_RETURN(wakeup, ShmWakeup::create(*local_peers, options.rank, options.size));
     core_balancer = std::make_unique<CoreBalancer>(*wakeup);
     const ShmOptions shm{.rank = options.rank,
                          .size = options.size,
                          .epoch = options.epoch,
-                         .oversubscribed = more_ranks_than_cores(meeting.hosts.local_size),
+                         .oversubscribed = more_ranks_than_cores(world_info.hosts.local_size),
                          .core = core_balancer.get()};
     PC_ASSIGN_OR_RETURN(transport, make_shm_transport(shm, std::move(transport), *local_peers, *wakeup));
   }
-  return transport->connect(meeting.addresses, context);
+  return transport->connect(world_info.addresses, context);
 }
 
 void Runtime::State::make_reactor() {
@@ -322,19 +322,19 @@ Status Runtime::State::start(Deadline deadline) {
     return Status::ok();
   }
   PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
-  PC_ASSIGN_OR_RETURN(Meeting meeting, find_the_others(deadline));
-  options.log.info([&] { return describe(options, *transport, meeting); });
-  hosts = std::move(meeting.hosts);
-  addresses = std::move(meeting.addresses);
-  name = std::move(meeting.world);
-  options.check = meeting.check;
+  PC_ASSIGN_OR_RETURN(WorldInfo world_info, find_the_others(deadline));
+  options.log.info([&] { return describe(options, *transport, world_info); });
+  hosts = std::move(world_info.hosts);
+  addresses = std::move(world_info.addresses);
+  name = std::move(world_info.world);
+  options.check = world_info.check;
   make_reactor();
   PC_TRY(reactor->add(transport.get()));
   executor = std::make_unique<PlanExecutor>(*transport, *reactor);
-  PC_TRY(share_memory(meeting));
+  PC_TRY(share_memory(world_info));
   PC_TRY(start_control());
-  profile = std::move(meeting.profile);
-  make_world(std::move(meeting.selection));
+  profile = std::move(world_info.profile);
+  make_world(std::move(world_info.selection));
   return control->start();
 }
 

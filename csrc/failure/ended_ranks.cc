@@ -1,6 +1,6 @@
 #include "failure/ended_ranks.h"
 
-#include "bootstrap/store_words.h"
+#include "bootstrap/store_keys.h"
 
 namespace pc {
 namespace {

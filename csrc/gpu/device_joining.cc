@@ -10,7 +10,7 @@
 #include "gpu/device_calls.h"
 #include "gpu/ipc/ipc_join.h"
 #include "gpu/nccl/executor.h"
-#include "gpu/nccl_meeting.h"
+#include "gpu/nccl_id_exchange.h"
 
 namespace pc {
 namespace {
@@ -77,7 +77,8 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     if (end.is_ok()) group.quit(why);
     return end.is_ok() ? why : end;  // which is why
   };
-  const Result<nccl::UniqueId> met = meet_by_nccl(group, *means.api, std::max(deadline.remaining_s(), 0.0));
+  const Result<nccl::UniqueId> met =
+      exchange_unique_id(group, *means.api, std::max(deadline.remaining_s(), 0.0));
   if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
   const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
     PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));

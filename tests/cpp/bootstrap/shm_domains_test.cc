@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/store_words.h"
+#include "bootstrap/store_keys.h"
 #include "shm/local_peers_thread.h"
 #include "store/memory.h"
 #include "world.h"
@@ -32,8 +32,8 @@ struct Found {
   HostMap hosts;
 };
 
-// Ranks as threads, each on the host of this name, as after meet(). No listener where `broken` says so; an
-// unusable one leads to nobody.
+// Ranks as threads, each on the host of this name, as after rendezvous(). No listener where `broken` says so;
+// an unusable one leads to nobody.
 struct Case {
   std::vector<std::string> hosts;
   std::string transport = "auto";
@@ -48,9 +48,9 @@ std::vector<Found> find(const Case& given) {
   const Rank size = static_cast<Rank>(given.hosts.size());
   MemoryStore store;
   std::vector<Result<FdExchangeListener>> places;
-  Meeting meeting;
-  meeting.transport = given.transport;
-  meeting.world = "w";
+  WorldInfo world_info;
+  world_info.transport = given.transport;
+  world_info.world = "w";
   for (Rank rank = 0; rank < size; ++rank) {
     places.push_back(given.no_place.contains(rank)
                          ? Result<FdExchangeListener>(Status(Code::kSystem, "no socket here"))
@@ -58,11 +58,11 @@ std::vector<Found> find(const Case& given) {
     const bool gone = given.gone.contains(rank);
     FdEndpoint endpoint = places.back().is_ok() ? places.back().value().endpoint() : FdEndpoint{};
     if (gone) endpoint.name[0] ^= std::byte{1};
-    meeting.endpoints.push_back(places.back().is_ok() ? to_text(endpoint) : "");
+    world_info.endpoints.push_back(places.back().is_ok() ? to_text(endpoint) : "");
     HostMap::Entry entry;
     entry.host_key = given.hosts[static_cast<std::size_t>(rank)];
     entry.domain = rank;
-    meeting.hosts.ranks.push_back(entry);
+    world_info.hosts.ranks.push_back(entry);
   }
   std::vector<Found> found(given.hosts.size());
   std::vector<std::thread> ranks;
@@ -73,7 +73,7 @@ std::vector<Found> find(const Case& given) {
       RuntimeOptions options;
       options.rank = rank;
       options.size = size;
-      Meeting own = meeting;
+      WorldInfo own = world_info;
       const std::function<bool()> stopped = [&] { return given.stopped.contains(rank); };
       const WaitContext context{Deadline::after(given.timeout_s), nullptr, &stopped};
       Result<std::unique_ptr<LocalPeers>> got = find_local_peers(store, options, places[i], own, context);
@@ -196,17 +196,18 @@ TEST(ShmDomains, nonsense_in_the_store_is_a_mismatch) {
     RuntimeOptions options;
     options.rank = 2;
     options.size = 3;
-    Meeting meeting;
-    meeting.world = "w";
-    meeting.transport = "auto";
-    meeting.endpoints.resize(3);
-    meeting.hosts.ranks.resize(3);
-    for (std::size_t i = 0; i < 3; ++i) meeting.hosts.ranks[i].host_key = i < 2 ? "a" : "b";
+    WorldInfo world_info;
+    world_info.world = "w";
+    world_info.transport = "auto";
+    world_info.endpoints.resize(3);
+    world_info.hosts.ranks.resize(3);
+    for (std::size_t i = 0; i < 3; ++i) world_info.hosts.ranks[i].host_key = i < 2 ? "a" : "b";
     ASSERT_TRUE(store.set(Keys(options).domains("w"), nonsense, Deadline::after(1)).is_ok());
-    EXPECT_EQ(find_local_peers(store, options, Status(Code::kSystem, "none"), meeting, {Deadline::after(5)})
-                  .status()
-                  .code(),
-              Code::kMismatch);
+    EXPECT_EQ(
+        find_local_peers(store, options, Status(Code::kSystem, "none"), world_info, {Deadline::after(5)})
+            .status()
+            .code(),
+        Code::kMismatch);
   }
 }
 
@@ -285,7 +286,7 @@ TEST(ShmDomains, leave_nothing_in_the_store) {
   std::string world;
   for (Rank rank = 0; rank < 2; ++rank) {
     all.push_back(options_of(rank, 2, store));
-    all.back().before_leaving = [store, options = all.back()] { forget_meeting(*store, options); };
+    all.back().before_leaving = [store, options = all.back()] { leave_rendezvous(*store, options); };
   }
   const Keys keys(all[0]);
   const Outcomes outcomes = run_all(std::move(all), [&](Runtime& runtime) {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 #include "store/memory.h"
 #include "transport/tcp/tcp.h"
 #include "world.h"
@@ -267,7 +267,7 @@ TEST(Runtime, a_second_program_meets_through_the_same_store) {
     for (Rank rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         RuntimeOptions options = options_of(rank, 2, store, 10);
-        options.before_leaving = [store, options] { forget_meeting(*store, options); };
+        options.before_leaving = [store, options] { leave_rendezvous(*store, options); };
         Result<std::unique_ptr<Runtime>> made = create(options);
         EXPECT_TRUE(made.is_ok()) << made.status().to_string();
         if (made.is_ok()) {

@@ -1,4 +1,4 @@
-#include "bootstrap/store_words.h"
+#include "bootstrap/store_keys.h"
 
 #include <algorithm>
 #include <charconv>

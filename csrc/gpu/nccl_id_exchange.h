@@ -8,6 +8,6 @@ namespace pc {
 
 // All members call it, as they would call any collective. kUnsupported, on all of them: rank 0 cannot make an id.
 // `timeout_s`: negative for the group's.
-Result<nccl::UniqueId> meet_by_nccl(Communicator& group, const nccl::Api& api, double timeout_s);
+Result<nccl::UniqueId> exchange_unique_id(Communicator& group, const nccl::Api& api, double timeout_s);
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-#include "bootstrap/bootstrap.h"
+#include "bootstrap/rendezvous.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/fields.h"
-#include "bootstrap/store_words.h"
+#include "bootstrap/store_keys.h"
 #include "net/socket.h"
 
 namespace pc {
@@ -116,13 +116,13 @@ std::vector<std::string> ips_of(const std::string& addresses) {
   return ips;  // "": loopback
 }
 
-Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
-  const std::string& addresses = meeting.addresses[static_cast<std::size_t>(called)];
+Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
+  const std::string& addresses = world_info.addresses[static_cast<std::size_t>(called)];
   const std::vector<std::string> ips = ips_of(addresses);
   const bool loopback = std::all_of(ips.begin(), ips.end(), [](const std::string& ip) { return ip.empty(); });
   const auto rank_name = [&](Rank rank) {
     return "rank " + std::to_string(rank) + " on host " +
-           meeting.hosts.ranks[static_cast<std::size_t>(rank)].host_name;
+           world_info.hosts.ranks[static_cast<std::size_t>(rank)].host_name;
   };
   constexpr const char* kMend =
       "Give rank 0 an address that all hosts reach (MASTER_ADDR, or init's address), or name in "
@@ -136,18 +136,18 @@ Status cannot_meet(const Meeting& meeting, Rank called, Rank caller) {
 
 // Addresses that can only lead back to where a call comes from: better said now, by every rank, than at a deadline. Higher
 // ranks call lower ones.
-Status check_reachable(const Meeting& meeting) {
-  const std::vector<HostMap::Entry>& ranks = meeting.hosts.ranks;
+Status check_reachable(const WorldInfo& world_info) {
+  const std::vector<HostMap::Entry>& ranks = world_info.hosts.ranks;
   const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const HostMap::Entry& entry) {
     return entry.host_key == ranks.front().host_key;
   });
   if (one_host) return Status::ok();
   std::map<std::string, std::set<std::string_view>> hosts_of;  // by address
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    for (const std::string& ip : ips_of(meeting.addresses[i])) hosts_of[ip].insert(ranks[i].host_key);
+    for (const std::string& ip : ips_of(world_info.addresses[i])) hosts_of[ip].insert(ranks[i].host_key);
   }
   for (std::size_t called = 0; called < ranks.size(); ++called) {
-    const std::vector<std::string> ips = ips_of(meeting.addresses[called]);
+    const std::vector<std::string> ips = ips_of(world_info.addresses[called]);
     const auto unique = [&](const std::string& ip) { return !ip.empty() && hosts_of[ip].size() == 1; };
     if (std::any_of(ips.begin(), ips.end(), unique)) continue;
     for (std::size_t caller = called + 1; caller < ranks.size(); ++caller) {
@@ -155,7 +155,7 @@ Status check_reachable(const Meeting& meeting) {
         return ip.empty() || hosts_of[ip].contains(ranks[caller].host_key);
       };
       if (ranks[caller].host_key != ranks[called].host_key && std::all_of(ips.begin(), ips.end(), leads_back))
-        return cannot_meet(meeting, static_cast<Rank>(called), static_cast<Rank>(caller));
+        return cannot_connect(world_info, static_cast<Rank>(called), static_cast<Rank>(caller));
     }
   }
   return Status::ok();
@@ -220,7 +220,7 @@ Result<std::string> gather(Store& store, const Keys& keys, const RuntimeOptions&
   return list;
 }
 
-Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options) {
+Result<WorldInfo> read_list(const std::string& list, const RuntimeOptions& options) {
   if (const Status failed = published_error(list); !failed.is_ok()) {
     const bool another = failed.peer() >= 0 && failed.peer() != options.rank;
     return Status(failed.code(), "rank 0 could not start: " + failed.message())
@@ -235,40 +235,40 @@ Result<Meeting> read_list(const std::string& list, const RuntimeOptions& options
                                        ": give all the same size")
         .with_peer(0);
   }
-  Meeting meeting;
+  WorldInfo world_info;
   const std::vector<std::string_view> fields = cut(lines[0], kField);
   if (fields.size() != 3)
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
-  PC_ASSIGN_OR_RETURN(meeting.profile.tuning, Tuning::parse(fields[1]));
-  meeting.profile.origin = fields[2];
+  PC_ASSIGN_OR_RETURN(world_info.profile.tuning, Tuning::parse(fields[1]));
+  world_info.profile.origin = fields[2];
   const std::vector<std::string_view> words = cut(fields[0], ' ');
   const auto check =
       words.size() < 4 ? kCheckNames.end() : std::find(kCheckNames.begin(), kCheckNames.end(), words[1]);
   if (check == kCheckNames.end())
     return Status(Code::kMismatch, "rank 0 published something unreadable").with_peer(0);
-  meeting.check = static_cast<Check>(check - kCheckNames.begin());
-  meeting.transport = words[2];
-  meeting.world = words[3];
+  world_info.check = static_cast<Check>(check - kCheckNames.begin());
+  world_info.transport = words[2];
+  world_info.world = words[3];
   const std::size_t table_at =
       words[0].size() + words[1].size() + words[2].size() + words[3].size() + std::size_t{4};
-  PC_ASSIGN_OR_RETURN(meeting.selection,
+  PC_ASSIGN_OR_RETURN(world_info.selection,
                       SelectionTable::parse(fields[0].substr(std::min(table_at, fields[0].size()))));
   for (Rank rank = 0; rank < options.size; ++rank) {
     PC_ASSIGN_OR_RETURN(Member member, decode_member(rank, lines[static_cast<std::size_t>(rank) + 1]));
-    meeting.addresses.push_back(std::move(member.address));
-    meeting.endpoints.push_back(std::move(member.endpoint));
+    world_info.addresses.push_back(std::move(member.address));
+    world_info.endpoints.push_back(std::move(member.endpoint));
     member.entry.domain = rank;
-    meeting.hosts.ranks.push_back(std::move(member.entry));
+    world_info.hosts.ranks.push_back(std::move(member.entry));
   }
-  const std::string& here = meeting.hosts.ranks[static_cast<std::size_t>(options.rank)].host_key;
-  meeting.hosts.local_size = 0;
+  const std::string& here = world_info.hosts.ranks[static_cast<std::size_t>(options.rank)].host_key;
+  world_info.hosts.local_size = 0;
   for (Rank rank = 0; rank < options.size; ++rank) {
-    if (meeting.hosts.ranks[static_cast<std::size_t>(rank)].host_key != here) continue;
-    if (rank == options.rank) meeting.hosts.local_rank = meeting.hosts.local_size;
-    ++meeting.hosts.local_size;
+    if (world_info.hosts.ranks[static_cast<std::size_t>(rank)].host_key != here) continue;
+    if (rank == options.rank) world_info.hosts.local_rank = world_info.hosts.local_size;
+    ++world_info.hosts.local_size;
   }
-  if (!options.make_transport) PC_TRY(check_reachable(meeting));
-  return meeting;
+  if (!options.make_transport) PC_TRY(check_reachable(world_info));
+  return world_info;
 }
 
 }  // namespace
@@ -299,8 +299,8 @@ void await_the_others(Store& store, const Keys& keys, Rank size) {
 }
 
 // After the rank has been claimed.
-Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& options, const Member& us,
-                        Deadline patience, Deadline deadline) {
+Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOptions& options,
+                                const Member& us, Deadline patience, Deadline deadline) {
   PC_TRY(store.set(keys.member(options.rank), encode_member(us), patience));
   if (options.rank == 0) {
     const Result<std::string> list = gather(store, keys, options, patience);
@@ -312,9 +312,9 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
       return why;
     }
     PC_TRY(store.set(keys.list(), list.value(), deadline));
-    Result<Meeting> meeting = read_list(list.value(), options);
-    if (!meeting.is_ok()) await_the_others(store, keys, options.size);
-    return meeting;
+    Result<WorldInfo> world_info = read_list(list.value(), options);
+    if (!world_info.is_ok()) await_the_others(store, keys, options.size);
+    return world_info;
   }
   bool warned = false;
   const Result<std::string> list = await_key(store, keys, options, keys.list(), patience, warned);
@@ -324,8 +324,8 @@ Result<Meeting> meet_as(Store& store, const Keys& keys, const RuntimeOptions& op
 
 }  // namespace
 
-Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     const std::string& endpoint, Deadline deadline) {
+Result<WorldInfo> rendezvous(Store& store, const RuntimeOptions& options, const std::string& address,
+                             const std::string& endpoint, Deadline deadline) {
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
   const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
@@ -338,18 +338,18 @@ Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::str
   }
   PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
   if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
-  Result<Meeting> meeting =
-      meet_as(store, keys, options, Member{options.size, address, endpoint, here, options.tcp_sockets},
-              patience, deadline);
-  if (!meeting.is_ok()) release_rank(store, options);
-  return meeting;
+  Result<WorldInfo> world_info =
+      rendezvous_as(store, keys, options, Member{options.size, address, endpoint, here, options.tcp_sockets},
+                    patience, deadline);
+  if (!world_info.is_ok()) release_rank(store, options);
+  return world_info;
 }
 
 void release_rank(Store& store, const RuntimeOptions& options) {
   (void)store.add(Keys(options).claim(options.rank), -1, Deadline::after(kNamingS));
 }
 
-void forget_meeting(Store& store, const RuntimeOptions& options) {
+void leave_rendezvous(Store& store, const RuntimeOptions& options) {
   const Keys keys(options);
   const Deadline soon = Deadline::after(kNamingS);
   if (options.rank == 0) {

@@ -13,7 +13,7 @@
 
 namespace pc {
 
-struct Meeting {
+struct WorldInfo {
   std::vector<std::string> addresses;  // by rank
   std::vector<std::string> endpoints;  // by rank, of shm/fd_exchange.h; empty where there is none
   HostMap hosts;
@@ -25,13 +25,14 @@ struct Meeting {
 };
 
 // `address` and `endpoint` are this rank's. At the deadline the error names who never came.
-Result<Meeting> meet(Store& store, const RuntimeOptions& options, const std::string& address,
-                     const std::string& endpoint, Deadline deadline);
+Result<WorldInfo> rendezvous(Store& store, const RuntimeOptions& options, const std::string& address,
+                             const std::string& endpoint, Deadline deadline);
 
 // Takes this rank's part out of a store that outlives the world, so that the next program finds nothing old there. Before the
 // others are let go: until then a process that claims this rank is a twin.
-void forget_meeting(Store& store, const RuntimeOptions& options);
-// After a failure behind meet(): the rank may be claimed again, by another try. meet() itself has done so if it fails.
+void leave_rendezvous(Store& store, const RuntimeOptions& options);
+// After a failure behind rendezvous(): the rank may be claimed again, by another try. rendezvous() itself has
+// done so if it fails.
 void release_rank(Store& store, const RuntimeOptions& options);
 
 Result<HostMap::Entry> this_process();   // of this rank, without a store

@@ -1,5 +1,5 @@
-// How ranks write to each other through the store while they meet: lines of fields, under the keys of one job and one epoch, or
-// an error instead.
+// How ranks write to each other through the store while they meet: lines of fields, under the keys of one job
+// and one epoch, or an error instead.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ namespace pc {
 
 inline constexpr char kField = '\t', kLine = '\n';
 
-// What is published instead of what others wait for, so that nobody need wait any longer: the same error for all, whoever found
-// it. OK: `text` is no such thing.
+// What is published instead of what others wait for, so that nobody need wait any longer: the same error for
+// all, whoever found it. OK: `text` is no such thing.
 std::string publish(const Status& why);
 Status published_error(std::string_view text);
 
-// Keys of one job and one epoch, so that a store can serve several. They stand in messages: not the job's id itself.
+// Keys of one job and one epoch, so that a store can serve several. They stand in messages: not the job's id
+// itself.
 class Keys {
  public:
   explicit Keys(const RuntimeOptions& options)
