@@ -89,12 +89,12 @@ Status send(const Fd& talk, const std::string& text) {
 }
 
 // The child's side. No address means that the parent has given up.
-int be_rank(Place place, const Fd& talk, pid_t parent, const Run& run) {
+int be_rank(Role role, const Fd& talk, pid_t parent, const Run& run) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) return 1;
-  place.stores = {receive(talk)};
-  if (place.stores[0].empty()) return 1;
-  const Status status = run(place);
+  role.stores = {receive(talk)};
+  if (role.stores[0].empty()) return 1;
+  const Status status = run(role);
   if (status.is_ok()) return 0;
   (void)send(talk, static_cast<char>(manner_of(status)) + status.to_string());
   return 1;

@@ -3,12 +3,12 @@
 
 #include <functional>
 
-#include "bench/place.h"
+#include "bench/role.h"
 
 namespace pc::bench {
 
 // What each rank does.
-using Run = std::function<Status(const Place&)>;
+using Run = std::function<Status(const Role&)>;
 
 // Each rank is a process. Returns the exit code; what went wrong first stands last on standard error. To be called before there
 // is any thread: fork copies only the caller.

@@ -6,8 +6,8 @@
 #include "bench/command_line.h"
 #include "bench/launch.h"
 #include "bench/output.h"
-#include "bench/place.h"
 #include "bench/rank.h"
+#include "bench/role.h"
 
 namespace pc::bench {
 namespace {
@@ -26,18 +26,18 @@ int refuse(const Status& status, bool says_why) {
 }
 
 int run(const std::vector<std::string>& words) {
-  const Result<std::optional<Place>> found = place_from_environment();
+  const Result<std::optional<Role>> found = role_from_environment();
   if (!found.is_ok()) return complain(found.status());
-  const std::optional<Place>& place = found.value();
-  const bool speaks = !place || place->rank == 0;  // what is wrong with the command line is so on every rank
+  const std::optional<Role>& role = found.value();
+  const bool speaks = !role || role->rank == 0;  // what is wrong with the command line is so on every rank
   const Result<Options> parsed = parse(words);
   if (!parsed.is_ok()) return refuse(parsed.status(), speaks);
   const Options& options = parsed.value();
   if (options.help) return speaks ? std::fputs(usage().c_str(), stdout) < 0 : 0;
   const bool threads = options.threads != 0;
-  if (threads && place)
+  if (threads && role)
     return refuse(Status(Code::kInvalidArgument, "-t: the launcher has started the ranks"), speaks);
-  const Rank size = place     ? place->size
+  const Rank size = role      ? role->size
                     : threads ? static_cast<Rank>(options.threads)
                               : options.ranks.value_or(kRanks);
   const Status usable = check(options, size);
@@ -46,9 +46,9 @@ int run(const std::vector<std::string>& words) {
     const Status measured = speaks ? print_roofline(options) : Status::ok();
     return measured.is_ok() ? 0 : complain(measured);
   }
-  const auto be_rank = [&](const Place& here) { return run_rank(options, here); };
-  if (!place) return threads ? launch_threads(size, be_rank) : launch_processes(size, be_rank);
-  const Status ended = be_rank(*place);
+  const auto be_rank = [&](const Role& here) { return run_rank(options, here); };
+  if (!role) return threads ? launch_threads(size, be_rank) : launch_processes(size, be_rank);
+  const Status ended = be_rank(*role);
   return ended.is_ok() ? 0 : complain(ended);
 }
 

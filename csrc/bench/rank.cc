@@ -59,12 +59,12 @@ Status measure_all(const Options& options, const Membership& own, MeasuredDevice
 
 }  // namespace
 
-Status run_rank(const Options& options, const Place& place) {
+Status run_rank(const Options& options, const Role& role) {
   std::shared_ptr<const cuda::Driver> driver;
   if (options.on_gpus()) {
-    PC_ASSIGN_OR_RETURN(driver, GpuSession::open_driver(options, place.rank));
+    PC_ASSIGN_OR_RETURN(driver, GpuSession::open_driver(options, role.rank));
   }
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, place));
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, role));
   PC_ASSIGN_OR_RETURN(const Membership own, join_group(*runtime, options.group));
   Communicator& group = own.group != nullptr ? *own.group : own.world;
   Scene scene = scene_of(runtime->hosts(), group);

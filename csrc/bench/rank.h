@@ -2,11 +2,11 @@
 #pragma once
 
 #include "bench/options.h"
-#include "bench/place.h"
+#include "bench/role.h"
 
 namespace pc::bench {
 
 // kUnsupported: this cannot be measured here, and why. Wrong results are an error of the rank that prints.
-Status run_rank(const Options& options, const Place& place);
+Status run_rank(const Options& options, const Role& role);
 
 }  // namespace pc::bench

@@ -1,7 +1,7 @@
 """`pycollective-bench`: the benchmark's program, alone or as a rank of what a launcher has started.
 
 Alone it becomes the program, which starts ranks of its own. A launcher's rank stays beside it: the way to the others is
-found here, as `init()` finds it, and handed over in the environment (csrc/bench/place.cc reads it).
+found here, as `init()` finds it, and handed over in the environment (csrc/bench/role.cc reads it).
 """
 
 from __future__ import annotations

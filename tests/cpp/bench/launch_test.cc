@@ -17,7 +17,7 @@
 namespace pc::bench {
 namespace {
 
-Ended run_two(const std::function<Status(const Place&)>& run) {
+Ended run_two(const std::function<Status(const Role&)>& run) {
   return end_of([&] {
     const pid_t parent = ::getpid();
     const int code = launch_processes(2, run);
@@ -27,9 +27,8 @@ Ended run_two(const std::function<Status(const Place&)>& run) {
 }
 
 TEST(BenchProcesses, every_rank_learns_its_place_and_the_store) {
-  const Ended ended = run_two([](const Place& place) {
-    const bool right =
-        place.size == 2 && place.stores.size() == 1 && place.stores[0].starts_with("127.0.0.1:");
+  const Ended ended = run_two([](const Role& role) {
+    const bool right = role.size == 2 && role.stores.size() == 1 && role.stores[0].starts_with("127.0.0.1:");
     return right ? Status::ok() : Status(Code::kInternal, "wrong");
   });
   EXPECT_EQ(ended.code, 0);
@@ -37,8 +36,8 @@ TEST(BenchProcesses, every_rank_learns_its_place_and_the_store) {
 }
 
 TEST(BenchProcesses, a_rank_that_fails_ends_the_others_and_is_told) {
-  const Ended ended = run_two([](const Place& place) {
-    if (place.rank == 1) return Status(Code::kTimeout, "too late");
+  const Ended ended = run_two([](const Role& role) {
+    if (role.rank == 1) return Status(Code::kTimeout, "too late");
     for (;;) ::pause();
   });
   EXPECT_EQ(ended.code, 1);
@@ -46,8 +45,8 @@ TEST(BenchProcesses, a_rank_that_fails_ends_the_others_and_is_told) {
 }
 
 TEST(BenchProcesses, a_rank_that_a_signal_kills_is_told) {
-  const Ended ended = run_two([](const Place& place) {
-    if (place.rank == 1) ::raise(SIGKILL);
+  const Ended ended = run_two([](const Role& role) {
+    if (role.rank == 1) ::raise(SIGKILL);
     for (;;) ::pause();
     return Status::ok();
   });
@@ -68,9 +67,9 @@ Ended run_one_after_the_other(Rank rank, const Status& first, const Status& seco
   std::array<int, 2> ends = {};
   EXPECT_EQ(::pipe(ends.data()), 0);
   const Fd from_first(ends[0]), to_second(ends[1]);
-  return run_two([&](const Place& place) {
+  return run_two([&](const Role& role) {
     pid_t pid = ::getpid();
-    if (place.rank == rank) {
+    if (role.rank == rank) {
       const bool written = ::write(to_second.get(), &pid, sizeof pid) == sizeof pid;
       return written ? first : Status(Code::kInternal, "write");
     }
@@ -116,7 +115,7 @@ TEST(BenchProcesses, what_none_can_measure_here_is_a_skip_also_where_one_only_he
 Ended run_threads(const std::vector<Status>& ends) {
   return end_of([&] {
     return launch_threads(static_cast<Rank>(ends.size()),
-                          [&](const Place& place) { return ends[static_cast<std::size_t>(place.rank)]; });
+                          [&](const Role& role) { return ends[static_cast<std::size_t>(role.rank)]; });
   });
 }
 

@@ -1,4 +1,4 @@
-// Which rank this process, or thread, is, and the way to the others.
+// Which rank this process, or thread, is, and how it reaches the others.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace pc::bench {
 
-struct Place {
+struct Role {
   Rank rank = 0, size = 1;
   std::vector<std::string> stores;  // "ip:port" each; one of them is the store
   std::vector<std::string> listen;  // empty: at the address by which the store is reached
@@ -20,9 +20,9 @@ struct Place {
 };
 
 // As pycollective/tools/bench_binary.py leaves it in the environment; nothing if that did not start this process.
-Result<std::optional<Place>> place_from_environment();
+Result<std::optional<Role>> role_from_environment();
 
 // Makes it one of the ranks. What a flag does not say, the environment does. Collective.
-Result<std::unique_ptr<Runtime>> join(const Options& options, const Place& place);
+Result<std::unique_ptr<Runtime>> join(const Options& options, const Role& role);
 
 }  // namespace pc::bench

@@ -1,4 +1,4 @@
-#include "bench/place.h"
+#include "bench/role.h"
 
 #include <unistd.h>
 
@@ -55,12 +55,12 @@ Result<Check> check_from_environment() {
   return check == "off" ? Check::kOff : check == "strict" ? Check::kStrict : Check::kOn;
 }
 
-Result<RuntimeOptions> runtime_options(const Options& options, const Place& place) {
+Result<RuntimeOptions> runtime_options(const Options& options, const Role& role) {
   RuntimeOptions native;
-  native.rank = place.rank;
-  native.size = place.size;
-  native.credentials = place.credentials;
-  native.bind_ips = place.listen;
+  native.rank = role.rank;
+  native.size = role.size;
+  native.credentials = role.credentials;
+  native.bind_ips = role.listen;
   PC_ASSIGN_OR_RETURN(native.timeout_s, options.timeout_s ? *options.timeout_s : env_seconds(Env::kTimeoutS));
   PC_ASSIGN_OR_RETURN(native.transport,
                       options.transport.empty() ? env_text(Env::kTransport) : options.transport);
@@ -81,7 +81,7 @@ Result<RuntimeOptions> runtime_options(const Options& options, const Place& plac
 
 }  // namespace
 
-Result<std::optional<Place>> place_from_environment() {
+Result<std::optional<Role>> role_from_environment() {
   const std::string job = variable(kJob);
   if (job.empty() && env_is_set(Env::kRank)) {
     return Status(
@@ -89,31 +89,31 @@ Result<std::optional<Place>> place_from_environment() {
         "PYCOLLECTIVE_RANK is set, so a launcher has started this program as one of several ranks, but it "
         "cannot join them by itself: start the command `pycollective-bench`, which pip installs");
   }
-  if (job.empty()) return std::optional<Place>();
-  Place place;
+  if (job.empty()) return std::optional<Role>();
+  Role role;
   PC_ASSIGN_OR_RETURN(const int64_t rank, env_integer(Env::kRank));
   PC_ASSIGN_OR_RETURN(const int64_t size, env_integer(Env::kWorldSize));
-  place.rank = static_cast<Rank>(rank);
-  place.size = static_cast<Rank>(size);
-  if (size == 1) return std::optional<Place>(std::move(place));
+  role.rank = static_cast<Rank>(rank);
+  role.size = static_cast<Rank>(size);
+  if (size == 1) return std::optional<Role>(std::move(role));
   PC_ASSIGN_OR_RETURN(const std::string stores, env_text(Env::kStore));
   PC_ASSIGN_OR_RETURN(const std::string listen, env_text(Env::kInterface));
   PC_ASSIGN_OR_RETURN(const std::string security, env_text(Env::kSecurity));
-  PC_ASSIGN_OR_RETURN(place.credentials.job, job_from(job));
-  PC_ASSIGN_OR_RETURN(place.credentials.key, key_from_descriptor());
-  place.stores = listed(stores);
-  place.listen = listed(listen);
-  place.credentials.key_source = variable(kKeySource);
-  place.credentials.encrypts = security == "encrypt";
-  return std::optional<Place>(std::move(place));
+  PC_ASSIGN_OR_RETURN(role.credentials.job, job_from(job));
+  PC_ASSIGN_OR_RETURN(role.credentials.key, key_from_descriptor());
+  role.stores = listed(stores);
+  role.listen = listed(listen);
+  role.credentials.key_source = variable(kKeySource);
+  role.credentials.encrypts = security == "encrypt";
+  return std::optional<Role>(std::move(role));
 }
 
-Result<std::unique_ptr<Runtime>> join(const Options& options, const Place& place) {
-  PC_ASSIGN_OR_RETURN(RuntimeOptions native, runtime_options(options, place));
+Result<std::unique_ptr<Runtime>> join(const Options& options, const Role& role) {
+  PC_ASSIGN_OR_RETURN(RuntimeOptions native, runtime_options(options, role));
   const Deadline deadline = Deadline::after(native.timeout_s);
-  if (place.size > 1) {
+  if (role.size > 1) {
     PC_ASSIGN_OR_RETURN(StoreConnection to_store,
-                        connect_tcp_store(place.stores, native.credentials, deadline));
+                        connect_tcp_store(role.stores, native.credentials, deadline));
     native.store = std::move(to_store.store);
     if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};
   }
