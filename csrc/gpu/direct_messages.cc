@@ -340,7 +340,7 @@ Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const UserCall& call, dou
   Request& request = checked.request;
   if (!may_be_offered(sends ? request.in : ConstBuffer(request.out)))
     return staged_->begin(call, seconds, std::move(on_end));
-  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent made, events_.take());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease made, events_.take());
   {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
     PC_TRY(cuda::record(context_.driver(), made.get(), cuda::stream_of(request)));
@@ -355,7 +355,7 @@ Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const UserCall& call, dou
 
 // Its number is taken here, so that messages come in the order of their calls.
 Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
-                             cuda::EventPool::Lent array_made) {
+                             cuda::EventPool::Lease array_made) {
   const UserCall& what = call->what();
   const bool sends = what.kind == UserCall::Kind::kSend;
   const std::lock_guard lock(mutex_);
@@ -363,7 +363,7 @@ Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
   join_ended();
   const uint64_t number = group_.messages().take_number(what.request.root, what.tag, sends);
   const auto make_it = [this, call, sends, number,
-                        event = std::make_shared<cuda::EventPool::Lent>(std::move(array_made))] {
+                        event = std::make_shared<cuda::EventPool::Lease>(std::move(array_made))] {
     const Launch launch = [&](GroupOnGpus& backend, const UserCall& made, double left_s) {
       return call->begin(backend, made, left_s, false);
     };

@@ -76,7 +76,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status sendrecv(const UserCall& call, double timeout_s);
   static Status given_up(GpuWork& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
-  Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lent array_made);
+  Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lease array_made);
   void join_ended();  // mutex_ held
 
   Communicator& group_;

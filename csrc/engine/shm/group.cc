@@ -194,7 +194,7 @@ bool Group::stands(Rank peer) {
 #else
   std::atomic_thread_fence(std::memory_order_acquire);  // after what was read
 #endif
-  // Who lends cannot get past this call without us but by giving it up.
+  // Who exposes cannot get past this call without us but by giving it up.
   return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_news(peer);
 }
 

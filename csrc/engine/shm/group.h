@@ -98,7 +98,7 @@ class Group : public Members {
   std::vector<LateMismatch> take_late_mismatches() { return std::exchange(late_mismatches_, {}); }
 
  private:
-  // More messages than that are never in the ring of a stream and lent, so no entry is written again
+  // More messages than that are never in the ring of a stream and exposed, so no entry is written again
   // while somebody looks at it.
   static_assert(2 * Ring::kMost < kEntries);
   bool have_announced(uint64_t sequence);

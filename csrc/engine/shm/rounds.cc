@@ -40,7 +40,7 @@ void Rounds::count_rounds() {
     return static_cast<uint32_t>((all.nbytes + chunk - 1) / chunk);
   };
   const uint32_t least = traffic.sizes_nbytes() == 0 ? 0 : 1;  // sizes are told and compared in round 0
-  const bool puts = traffic.writes() && !lends[kInputs];
+  const bool puts = traffic.writes() && !exposes[kInputs];
   put = combined = {};
   positions.clear();
   passed_on = 0;

@@ -40,7 +40,7 @@ struct Rounds {
   const Launch& launch = exchange.launch;
   const Traffic& traffic = exchange.traffic;
   enum class Stage : uint8_t { kComparing, kMoving, kLeaving } stage = Stage::kComparing;
-  bool lends[2] = {};  // by StreamKind: others read this rank's array where it lies
+  bool exposes[2] = {};  // by StreamKind: others read this rank's array where it lies
   Progress put, combined;
   std::vector<Incoming> incoming;   // by rank
   std::vector<uint64_t> positions;  // in the ring, of rounds that are exchanged with other hosts
@@ -87,7 +87,7 @@ void exchange_between_hosts(Rounds& rounds, uint32_t round, uint64_t position, s
 bool pass_on(Rounds& rounds);  // a stage
 void hold_what_is_not_passed_on(Rounds& rounds);
 
-// Arrays that others read where they lie (rounds_lent.cc).
+// Arrays that others read where they lie (rounds_exposed.cc).
 Rounds::Opening open_rounds(Rounds& rounds);  // decides which ones
 bool find_arrays(Rounds& rounds, Rank peer);  // those of that rank
 bool have_stood(Rounds& rounds);              // what was read there is right

@@ -24,8 +24,8 @@ bool combine_own_piece(Rounds& rounds) {
 
   const bool others_want_it = rounds.others_want_results() || exchange.inter_domain != nullptr;
   std::optional<uint64_t> position;
-  if (others_want_it && rounds.lends[kResults] && !group.has_entry(kResults, round)) return false;
-  if (others_want_it && !rounds.lends[kResults]) {
+  if (others_want_it && rounds.exposes[kResults] && !group.has_entry(kResults, round)) return false;
+  if (others_want_it && !rounds.exposes[kResults]) {
     position = group.allocate(sum.nbytes, {rounds.launch.sequence, round, kResults});
     if (!position) return false;
   }

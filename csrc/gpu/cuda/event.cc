@@ -35,36 +35,36 @@ Result<bool> is_reached(const Driver& driver, CUevent event) {
   return true;
 }
 
-Result<EventPool::Lent> EventPool::take() {
+Result<EventPool::Lease> EventPool::take() {
   std::optional<Event> event;
   {
-    const std::lock_guard lock(shelf_->mutex);
-    if (!shelf_->events.empty()) {
-      event.emplace(std::move(shelf_->events.back()));
-      shelf_->events.pop_back();
+    const std::lock_guard lock(free_list_->mutex);
+    if (!free_list_->events.empty()) {
+      event.emplace(std::move(free_list_->events.back()));
+      free_list_->events.pop_back();
     }
   }
-  if (event) return Lent(shelf_, std::move(*event));
+  if (event) return Lease(free_list_, std::move(*event));
   PC_ASSIGN_OR_RETURN(Event made, Event::create(context_));
-  return Lent(shelf_, std::move(made));
+  return Lease(free_list_, std::move(made));
 }
 
 Status EventPool::reserve(std::size_t count) {
   for (;;) {
     {
-      const std::lock_guard lock(shelf_->mutex);
-      if (shelf_->events.size() >= count) return Status::ok();
+      const std::lock_guard lock(free_list_->mutex);
+      if (free_list_->events.size() >= count) return Status::ok();
     }
     PC_ASSIGN_OR_RETURN(Event made, Event::create(context_));
-    const std::lock_guard lock(shelf_->mutex);
-    shelf_->events.push_back(std::move(made));
+    const std::lock_guard lock(free_list_->mutex);
+    free_list_->events.push_back(std::move(made));
   }
 }
 
-EventPool::Lent::~Lent() {
-  if (shelf_ == nullptr) return;
-  const std::lock_guard lock(shelf_->mutex);
-  shelf_->events.push_back(std::move(event_));
+EventPool::Lease::~Lease() {
+  if (free_list_ == nullptr) return;
+  const std::lock_guard lock(free_list_->mutex);
+  free_list_->events.push_back(std::move(event_));
 }
 
 }  // namespace pc::cuda

@@ -51,34 +51,38 @@ Result<bool> is_reached(const Driver& driver, CUevent event);
 // graph must not come from here: nobody may ask for them afterwards.
 // Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
 class EventPool {
-  struct Shelf {
+  struct FreeList {
     std::mutex mutex;
     std::vector<Event> events;  // guarded by mutex
   };
 
  public:
-  class Lent {
+  class Lease {
    public:
-    Lent(Lent&&) noexcept = default;
-    Lent& operator=(Lent&&) = delete;
-    ~Lent();
+    Lease(Lease&&) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease();
     CUevent get() const { return event_.get(); }
 
    private:
     friend class EventPool;
-    Lent(std::shared_ptr<Shelf> shelf, Event event) : shelf_(std::move(shelf)), event_(std::move(event)) {}
-    std::shared_ptr<Shelf> shelf_;  // null: moved from
+    Lease(std::shared_ptr<FreeList> free_list, Event event)
+        : free_list_(std::move(free_list)),
+          event_(std::move(event)) {}
+    std::shared_ptr<FreeList> free_list_;  // null: moved from
     Event event_;
   };
 
-  explicit EventPool(Context context) : context_(std::move(context)), shelf_(std::make_shared<Shelf>()) {}
-  Result<Lent> take();
+  explicit EventPool(Context context)
+      : context_(std::move(context)),
+        free_list_(std::make_shared<FreeList>()) {}
+  Result<Lease> take();
   // Makes events until so many can be taken.
   Status reserve(std::size_t count);
 
  private:
   Context context_;
-  std::shared_ptr<Shelf> shelf_;
+  std::shared_ptr<FreeList> free_list_;
 };
 
 }  // namespace pc::cuda

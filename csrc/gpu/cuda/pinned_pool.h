@@ -12,16 +12,16 @@
 
 namespace pc::cuda {
 
-// Blocks of powers of two. They are kept until the pool and all that it has lent are gone.
+// Blocks of powers of two. They are kept until the pool and all that it has leased are gone.
 // Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
 class PinnedPool {
   struct Block {
     PinnedMemory memory;
-    std::optional<EventPool::Lent> busy;  // until then the GPU uses it
+    std::optional<EventPool::Lease> busy;  // until then the GPU uses it
   };
-  struct Shelf {
-    explicit Shelf(Context its) : context(std::move(its)) {}
-    ~Shelf();  // leaks what the GPU still uses
+  struct FreeList {
+    explicit FreeList(Context its) : context(std::move(its)) {}
+    ~FreeList();  // leaks what the GPU still uses
     bool is_free(const Block& block) const;
     const Context context;
     std::mutex mutex;
@@ -29,32 +29,32 @@ class PinnedPool {
   };
 
  public:
-  class Lent {
+  class Lease {
    public:
-    Lent(Lent&&) noexcept = default;
-    Lent& operator=(Lent&&) = delete;
-    ~Lent();
+    Lease(Lease&&) noexcept = default;
+    Lease& operator=(Lease&&) = delete;
+    ~Lease();
     std::span<std::byte> bytes() const {
       return block_->memory.bytes();
     }  // at least as many as were asked for
     // The GPU uses it until what `event` was recorded for is done, whoever lets go of this before.
-    void busy_until(EventPool::Lent event) { block_->busy.emplace(std::move(event)); }
-    bool is_free() const { return shelf_->is_free(*block_); }
+    void busy_until(EventPool::Lease event) { block_->busy.emplace(std::move(event)); }
+    bool is_free() const { return free_list_->is_free(*block_); }
 
    private:
     friend class PinnedPool;
-    Lent(std::shared_ptr<Shelf> shelf, std::unique_ptr<Block> block)
-        : shelf_(std::move(shelf)),
+    Lease(std::shared_ptr<FreeList> free_list, std::unique_ptr<Block> block)
+        : free_list_(std::move(free_list)),
           block_(std::move(block)) {}
-    std::shared_ptr<Shelf> shelf_;  // null: moved from
+    std::shared_ptr<FreeList> free_list_;  // null: moved from
     std::unique_ptr<Block> block_;
   };
 
-  explicit PinnedPool(Context context) : shelf_(std::make_shared<Shelf>(std::move(context))) {}
-  Result<Lent> take(std::size_t nbytes);
+  explicit PinnedPool(Context context) : free_list_(std::make_shared<FreeList>(std::move(context))) {}
+  Result<Lease> take(std::size_t nbytes);
 
  private:
-  const std::shared_ptr<Shelf> shelf_;
+  const std::shared_ptr<FreeList> free_list_;
 };
 
 }  // namespace pc::cuda

@@ -10,20 +10,20 @@
 
 namespace pc::cuda {
 
-struct TimelineSemaphore::Shelf {
+struct TimelineSemaphore::FreeList {
   std::mutex mutex;
   std::vector<uint32_t*> words;  // guarded by mutex; the rest of the memory that has been taken
 };
 
-TimelineSemaphore::TimelineSemaphore(std::shared_ptr<Shelf> shelf, std::shared_ptr<const Driver> driver,
-                                     uint32_t* at)
-    : shelf_(std::move(shelf)),
+TimelineSemaphore::TimelineSemaphore(std::shared_ptr<FreeList> free_list,
+                                     std::shared_ptr<const Driver> driver, uint32_t* at)
+    : free_list_(std::move(free_list)),
       driver_(std::move(driver)),
       at_(at) {}
 
 TimelineSemaphore::~TimelineSemaphore() {
-  const std::lock_guard lock(shelf_->mutex);
-  shelf_->words.push_back(at_);
+  const std::lock_guard lock(free_list_->mutex);
+  free_list_->words.push_back(at_);
 }
 
 Status TimelineSemaphore::signal_on(CUstream stream, uint32_t value) const {
@@ -40,15 +40,15 @@ Status TimelineSemaphore::wait_on(CUstream stream, uint32_t value) const {
   return await_value(*driver_, stream, address(), value);
 }
 
-SemaphorePool::SemaphorePool() : shelf_(std::make_shared<TimelineSemaphore::Shelf>()) {}
+SemaphorePool::SemaphorePool() : free_list_(std::make_shared<TimelineSemaphore::FreeList>()) {}
 
 Result<std::shared_ptr<TimelineSemaphore>> SemaphorePool::take(const Context& context) {
   constexpr std::size_t kPage_nbytes = 4096, kLine_nbytes = 64;
   const Driver& driver = context.driver();
   if (driver.cuStreamWaitValue32 == nullptr || driver.cuStreamWriteValue32 == nullptr)
     return std::shared_ptr<TimelineSemaphore>();
-  const std::lock_guard lock(shelf_->mutex);
-  if (shelf_->words.empty()) {
+  const std::lock_guard lock(free_list_->mutex);
+  if (free_list_->words.empty()) {
     PC_ASSIGN_OR_RETURN(const ContextGuard current, context.enter());
     const OwnCaptureMode own(driver);
     void* page = nullptr;
@@ -56,11 +56,12 @@ Result<std::shared_ptr<TimelineSemaphore>> SemaphorePool::take(const Context& co
         driver.check(driver.cuMemHostAlloc(&page, kPage_nbytes, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc"));
     std::memset(page, 0, kPage_nbytes);
     for (std::size_t at = kPage_nbytes; at != 0; at -= kLine_nbytes)
-      shelf_->words.push_back(reinterpret_cast<uint32_t*>(static_cast<std::byte*>(page) + at - kLine_nbytes));
+      free_list_->words.push_back(
+          reinterpret_cast<uint32_t*>(static_cast<std::byte*>(page) + at - kLine_nbytes));
   }
-  uint32_t* const at = shelf_->words.back();
-  shelf_->words.pop_back();
-  return std::shared_ptr<TimelineSemaphore>(new TimelineSemaphore(shelf_, context.shared_driver(), at));
+  uint32_t* const at = free_list_->words.back();
+  free_list_->words.pop_back();
+  return std::shared_ptr<TimelineSemaphore>(new TimelineSemaphore(free_list_, context.shared_driver(), at));
 }
 
 }  // namespace pc::cuda

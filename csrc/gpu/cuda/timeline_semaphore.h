@@ -35,12 +35,12 @@ class TimelineSemaphore {
 
  private:
   friend class SemaphorePool;
-  struct Shelf;
-  TimelineSemaphore(std::shared_ptr<Shelf> shelf, std::shared_ptr<const Driver> driver, uint32_t* at);
+  struct FreeList;
+  TimelineSemaphore(std::shared_ptr<FreeList> free_list, std::shared_ptr<const Driver> driver, uint32_t* at);
   std::atomic_ref<uint32_t> word() const { return std::atomic_ref<uint32_t>(*at_); }
   CUdeviceptr address() const { return reinterpret_cast<CUdeviceptr>(at_); }
 
-  const std::shared_ptr<Shelf> shelf_;
+  const std::shared_ptr<FreeList> free_list_;
   const std::shared_ptr<const Driver> driver_;
   uint32_t* const at_;
 };
@@ -53,7 +53,7 @@ class SemaphorePool {
   Result<std::shared_ptr<TimelineSemaphore>> take(const Context& context);
 
  private:
-  const std::shared_ptr<TimelineSemaphore::Shelf> shelf_;
+  const std::shared_ptr<TimelineSemaphore::FreeList> free_list_;
 };
 
 }  // namespace pc::cuda

@@ -55,7 +55,7 @@ struct IpcExecutor::Gpu {
 
 class IpcExecutor::Work final : public cuda::DeviceWork {
  public:
-  Work(const cuda::DeviceCall& call, Deadline deadline, cuda::EventPool::Lent begin)
+  Work(const cuda::DeviceCall& call, Deadline deadline, cuda::EventPool::Lease begin)
       : deadline_(deadline),
         request_(call.request),
         counts_(call.request.counts.begin(), call.request.counts.end()),
@@ -125,8 +125,8 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
   Request request_;
   std::unique_ptr<const IoVec> in_list_, out_list_;
   const std::vector<uint64_t> counts_, recv_counts_;
-  std::shared_ptr<const void> keeps_;  // changed by the thread alone
-  const cuda::EventPool::Lent begin_;  // what makes its arrays is done
+  std::shared_ptr<const void> keeps_;   // changed by the thread alone
+  const cuda::EventPool::Lease begin_;  // what makes its arrays is done
   std::atomic<Stage> stage_{Stage::kWaiting};
   std::atomic<bool> refused_{false};
   mutable std::mutex mutex_;  // guards what follows
@@ -187,7 +187,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> IpcExecutor::launch(const cuda::Device
                                                               const WaitContext& context) {
   PC_TRY(can(call.request));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent begin, gpu_->events.take());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease begin, gpu_->events.take());
   PC_TRY(cuda::record(context_.driver(), begin.get(), cuda::stream_of(call.request)));
   const auto work = std::make_shared<Work>(call, context.deadline, std::move(begin));
   {
@@ -294,7 +294,7 @@ Status IpcExecutor::make(Work& work) {
 // Waits until the GPU has done what `what` queues.
 Status IpcExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent end, gpu_->events.take());
+  PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lease end, gpu_->events.take());
   is_busy_ = true;
   PC_TRY(what(gpu_->stream.get()));
   PC_TRY(cuda::record(context_.driver(), end.get(), gpu_->stream.get()));

@@ -180,11 +180,11 @@ class Executor::Work final : public cuda::DeviceWork {
       own_.emplace(std::move(event));
       return Status::ok();
     }
-    PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent event, shared_->events.take());
-    lent_.emplace(std::move(event));
+    PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease event, shared_->events.take());
+    lease_.emplace(std::move(event));
     return Status::ok();
   }
-  cuda::CUevent end() const { return lent_ ? lent_->get() : own_->get(); }
+  cuda::CUevent end() const { return lease_ ? lease_->get() : own_->get(); }
   Status record_end(cuda::CUstream on) {
     PC_TRY(cuda::record(shared_->context.driver(), end(), on));
     is_recorded_ = true;
@@ -223,7 +223,7 @@ class Executor::Work final : public cuda::DeviceWork {
   std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
   mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
   std::atomic<bool> let_go_{false};
-  std::optional<cuda::EventPool::Lent> lent_;
+  std::optional<cuda::EventPool::Lease> lease_;
   std::optional<cuda::Event> own_;
 };
 
@@ -309,15 +309,15 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   if (!call.on_caller_stream) {
     // Both may go at once: a wait that is queued keeps what it waits for.
     std::optional<cuda::Event> of_graph;
-    std::optional<cuda::EventPool::Lent> lent;
+    std::optional<cuda::EventPool::Lease> lease;
     if (captured) {
       PC_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::create(shared_->context));
       of_graph.emplace(std::move(event));
     } else {
-      PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent event, shared_->events.take());
-      lent.emplace(std::move(event));
+      PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease event, shared_->events.take());
+      lease.emplace(std::move(event));
     }
-    const cuda::CUevent begin = captured ? of_graph->get() : lent->get();
+    const cuda::CUevent begin = captured ? of_graph->get() : lease->get();
     PC_TRY(cuda::record(driver, begin, theirs));
     PC_TRY(cuda::stream_waits(driver, ours, begin));
   }

@@ -55,7 +55,7 @@ bool writes_output(const UserCall& call, Rank rank) {
 }  // namespace
 
 struct StagedCalls::Staging {
-  cuda::PinnedPool::Lent memory;
+  cuda::PinnedPool::Lease memory;
   UserCall call;   // the same, of that memory
   Buffer results;  // the array on the GPU that gets the output; or there is none
   // What those point to: the caller's may be gone by then.
@@ -228,7 +228,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   }
   {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-    PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lent made, events_.take());
+    PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lease made, events_.take());
     const cuda::CUstream theirs = cuda::stream_of(checked.request);
     PC_TRY(cuda::record(context_.driver(), made.get(), theirs));
     PC_TRY(cuda::stream_waits(context_.driver(), stream_.get(), made.get()));
@@ -266,7 +266,7 @@ Status StagedCalls::reserve(const UserCall& call) {
 Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CUstream stream,
                                                   const WaitContext& context) {
   const HostBlock block = block_for(call);
-  PC_ASSIGN_OR_RETURN(cuda::PinnedPool::Lent memory, pinned_.take(block.nbytes));
+  PC_ASSIGN_OR_RETURN(cuda::PinnedPool::Lease memory, pinned_.take(block.nbytes));
   std::byte* const begin = memory.bytes().data();
   Staging staging{std::move(memory), call, {}};
   Request& request = staging.call.request;
@@ -299,7 +299,7 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
 
 Status StagedCalls::queue_copies_out(const UserCall& call, Staging& staging, cuda::CUstream stream) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent end, events_.take());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease end, events_.take());
   const auto copy_to = [&](const std::byte* place) {
     return [this, stream, to = const_cast<std::byte*>(place)](cuda::CUdeviceptr from, std::size_t begin,
                                                               std::size_t nbytes) {
@@ -318,7 +318,7 @@ Status StagedCalls::queue_copies_out(const UserCall& call, Staging& staging, cud
 
 Result<cuda::CUevent> StagedCalls::queue_copies_back(Staging& staging, cuda::CUstream stream) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
-  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lent end, events_.take());
+  PC_ASSIGN_OR_RETURN(cuda::EventPool::Lease end, events_.take());
   const std::byte* const from = staging.call.request.out.data;
   const Status queued =
       each_piece(staging.results, [&](cuda::CUdeviceptr to, std::size_t begin, std::size_t nbytes) {

@@ -32,15 +32,15 @@ TEST(SharedGroup, who_sleeps_until_the_first_comes_wakes_and_then_waits_for_the_
 
 TEST(SharedGroup, what_was_read_in_an_array_counts_only_if_its_rank_has_not_given_the_call_up) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  Member reader(*memory, 0, 3), lender(*memory, 1, 3), other(*memory, 2, 3);
-  for (Member* const member : {&reader, &lender, &other, &reader, &lender, &other}) member->joins();
+  Member reader(*memory, 0, 3), exposer(*memory, 1, 3), other(*memory, 2, 3);
+  for (Member* const member : {&reader, &exposer, &other, &reader, &exposer, &other}) member->joins();
   ASSERT_TRUE(reader.joins());
-  for (Member* const member : {&reader, &lender}) {
+  for (Member* const member : {&reader, &exposer}) {
     ASSERT_TRUE(member->group.catch_up(1));
     member->group.announce(1, 77);
   }
   EXPECT_TRUE(reader.group.stands(1));
-  lender.group.give_up();
+  exposer.group.give_up();
   reader.group.awaited().clear();
   EXPECT_FALSE(reader.group.stands(1));
   EXPECT_EQ(reader.group.awaited().back().peer, 1);
@@ -48,16 +48,16 @@ TEST(SharedGroup, what_was_read_in_an_array_counts_only_if_its_rank_has_not_give
 
 TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_up_too) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
-  Member reader(*memory, 0, 3), lender(*memory, 1, 3), other(*memory, 2, 3);
-  for (Member* const member : {&reader, &lender, &other, &reader, &lender, &other}) member->joins();
-  for (Member* const member : {&reader, &lender, &other}) {
+  Member reader(*memory, 0, 3), exposer(*memory, 1, 3), other(*memory, 2, 3);
+  for (Member* const member : {&reader, &exposer, &other, &reader, &exposer, &other}) member->joins();
+  for (Member* const member : {&reader, &exposer, &other}) {
     ASSERT_TRUE(member->group.catch_up(1));
     member->group.announce(1, 77);
   }
-  lender.group.give_up();
-  ASSERT_TRUE(lender.group.catch_up(2));
-  lender.group.announce(2, 78);
-  lender.group.give_up();
+  exposer.group.give_up();
+  ASSERT_TRUE(exposer.group.catch_up(2));
+  exposer.group.announce(2, 78);
+  exposer.group.give_up();
   EXPECT_FALSE(reader.group.stands(1));  // it is still in the first
 }
 

@@ -17,12 +17,12 @@ TEST_F(PinnedPoolTest, a_block_comes_back_to_whoever_fits_in_it) {
   PinnedPool pool(context);
   std::byte* first = nullptr;
   {
-    PinnedPool::Lent lent = value_of(pool.take(5000));
-    EXPECT_GE(lent.bytes().size(), 5000U);
-    first = lent.bytes().data();
+    PinnedPool::Lease lease = value_of(pool.take(5000));
+    EXPECT_GE(lease.bytes().size(), 5000U);
+    first = lease.bytes().data();
   }
   EXPECT_EQ(value_of(pool.take(8192)).bytes().data(), first);
-  const PinnedPool::Lent small = value_of(pool.take(0)), large = value_of(pool.take(9000));
+  const PinnedPool::Lease small = value_of(pool.take(0)), large = value_of(pool.take(9000));
   EXPECT_EQ(small.bytes().data(), first);
   EXPECT_NE(large.bytes().data(), first);
   EXPECT_EQ(fake.live("pinned"), 2);
@@ -37,18 +37,18 @@ TEST_F(PinnedPoolTest, nobody_gets_what_the_gpu_still_uses) {
   fake.hold_stream(stream.get());
   std::byte* busy = nullptr;
   {
-    PinnedPool::Lent lent = value_of(pool.take(100));
-    busy = lent.bytes().data();
-    EventPool::Lent end = value_of(events.take());
+    PinnedPool::Lease lease = value_of(pool.take(100));
+    busy = lease.bytes().data();
+    EventPool::Lease end = value_of(events.take());
     ASSERT_TRUE(record(context.driver(), end.get(), stream.get()).is_ok());
-    EXPECT_TRUE(lent.is_free());
-    lent.busy_until(std::move(end));
-    EXPECT_FALSE(lent.is_free());
+    EXPECT_TRUE(lease.is_free());
+    lease.busy_until(std::move(end));
+    EXPECT_FALSE(lease.is_free());
   }
   EXPECT_NE(value_of(pool.take(100)).bytes().data(), busy);
   fake.release_stream(stream.get());
   fake.drain(stream.get());
-  const PinnedPool::Lent one = value_of(pool.take(100)), two = value_of(pool.take(100));
+  const PinnedPool::Lease one = value_of(pool.take(100)), two = value_of(pool.take(100));
   EXPECT_TRUE(one.bytes().data() == busy || two.bytes().data() == busy);
   EXPECT_EQ(fake.live("pinned"), 2);
 }
@@ -56,7 +56,7 @@ TEST_F(PinnedPoolTest, nobody_gets_what_the_gpu_still_uses) {
 TEST_F(PinnedPoolTest, all_is_given_back_when_the_pool_and_what_it_lent_are_gone) {
   std::optional<PinnedPool> pool(gpu());
   {
-    const PinnedPool::Lent lent = value_of(pool->take(100));
+    const PinnedPool::Lease lease = value_of(pool->take(100));
     pool.reset();
     EXPECT_EQ(fake.live("pinned"), 1);
   }

@@ -206,13 +206,13 @@ TEST_F(StreamTest, events_of_a_pool_are_used_again_and_may_outlive_it) {
   std::optional<EventPool> pool(std::in_place, *context);
   CUevent first = nullptr;
   {
-    const EventPool::Lent lent = value_of(pool->take());
-    first = lent.get();
-    const EventPool::Lent another = value_of(pool->take());
+    const EventPool::Lease lease = value_of(pool->take());
+    first = lease.get();
+    const EventPool::Lease another = value_of(pool->take());
     EXPECT_NE(another.get(), first);
   }
   EXPECT_EQ(fake.live("event"), 2);
-  const EventPool::Lent a = value_of(pool->take()), b = value_of(pool->take());
+  const EventPool::Lease a = value_of(pool->take()), b = value_of(pool->take());
   EXPECT_EQ(fake.calls("cuEventCreate"), 2);
   EXPECT_TRUE(a.get() == first || b.get() == first);
   pool.reset();

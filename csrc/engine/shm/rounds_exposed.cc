@@ -46,23 +46,24 @@ Rounds::Opening open_rounds(Rounds& rounds) {
   const Traffic& traffic = rounds.traffic;
   const Request& request = exchange.request;
   Rounds::Opening opening{{rounds.group.stream_base(kInputs), rounds.group.stream_base(kResults)}, {}};
-  const auto lend = [&](StreamKind kind, const std::byte* array, std::size_t nbytes) {
+  const auto expose = [&](StreamKind kind, const std::byte* array, std::size_t nbytes) {
     const std::optional<HeapPlace> place =
         array == nullptr ? std::nullopt : exchange.host.heap().find(array, nbytes);
-    rounds.lends[kind] = place.has_value();
+    rounds.exposes[kind] = place.has_value();
     if (place) opening.arrays[kind] = *place;
   };
-  rounds.lends[kInputs] = rounds.lends[kResults] = false;
+  rounds.exposes[kInputs] = rounds.exposes[kResults] = false;
   rounds.trial.reset();
-  const bool may_lend = pays(exchange);
+  const bool may_expose = pays(exchange);
   const bool stays =
       traffic.writes() && traffic.inputs_stay(exchange.arrays.input() == exchange.arrays.output());
-  if (may_lend && stays) lend(kInputs, exchange.arrays.input(), request.in.nbytes());
-  if (may_lend && traffic.passes_results_on()) lend(kResults, exchange.arrays.output(), request.out.nbytes());
-  // Of lent arrays and rounds of other hosts times would say nothing about paths.
-  const bool has_paths = stays && !rounds.lends[kInputs] && exchange.inter_domain == nullptr;
+  if (may_expose && stays) expose(kInputs, exchange.arrays.input(), request.in.nbytes());
+  if (may_expose && traffic.passes_results_on())
+    expose(kResults, exchange.arrays.output(), request.out.nbytes());
+  // Of exposed arrays and rounds of other hosts times would say nothing about paths.
+  const bool has_paths = stays && !rounds.exposes[kInputs] && exchange.inter_domain == nullptr;
   if (has_paths && choose_path(rounds) == CopyPath::kPrivateMemory) {
-    rounds.lends[kInputs] = true;
+    rounds.exposes[kInputs] = true;
     opening.arrays[kInputs] = {0, 0, reinterpret_cast<uintptr_t>(exchange.arrays.input())};
   }
   return opening;
@@ -110,7 +111,7 @@ bool have_stood(Rounds& rounds) {
 // An array is the caller's again when the others have what they need of it. On trial the time of all counts.
 bool are_given_back(Rounds& rounds) {
   Group& group = rounds.group;
-  if (!rounds.lends[kInputs] && !rounds.lends[kResults] && !rounds.trial) return true;
+  if (!rounds.exposes[kInputs] && !rounds.exposes[kResults] && !rounds.trial) return true;
   for (Rank r = 0; r < rounds.launch.size; ++r) {
     if (r != rounds.launch.rank && !group.is_done(r)) return false;
   }
