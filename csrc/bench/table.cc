@@ -105,7 +105,7 @@ std::string half_text(const std::optional<Half>& half, bool host_time) {
 }
 
 // NCCL's times, and how much longer ours take.
-std::string beside(const Latencies& raw, const Latencies& ours) {
+std::string compared(const Latencies& raw, const Latencies& ours) {
   const auto pair = [](double raw_s, double ours_s) {
     return format("%.2f us, ours %+.2f", raw_s * 1e6, (ours_s - raw_s) * 1e6);
   };
@@ -114,8 +114,8 @@ std::string beside(const Latencies& raw, const Latencies& ours) {
 }
 
 std::string raw_text(const char* place, const Half& half) {
-  return std::string(" ") + place + " " + beside(half.raw->done, half.time.done) + ", until queued " +
-         beside(half.raw->queued, half.time.queued) + ", #wrong " + or_else(half.raw_wrong, "N/A");
+  return std::string(" ") + place + " " + compared(half.raw->done, half.time.done) + ", until queued " +
+         compared(half.raw->queued, half.time.queued) + ", #wrong " + or_else(half.raw_wrong, "N/A");
 }
 
 std::string gpu_lines(const Row& row, bool host_time) {

@@ -26,8 +26,8 @@
 namespace pc {
 namespace {
 
-// In the number of a group: make_group_beside(), and of those make_channel(), with both ranks below.
-constexpr uint32_t kBesideBit = 0x8000'0000, kChannelBit = 0x4000'0000;
+// In the number of a group: make_internal_group(), and of those make_channel(), with both ranks below.
+constexpr uint32_t kInternalBit = 0x8000'0000, kChannelBit = 0x4000'0000;
 constexpr Rank kMostInChannels = 1 << 14;
 constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above say more
 static_assert(place_of(MessagePart::kGo) > kMostGroupIds && kChannelBit > place_of(MessagePart::kData));
@@ -404,20 +404,20 @@ void Runtime::close_group(const Communicator& group) {
   if (found == state.groups.end()) return;
   const uint32_t id = (*found)->id();
   std::erase_if(state.groups, [&](std::unique_ptr<Communicator>& each) {
-    const bool goes = (each->id() & ~kBesideBit) == id;
+    const bool goes = (each->id() & ~kInternalBit) == id;
     if (goes) closed.push_back(std::move(each));
     return goes;
   });
 }
 
-Result<Communicator*> Runtime::make_group_beside(const Communicator& group) {
+Result<Communicator*> Runtime::make_internal_group(const Communicator& group) {
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);
   uint32_t id = kWorldGroup;
   for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each.get() == &group) id = each->id();
   }
-  id |= kBesideBit;
+  id |= kInternalBit;
   for (const std::unique_ptr<Communicator>& each : state.groups) {
     if (each->id() == id) return Status(Code::kInternal, "there is a group beside this one already");
   }
@@ -450,7 +450,7 @@ std::size_t Runtime::group_count() const {
   const std::lock_guard lock(state_->groups_mutex);
   return static_cast<std::size_t>(std::count_if(state_->groups.begin(), state_->groups.end(),
                                                 [](const std::unique_ptr<Communicator>& each) {
-                                                  return (each->id() & (kBesideBit | kChannelBit)) == 0;
+                                                  return (each->id() & (kInternalBit | kChannelBit)) == 0;
                                                 }));
 }
 

@@ -38,7 +38,7 @@ class Runtime {
   // end, because what it has there refers to it.
   void close_group(const Communicator& group);
   // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
-  Result<Communicator*> make_group_beside(const Communicator& group);
+  Result<Communicator*> make_internal_group(const Communicator& group);
   // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make
   // it, without a word to each other. kUnsupported: its ranks have numbers above 16383, or it is there already.
   Result<Communicator*> make_channel(Rank from, Rank to);

@@ -394,8 +394,8 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
 }
 
 // The same, as far as it shows without asking the driver, which may not answer.
-std::optional<std::pair<Status, bool>> DeviceCalls::failure_beside_gpu(const Call& call,
-                                                                       bool is_silent) const {
+std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Call& call,
+                                                                        bool is_silent) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   const bool queued = call.is_queued();
@@ -437,7 +437,7 @@ bool DeviceCalls::driver_is_silent() {
 void DeviceCalls::look_for_failures() {
   const bool is_silent = driver_is_silent();
   for (const std::shared_ptr<Call>& each : running())
-    if (const auto failure = failure_beside_gpu(*each, is_silent)) fail(failure->first, failure->second);
+    if (const auto failure = failure_outside_gpu(*each, is_silent)) fail(failure->first, failure->second);
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
 }
 

@@ -124,7 +124,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   std::optional<Status> end_on_gpu(const Call& call, bool is_well, TimePoint at) const;
   std::optional<std::pair<Status, bool>> failure_of(const Call& call, const std::optional<Status>& on_gpu,
                                                     TimePoint at) const;
-  std::optional<std::pair<Status, bool>> failure_beside_gpu(const Call& call, bool is_silent) const;
+  std::optional<std::pair<Status, bool>> failure_outside_gpu(const Call& call, bool is_silent) const;
   void take_out(const std::vector<std::shared_ptr<Call>>& ended);
   void end_all(std::unique_lock<std::mutex>& lock);
 

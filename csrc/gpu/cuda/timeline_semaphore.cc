@@ -31,9 +31,9 @@ Status TimelineSemaphore::signal_on(CUstream stream, uint32_t value) const {
 }
 
 Status TimelineSemaphore::warm_up(CUstream stream) const {
-  const CUdeviceptr beside = address() + sizeof(uint32_t);
-  PC_TRY(fill_bytes(*driver_, beside, 0, sizeof(uint32_t), stream));
-  return write_value(*driver_, stream, beside, 0);
+  const CUdeviceptr upper_half = address() + sizeof(uint32_t);
+  PC_TRY(fill_bytes(*driver_, upper_half, 0, sizeof(uint32_t), stream));
+  return write_value(*driver_, stream, upper_half, 0);
 }
 
 Status TimelineSemaphore::wait_on(CUstream stream, uint32_t value) const {

@@ -174,7 +174,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
 
   Status refused;  // by what all know; else what fails here is this rank's alone
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
-    PC_ASSIGN_OR_RETURN(Communicator* const control_group, runtime.make_group_beside(group));
+    PC_ASSIGN_OR_RETURN(Communicator* const control_group, runtime.make_internal_group(group));
     Words outcome;
     for (std::size_t peer = 0; peer < all.size(); ++peer) {
       const bool elsewhere =

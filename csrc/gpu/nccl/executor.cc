@@ -304,8 +304,8 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = cuda::stream_of(call.request);
   // A stream that waits for one that is captured is captured too, until that capture ends.
-  const cuda::CUstream beside = (captured ? gpu_->graph_stream : gpu_->stream).get();
-  const cuda::CUstream ours = call.on_caller_stream ? theirs : beside;
+  const cuda::CUstream side_stream = (captured ? gpu_->graph_stream : gpu_->stream).get();
+  const cuda::CUstream ours = call.on_caller_stream ? theirs : side_stream;
   if (!call.on_caller_stream) {
     // Both may go at once: a wait that is queued keeps what it waits for.
     std::optional<cuda::Event> of_graph;

@@ -207,8 +207,8 @@ TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_tells_what_the
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     const auto made = std::make_shared<ScriptedDevices>();
     made->on_close = [&runtime]() -> Status {
-      PC_TRY(barrier(runtime.world()));                             // nobody has left
-      PC_TRY(runtime.make_group_beside(runtime.world()).status());  // nor shut down
+      PC_TRY(barrier(runtime.world()));                               // nobody has left
+      PC_TRY(runtime.make_internal_group(runtime.world()).status());  // nor shut down
       return Status(Code::kAborted, "rank " + std::to_string(runtime.world().rank()));
     };
     made->on_end = [&gone, &runtime] { gone += runtime.world().ended() ? 0 : 1; };
