@@ -82,7 +82,7 @@ void ProgramPosition::seek() {
 void ProgramPosition::answer() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!waiting_.empty()) {
-    const bool known = changed_.wait_for(lock, kPatience, [&] { return closed_ || !wanted_; });
+    const bool known = changed_.wait_for(lock, kWaitLimit, [&] { return closed_ || !wanted_; });
     const std::string text = known ? position_ : excuse();
     const std::vector<Found> waiting = std::exchange(waiting_, {});
     lock.unlock();

@@ -22,14 +22,15 @@ class ProgramPosition {
   explicit ProgramPosition(const CallSites& sites) : sites_(sites) {}
   ~ProgramPosition() { close(); }
 
-  // Calls `found` once, from another thread, within kPatience or little more: "load.py:7 in read". One search serves all
-  // who ask meanwhile. Never after close(), nor if the system has no more threads. Any thread; does not wait.
+  // Calls `found` once, from another thread, within kWaitLimit or little more: "load.py:7 in read". One
+  // search serves all who ask meanwhile. Never after close(), nor if the system has no more threads. Any
+  // thread; does not wait.
   void find(Found found);
   // Ends all searches, and `found` will not be called any more. With the GIL, which it gives away meanwhile, or without.
   void close();
 
  private:
-  static constexpr std::chrono::milliseconds kPatience{200};
+  static constexpr std::chrono::milliseconds kWaitLimit{200};
   void seek();
   void answer();
   std::string look() const;

@@ -111,7 +111,7 @@ void Logger::write(LogLevel level, std::string_view text) const {
 
 void Logger::pass_on(std::string_view text) const {
   const Stream stream(fd_);
-  const Deadline deadline = Deadline::after(*stuck_ ? 0 : kPatienceSeconds);
+  const Deadline deadline = Deadline::after(*stuck_ ? 0 : kWaitLimitS);
   while (!text.empty()) {
     if (!stream.is_writable(deadline)) {
       *stuck_ = true;

@@ -66,7 +66,7 @@ class Logger {
   void write(LogLevel level, std::string_view text) const;
   void pass_on(std::string_view text) const;
 
-  static constexpr double kPatienceSeconds = 0.1;
+  static constexpr double kWaitLimitS = 0.1;
 
   LogLevel level_;
   Rank rank_;                                 // -1: not known yet, or not a rank

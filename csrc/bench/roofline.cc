@@ -22,7 +22,7 @@
 namespace pc::bench {
 namespace {
 
-constexpr double kPatienceS = 60;  // for one size over TCP
+constexpr double kWaitLimitS = 60;  // for one size over TCP
 constexpr uint64_t kClocked =
     64 << 10;  // bytes: shorter work is done several times between two looks at the clock
 
@@ -229,7 +229,8 @@ Status measure_roofline(const Options& options, const std::function<Status(const
     PC_TRY(take(copy));
     PC_ASSIGN_OR_RETURN(const Roofline add, roofline_of_add(nbytes, iterations));
     PC_TRY(take(add));
-    PC_ASSIGN_OR_RETURN(const Roofline tcp, roofline_of_tcp(nbytes, iterations, Deadline::after(kPatienceS)));
+    PC_ASSIGN_OR_RETURN(const Roofline tcp,
+                        roofline_of_tcp(nbytes, iterations, Deadline::after(kWaitLimitS)));
     PC_TRY(take(tcp));
   }
   return Status::ok();

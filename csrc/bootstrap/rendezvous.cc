@@ -300,10 +300,10 @@ void await_the_others(Store& store, const Keys& keys, Rank size) {
 
 // After the rank has been claimed.
 Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOptions& options,
-                                const Member& us, Deadline patience, Deadline deadline) {
-  PC_TRY(store.set(keys.member(options.rank), encode_member(us), patience));
+                                const Member& us, Deadline wait_limit, Deadline deadline) {
+  PC_TRY(store.set(keys.member(options.rank), encode_member(us), wait_limit));
   if (options.rank == 0) {
-    const Result<std::string> list = gather(store, keys, options, patience);
+    const Result<std::string> list = gather(store, keys, options, wait_limit);
     if (!list.is_ok()) {
       const Status why = explain_wait(store, keys, options, list.status(), deadline);
       // So that the others need not wait for their own deadlines. If this fails too, they have them.
@@ -317,7 +317,7 @@ Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOpt
     return world_info;
   }
   bool warned = false;
-  const Result<std::string> list = await_key(store, keys, options, keys.list(), patience, warned);
+  const Result<std::string> list = await_key(store, keys, options, keys.list(), wait_limit, warned);
   if (!list.is_ok()) return explain_wait(store, keys, options, list.status(), deadline);
   return read_list(list.value(), options);
 }
@@ -328,19 +328,19 @@ Result<WorldInfo> rendezvous(Store& store, const RuntimeOptions& options, const 
                              const std::string& endpoint, Deadline deadline) {
   const Keys keys(options);
   const double kept_back = std::min(kNamingS, deadline.remaining_s() / 4);
-  const Deadline patience = Deadline::after(deadline.remaining_s() - kept_back);
+  const Deadline wait_limit = Deadline::after(deadline.remaining_s() - kept_back);
   PC_ASSIGN_OR_RETURN(HostMap::Entry here, this_process());
   here.joins_gpus = options.joins_gpus;
-  PC_ASSIGN_OR_RETURN(const int64_t claims, store.add(keys.claim(options.rank), 1, patience));
+  PC_ASSIGN_OR_RETURN(const int64_t claims, store.add(keys.claim(options.rank), 1, wait_limit));
   if (claims != 1) {
     (void)store.add(keys.claim(options.rank), -1, Deadline::after(kNamingS));
     return report_taken_rank(store, keys, options, here);
   }
-  PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, patience));
+  PC_ASSIGN_OR_RETURN(const int64_t times, store.add(keys.came(options.rank), 1, wait_limit));
   if (times > 1 && options.rank == 0) forget_failure(store, keys, options.size);
   Result<WorldInfo> world_info =
       rendezvous_as(store, keys, options, Member{options.size, address, endpoint, here, options.tcp_sockets},
-                    patience, deadline);
+                    wait_limit, deadline);
   if (!world_info.is_ok()) release_rank(store, options);
   return world_info;
 }

@@ -95,8 +95,8 @@ class FdExchange {
 
  private:
   Rank leader() const { return ranks_.front(); }
-  Status await_words(FdExchangeServer& server, const WaitContext& patience, Places& places);
-  Result<std::string> word_of(Rank rank, FdExchangeServer& server, const WaitContext& patience);
+  Status await_words(FdExchangeServer& server, const WaitContext& wait_limit, Places& places);
+  Result<std::string> word_of(Rank rank, FdExchangeServer& server, const WaitContext& wait_limit);
   Status await_arrival(Rank rank, FdExchangeServer& server);
   Result<Places> gather(const Result<FdExchangeListener>& listener, Candidate& candidate);
   Result<FdExchangeClient> connect_client(const Candidate& candidate) const;
@@ -130,11 +130,11 @@ Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Ca
     for (const Rank rank : ranks_) places[rank] = {rank, why + able.message()};
     return places;
   }
-  WaitContext patience = context_;
-  patience.deadline = some_before(context_.deadline);
+  WaitContext wait_limit = context_;
+  wait_limit.deadline = some_before(context_.deadline);
   FdExchangeServer server(listener.value(), options_.epoch, others());
-  PC_TRY(await_words(server, patience, places));
-  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(options_.rank, candidate.own.value(), patience));
+  PC_TRY(await_words(server, wait_limit, places));
+  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(options_.rank, candidate.own.value(), wait_limit));
   for (const auto& [rank, why] : failed) places[rank] = {rank, why};
   candidate.peers = server.take_peers();
   for (const PeerPart& peer : candidate.peers) places[peer.rank] = {leader(), ""};
@@ -144,9 +144,9 @@ Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Ca
 }
 
 // Those that come are at the server afterwards; of the others it is known why they do not.
-Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& patience, Places& places) {
+Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& wait_limit, Places& places) {
   for (const Rank rank : others()) {
-    PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, server, patience));
+    PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, server, wait_limit));
     if (word == kHere) PC_TRY(await_arrival(rank, server));
     if (server.has(rank)) continue;
     const std::string refusal = server.refusal_of(rank);
@@ -160,13 +160,13 @@ Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& pati
 }
 
 // The listener is served meanwhile: others come there.
-Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, const WaitContext& patience) {
+Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, const WaitContext& wait_limit) {
   for (;;) {
     PC_TRY(server.serve(0));
     Result<std::string> word =
         store_.get(keys_.memory_of(world_info_.world, rank), Deadline::after(Deadline::kSliceMs * 1e-3));
     if (word.is_ok() || word.status().code() != Code::kTimeout) return word;
-    const WaitEnd end = Waiter::check(patience);
+    const WaitEnd end = Waiter::check(wait_limit);
     if (end == WaitEnd::kReady) continue;
     if (end == WaitEnd::kInterrupted)
       return Status(Code::kInterrupted, "interrupted while the ranks of this host gathered");
@@ -230,9 +230,9 @@ Result<Places> await_domains(Store& store, const RuntimeOptions& options, const 
                              Deadline deadline) {
   const Keys keys(options);
   if (options.rank == 0) {
-    const Deadline patience = Deadline::after(deadline.remaining_s() - kKeptBackS / 2);
+    const Deadline wait_limit = Deadline::after(deadline.remaining_s() - kKeptBackS / 2);
     const Result<std::string> all =
-        exchanged.is_ok() ? collect(store, keys, options, world_info, hosts, patience) : exchanged;
+        exchanged.is_ok() ? collect(store, keys, options, world_info, hosts, wait_limit) : exchanged;
     const std::string text = all.is_ok() ? all.value() : publish(all.status());
     const Status published = store.set(keys.domains(world_info.world), text, deadline);
     PC_TRY(all.status());

@@ -16,8 +16,8 @@
 
 namespace pc {
 
-// For what other ranks know. More than ControlPlane::kPatience: the thread that collects may itself be late.
-inline constexpr std::chrono::milliseconds kPatienceForAnswers{1000};
+// For what other ranks know. More than ControlPlane::kWaitLimit: the thread that collects may itself be late.
+inline constexpr std::chrono::milliseconds kWaitLimitForAnswers{1000};
 
 // What the ranks have answered, and since when they are asked.
 struct Answers {
@@ -25,7 +25,7 @@ struct Answers {
   TimePoint began = now();
 
   void come(std::span<const RankStatus> all) { statuses.emplace(all.begin(), all.end()); }
-  bool are_open() const { return !statuses && now() < began + kPatienceForAnswers; }  // they are waited for
+  bool are_open() const { return !statuses && now() < began + kWaitLimitForAnswers; }  // they are waited for
 };
 
 struct CallEnding {

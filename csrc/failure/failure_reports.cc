@@ -253,7 +253,7 @@ const Answers* FailureReports::ask(uint64_t question) {
 
 template <class Ready>
 bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready) {
-  const TimePoint until = began + kPatienceForAnswers;
+  const TimePoint until = began + kWaitLimitForAnswers;
   while (!ready()) {
     if (now() >= until) return false;
     state_.changed.wait_for(lock, kWaitSlice);

@@ -99,7 +99,7 @@ DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
       strict_(means.strict),
       clock_(*means.clock),
       interrupted_(means.interrupted),
-      patience_(means.patience),
+      wait_limit_(means.wait_limit),
       log_(means.log),
       executor_(std::move(executor)),
       agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
@@ -140,7 +140,7 @@ void DeviceCalls::stop_threads() {
   ask_threads_to_stop();
   std::unique_lock lock(mutex_);
   settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, and that comes back
-  const bool ended = settled_.wait_for(lock, patience_, [this] { return poller_ended_; });
+  const bool ended = settled_.wait_for(lock, wait_limit_, [this] { return poller_ended_; });
   if (!ended) {
     if (failure_.is_ok())
       failure_ = Status(Code::kTimeout, "the GPU's driver does not answer, so this group cannot be closed");
@@ -306,9 +306,9 @@ void DeviceCalls::fail(const Status& why, bool report) {
 }
 
 // After fail(). True: it has been aborted, and what was aborted writes to no array any more.
-bool DeviceCalls::wait_for_abort(std::chrono::milliseconds patience) {
+bool DeviceCalls::wait_for_abort(std::chrono::milliseconds wait_limit) {
   std::unique_lock lock(mutex_);
-  settled_.wait_for(lock, patience, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
+  settled_.wait_for(lock, wait_limit, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
   if (!aborting_ && watcher_ended_) end_all(lock);
   return aborted_;
 }

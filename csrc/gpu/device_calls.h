@@ -60,7 +60,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
     // Of what streams wait for until all ranks have made a call. Null: they go past calls at once.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
     // How long the poller may take to end before it is left behind: it may wait for a driver that never answers.
-    std::chrono::milliseconds patience{5'000};
+    std::chrono::milliseconds wait_limit{5'000};
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
@@ -112,7 +112,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // How long an error may wait for the abort, which gives up after 10 s: where something else could write what goes back to its
   // owner, and where it is only likely to be over soon.
   static constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};
-  bool wait_for_abort(std::chrono::milliseconds patience);
+  bool wait_for_abort(std::chrono::milliseconds wait_limit);
   std::vector<std::shared_ptr<Call>> running() const;
   void poll();
   void watch();
@@ -133,7 +133,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   const bool strict_;
   nccl::Clock& clock_;
   const Interrupted interrupted_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds wait_limit_;
   const Logger log_;
   const std::unique_ptr<cuda::DeviceExecutor> executor_;
   const std::shared_ptr<AgreedCalls> agreed_;         // with the comparisons

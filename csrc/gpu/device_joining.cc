@@ -132,7 +132,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     means.clock = &clock_;
     means.strict = strict_;
     means.interrupted = interrupted_;
-    means.patience = patience_;
+    means.wait_limit = wait_limit_;
     means.log = log_;
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
     PC_TRY(calls->first_failure());

@@ -202,7 +202,7 @@ ControlPlane::Inquiries::iterator ControlPlane::begin_inquiry(const CallId& call
       return x.second.until() < y.second.until();
     }));
   }
-  Inquiry inquiry(members(call), std::move(why), now + kPatience);
+  Inquiry inquiry(members(call), std::move(why), now + kWaitLimit);
   return inquiries_.insert_or_assign(call, std::move(inquiry)).first;
 }
 

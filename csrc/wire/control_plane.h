@@ -35,7 +35,7 @@ class ControlHost {
   // nothing.
   virtual void end_call(const CallId& call, const CallEnd& why) = 0;
   // All that can be known about a call that was given up, here or elsewhere: one entry per member, in their order. Once
-  // per call, at most kPatience after end_call() or gave_up().
+  // per call, at most kWaitLimit after end_call() or gave_up().
   virtual void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) = 0;
   // The answer to survey().
   virtual void surveyed(const CallId& call, std::vector<RankStatus> statuses) = 0;
@@ -54,7 +54,7 @@ class ControlHost {
 // Thread-safety: none; one thread owns it.
 class ControlPlane {
  public:
-  static constexpr std::chrono::milliseconds kPatience{400};   // for the others' reports
+  static constexpr std::chrono::milliseconds kWaitLimit{400};  // for the others' reports
   static constexpr std::chrono::milliseconds kHeartbeat{500};  // to peers on other hosts
 
   // `remote`: by world rank, who lives on another host and needs heartbeats.

@@ -8,7 +8,7 @@ namespace pc {
 int HandshakeLimiter::enter(int pending, const Source& source, TimePoint now) {
   const int evicted = count() < most_ ? -1 : evict();
   const TimePoint until =
-      now + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(patience_s_));
+      now + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(wait_limit_s_));
   by_number_.insert_or_assign(pending, Pending{source, until});
   by_source_[source].emplace(until, pending);
   return evicted;

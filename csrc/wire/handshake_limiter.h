@@ -16,11 +16,11 @@ namespace pc {
 // No sockets, no clock. Thread-safety: none.
 class HandshakeLimiter {
  public:
-  static constexpr double kPatienceS = 3;        // a member of the job says at once who it is
+  static constexpr double kWaitLimitS = 3;       // a member of the job says at once who it is
   using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of net/socket.h
-  explicit HandshakeLimiter(std::size_t most, double patience_s = kPatienceS)
+  explicit HandshakeLimiter(std::size_t most, double wait_limit_s = kWaitLimitS)
       : most_(most),
-        patience_s_(patience_s) {}
+        wait_limit_s_(wait_limit_s) {}
 
   // `pending`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
   int enter(int pending, const Source& source, TimePoint now);
@@ -37,7 +37,7 @@ class HandshakeLimiter {
     TimePoint until;
   };
   const std::size_t most_;
-  const double patience_s_;
+  const double wait_limit_s_;
   std::map<int, Pending> by_number_;
   std::map<Source, std::set<std::pair<TimePoint, int>>> by_source_;  // the oldest first
 };

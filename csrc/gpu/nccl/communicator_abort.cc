@@ -99,8 +99,8 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
 
   const Means& means = all.front()->cores.front()->means;
   const std::atomic<bool> never{false};
-  const double patience = means.abort_patience_s;
-  const WaitContext context{Deadline::after(patience, means.clock->now())};
+  const double wait_limit = means.abort_wait_limit_s;
+  const WaitContext context{Deadline::after(wait_limit, means.clock->now())};
   for (std::size_t i = 0; i < all.size(); ++i) {
     Abortion& each = *all[i];
     const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
@@ -112,7 +112,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
     }
     threads[i].detach();
     each.leak();
-    status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(patience) +
+    status = Status(Code::kTimeout, "ncclCommAbort has not come back after " + std::to_string(wait_limit) +
                                         " s: the communicator and its GPU memory are leaked");
   }
   return status;

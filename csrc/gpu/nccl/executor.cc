@@ -393,16 +393,16 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     changed.notify_all();
   }
   // Whether all of it has been queued in that time. Else nothing more is, but for the call of the driver that is under way.
-  bool is_queued_within(std::chrono::milliseconds patience) {
+  bool is_queued_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, patience, [this] { return queued.has_value(); });
+    changed.wait_for(lock, wait_limit, [this] { return queued.has_value(); });
     given_up = !queued || !queued->is_ok();
     return !given_up;
   }
   // Whether run() has come to its end by then. It may be kept by the driver, which the host's own store does not ask.
-  bool is_over_within(std::chrono::milliseconds patience) {
+  bool is_over_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
-    return changed.wait_for(lock, patience, [this] { return is_over; });
+    return changed.wait_for(lock, wait_limit, [this] { return is_over; });
   }
   void give_up() {
     const std::lock_guard lock(mutex);
@@ -430,9 +430,9 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   }
   // The GPU may run the streams that wait and this one in one queue, where the fill never comes: false then.
   bool ends() const {
-    constexpr std::chrono::milliseconds kPatience{1'000}, kLongestNap{100};
+    constexpr std::chrono::milliseconds kWaitLimit{1'000}, kLongestNap{100};
     std::chrono::milliseconds nap{1}, overdue{0};
-    while (overdue < kPatience) {
+    while (overdue < kWaitLimit) {
       if (shared->agreed->has_reached(last)) return true;
       std::this_thread::sleep_for(nap);
       const auto next =

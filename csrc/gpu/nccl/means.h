@@ -20,7 +20,7 @@ struct Means {
   std::shared_ptr<const Api> api;
   Clock* clock = nullptr;
   Logger log = Logger();
-  double abort_patience_s = 10;  // how long an abort may take before it is given up
+  double abort_wait_limit_s = 10;  // how long an abort may take before it is given up
   // Makes the GPU's context current in a thread of the communicator's own, for as long as that lives; NCCL puts back whatever is
   // current when it is called, which would open another context on the first GPU. May be empty, for tests.
   std::function<Result<std::shared_ptr<void>>()> enter_thread = {};

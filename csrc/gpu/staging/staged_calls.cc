@@ -89,10 +89,10 @@ class StagedCalls::Call final : public GpuWork {
     const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline);
     if (!on_its_way) return Status(Code::kTimeout, "the call has not ended on the CPU");
     PC_TRY(*on_its_way);
-    const Deadline patience = calls->patience();
-    const bool is_last = deadline.when() >= patience.when();
+    const Deadline wait_limit = calls->wait_limit();
+    const bool is_last = deadline.when() >= wait_limit.when();
     const Status ended =
-        calls->until_back(staging_.call, is_last ? patience : deadline, [&] { return reached(*calls); });
+        calls->until_back(staging_.call, is_last ? wait_limit : deadline, [&] { return reached(*calls); });
     if (ended.is_ok() || (ended.code() == Code::kTimeout && is_last)) end(ended);
     return ended;
   }
@@ -161,16 +161,16 @@ class StagedCalls::Call final : public GpuWork {
 
 Result<std::shared_ptr<StagedCalls>> StagedCalls::create(Communicator& group,
                                                          const std::shared_ptr<const cuda::Driver>& driver,
-                                                         int device, double patience_s) {
+                                                         int device, double wait_limit_s) {
   PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(driver, device));
   PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
   return std::shared_ptr<StagedCalls>(
-      new StagedCalls(group, std::move(context), std::move(stream), patience_s));
+      new StagedCalls(group, std::move(context), std::move(stream), wait_limit_s));
 }
 
-StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double patience_s)
+StagedCalls::StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double wait_limit_s)
     : group_(group),
-      patience_s_(patience_s),
+      wait_limit_s_(wait_limit_s),
       context_(std::move(context)),
       stream_(std::move(stream)),
       events_(context_),
@@ -210,7 +210,7 @@ Status StagedCalls::run(const UserCall& call, double timeout_s) {
   PC_TRY(run_call(group_, staging.call, std::max(deadline.remaining_s(), 0.0)));
   if (!is_there(staging.results)) return Status::ok();
   PC_ASSIGN_OR_RETURN(const cuda::CUevent end, queue_copies_back(staging, stream));
-  return until_back(checked, patience(), [&]() -> Result<bool> {
+  return until_back(checked, wait_limit(), [&]() -> Result<bool> {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
     return cuda::is_reached(context_.driver(), end);
   });

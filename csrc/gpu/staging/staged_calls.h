@@ -27,10 +27,10 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  public:
-  // `patience_s`: for the copy of a result to the GPU, when the call has ended well on all ranks.
+  // `wait_limit_s`: for the copy of a result to the GPU, when the call has ended well on all ranks.
   static Result<std::shared_ptr<StagedCalls>> create(Communicator& group,
                                                      const std::shared_ptr<const cuda::Driver>& driver,
-                                                     int device, double patience_s);
+                                                     int device, double wait_limit_s);
   ~StagedCalls();  // what the GPU still uses is leaked
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
@@ -48,12 +48,12 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  private:
   class Call;
   struct Staging;
-  StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double patience_s);
+  StagedCalls(Communicator& group, cuda::Context context, cuda::Stream stream, double wait_limit_s);
   Status check(UserCall& call) const;
   Result<Staging> to_host(const UserCall& call, cuda::CUstream stream, const WaitContext& context);
   Status queue_copies_out(const UserCall& call, Staging& staging, cuda::CUstream stream);
   Result<cuda::CUevent> queue_copies_back(Staging& staging, cuda::CUstream stream);
-  Deadline patience() const { return Deadline::after(patience_s_); }
+  Deadline wait_limit() const { return Deadline::after(wait_limit_s_); }
   Status until_back(const UserCall& call, Deadline deadline, const std::function<Result<bool>()>& reached);
   Status settled(const Result<WaitEnd>& end, const UserCall& call, const char* what);
   Status start_watching();  // mutex_ held
@@ -61,7 +61,7 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   bool look_at_calls();
 
   Communicator& group_;
-  const double patience_s_;
+  const double wait_limit_s_;
   const cuda::Context context_;
   const cuda::Stream stream_;  // beside the arrays' own
   cuda::EventPool events_;

@@ -272,11 +272,11 @@ bool ShmConnection::copy_behind(const Arrived& frame, std::byte* to) const {
     if (nbytes != 0) std::memcpy(to, frame.at, nbytes);
     return true;
   }
-  constexpr int kPatience = 2000;  // looks without progress
+  constexpr int kWaitLimit = 2000;  // looks without progress
   int steps = static_cast<int>(nbytes / kPutAtOnce) + 2;
   const uint64_t begin = frame.bytes_end - end_in_ring(0, nbytes + frame.header.description_nbytes);
   uint64_t done = 0;
-  for (int looks = 0; done < nbytes && looks < kPatience && steps > 0; ++looks) {
+  for (int looks = 0; done < nbytes && looks < kWaitLimit && steps > 0; ++looks) {
     const uint64_t put = theirs_->bytes_put.load(std::memory_order_acquire);
     const int64_t come = std::min(static_cast<int64_t>(put - begin), static_cast<int64_t>(nbytes));
     if (come <= static_cast<int64_t>(done)) {

@@ -23,7 +23,7 @@
 namespace pc::testing {
 namespace {
 
-constexpr double kPatienceS = 20;
+constexpr double kWaitLimitS = 20;
 
 // What one rank came to know.
 struct Found {
@@ -41,7 +41,7 @@ struct Case {
   std::set<Rank> gone = {};      // their endpoints lead nowhere
   std::set<Rank> absent = {};    // never come
   std::set<Rank> stopped = {};   // by Ctrl-C
-  double timeout_s = kPatienceS;
+  double timeout_s = kWaitLimitS;
 };
 
 std::vector<Found> find(const Case& given) {
@@ -216,7 +216,7 @@ RuntimeOptions options_of(Rank rank, Rank size, const std::shared_ptr<Store>& st
   options.rank = rank;
   options.size = size;
   options.store = store;
-  options.timeout_s = kPatienceS;
+  options.timeout_s = kWaitLimitS;
   return options;
 }
 

@@ -36,8 +36,8 @@ class RawConnection {
     EXPECT_TRUE(parsed.is_ok()) << address;
     fd_.reset(::socket(parsed.value().storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(::connect(fd_.get(), parsed.value().get(), parsed.value().length), 0) << address;
-    const timeval patience{10, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const timeval wait_limit{10, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &wait_limit, sizeof wait_limit);
   }
   // Sealed where the handshake has agreed on that: one record.
   void send(std::span<const std::byte> bytes) {

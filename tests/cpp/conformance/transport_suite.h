@@ -270,7 +270,7 @@ TEST_P(TransportSuite, AGoodbyeIsToldFromADeathAndComesAfterWhatWasSent) {
     if (node.rank == 1) {
       node.send(0, message(0, 0), small);
       node.send(0, message(0, 1), large);
-      node.transport->shutdown(Deadline::after(kPatience));
+      node.transport->shutdown(Deadline::after(kWaitLimit));
       node.wait_ok(2);
       node.recv(0, message(0, 0), small);
       const std::vector<Completion> done = node.wait(1);
@@ -461,7 +461,7 @@ TEST_P(TransportSuite, ControlSocketsConnectEveryPairOnce) {
       if (from == to) continue;
       char byte = 0;
       pollfd readable{at(to, from), POLLIN, 0};
-      ASSERT_EQ(::poll(&readable, 1, static_cast<int>(kPatience * 1000)), 1);
+      ASSERT_EQ(::poll(&readable, 1, static_cast<int>(kWaitLimit * 1000)), 1);
       EXPECT_EQ(::recv(at(to, from), &byte, 1, 0), 1);
       EXPECT_EQ(byte, 10 * from + to);
     }
@@ -476,7 +476,7 @@ TEST_P(TransportSuite, ControlSocketsThatNobodyTookEndWithTheTransport) {
   const std::vector<ByteStream> sockets = world.node(0).transport->take_control_sockets();
   world.node(1).die();
   pollfd readable{sockets[1].fd(), POLLIN, 0};
-  ASSERT_EQ(::poll(&readable, 1, static_cast<int>(kPatience * 1000)), 1);
+  ASSERT_EQ(::poll(&readable, 1, static_cast<int>(kWaitLimit * 1000)), 1);
   char byte = 0;
   EXPECT_EQ(::recv(sockets[1].fd(), &byte, 1, 0), 0);
 }
@@ -537,7 +537,7 @@ TEST_P(TransportSuite, NothingIsLeftOpen) {
     World world(GetParam(), 4);
     EXPECT_GT(open_descriptors(), before);
     world.run([](Node& node) {
-      if (node.rank > 0) node.transport->shutdown(Deadline::after(kPatience));
+      if (node.rank > 0) node.transport->shutdown(Deadline::after(kWaitLimit));
     });
   }
   EXPECT_EQ(open_descriptors(), before);

@@ -20,7 +20,7 @@
 
 namespace pc::testing {
 
-inline constexpr double kPatience = 20.0;  // seconds; everything here takes milliseconds
+inline constexpr double kWaitLimit = 20.0;  // seconds; everything here takes milliseconds
 
 // How to make the transports of one world, not connected yet.
 struct TransportKind {
@@ -53,7 +53,7 @@ struct Node {
   // The next `count` completions, sorted by token. Fewer if something else ends the wait, which fails the test.
   std::vector<Completion> wait(std::size_t count) { return wait_on(queue, count); }
   std::vector<Completion> wait_on(CompletionQueue& from, std::size_t count) {
-    const WaitContext context{.deadline = Deadline::after(kPatience)};
+    const WaitContext context{.deadline = Deadline::after(kWaitLimit)};
     std::vector<Completion> all;
     Completion next;
     while (all.size() < count) {
@@ -77,7 +77,7 @@ struct Node {
   void connect_to(const std::function<void()>& greets) {
     std::thread other(greets);
     const Status connected =
-        transport->connect({transport->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+        transport->connect({transport->address(), "127.0.0.1:1"}, {Deadline::after(kWaitLimit)});
     other.join();
     EXPECT_TRUE(connected.is_ok()) << connected.to_string();
     EXPECT_TRUE(reactor.add(transport.get()).is_ok());
@@ -100,7 +100,7 @@ class World {
       nodes_.back()->transport = std::move(transport);
     }
     run([&](Node& node) {
-      const Status connected = node.transport->connect(addresses, {Deadline::after(kPatience)});
+      const Status connected = node.transport->connect(addresses, {Deadline::after(kWaitLimit)});
       ASSERT_TRUE(connected.is_ok()) << connected.to_string();
       const Status added = node.reactor.add(node.transport.get());
       ASSERT_TRUE(added.is_ok()) << added.to_string();

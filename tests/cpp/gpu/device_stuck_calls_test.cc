@@ -128,7 +128,7 @@ TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answe
       2,
       [&](Runtime&, Communicator& group) -> Status {
         DeviceCalls::Means with = means(group.rank());
-        with.patience = std::chrono::milliseconds(50);
+        with.wait_limit = std::chrono::milliseconds(50);
         PC_ASSIGN_OR_RETURN(auto calls, DeviceCalls::join(group, with, kLong));
         PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));
         fake_.hold_stream(waits.stream.get());

@@ -34,8 +34,8 @@ using testing::has;
 using testing::open_descriptors;
 
 constexpr uint32_t kEpoch = 7;
-constexpr double kPatienceS = 20;
-WaitContext patience(double seconds = kPatienceS) { return {Deadline::after(seconds)}; }
+constexpr double kWaitLimitS = 20;
+WaitContext wait_limit(double seconds = kWaitLimitS) { return {Deadline::after(seconds)}; }
 std::set<Rank> others(Rank size, Rank self) {
   std::set<Rank> ranks;
   for (Rank rank = 0; rank < size; ++rank) ranks.insert(rank);
@@ -44,7 +44,7 @@ std::set<Rank> others(Rank size, Rank self) {
 }
 
 // Until this is so; false at the deadline.
-bool serve_until(FdExchangeServer& server, const std::function<bool()>& so, double seconds = kPatienceS) {
+bool serve_until(FdExchangeServer& server, const std::function<bool()>& so, double seconds = kWaitLimitS) {
   const Deadline deadline = Deadline::after(seconds);
   while (!deadline.expired()) {
     if (so()) return true;
@@ -63,7 +63,7 @@ Outcome lead(const FdExchangeListener& listener, Rank size) {
         return std::all_of(all.begin(), all.end(), [&](Rank rank) { return server.has(rank); });
       }))
     return Status(Code::kTimeout, "not all came");
-  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(0, own, patience()));
+  PC_ASSIGN_OR_RETURN(const auto failed, server.distribute(0, own, wait_limit()));
   if (!failed.empty()) return Status(Code::kPeerFailure, failed.begin()->second);
   return make_process_local_peers(0, std::move(own), server.take_peers());
 }
@@ -71,8 +71,8 @@ Outcome lead(const FdExchangeListener& listener, Rank size) {
 Outcome connect_client(const FdEndpoint& endpoint, Rank self, Rank size) {
   PC_ASSIGN_OR_RETURN(SharedPart own, SharedPart::create());
   PC_ASSIGN_OR_RETURN(FdExchangeClient client,
-                      FdExchangeClient::begin(endpoint, self, kEpoch, own, patience()));
-  PC_ASSIGN_OR_RETURN(std::vector<PeerPart> peers, client.receive(others(size, self), patience()));
+                      FdExchangeClient::begin(endpoint, self, kEpoch, own, wait_limit()));
+  PC_ASSIGN_OR_RETURN(std::vector<PeerPart> peers, client.receive(others(size, self), wait_limit()));
   return make_process_local_peers(self, std::move(own), std::move(peers));
 }
 
@@ -149,8 +149,8 @@ TEST(FdExchange, more_ranks_than_one_message_has_descriptors_for) {
   std::thread last([&] {
     const SharedPart own = SharedPart::create().value();
     FdExchangeClient client =
-        std::move(FdExchangeClient::begin(listener.endpoint(), kLast, kEpoch, own, patience()).value());
-    const Result<std::vector<PeerPart>> all = client.receive(others(kLast + 1, kLast), patience());
+        std::move(FdExchangeClient::begin(listener.endpoint(), kLast, kEpoch, own, wait_limit()).value());
+    const Result<std::vector<PeerPart>> all = client.receive(others(kLast + 1, kLast), wait_limit());
     EXPECT_TRUE(all.is_ok()) << all.status().to_string();
     EXPECT_EQ(all.is_ok() ? all.value().size() : 0, static_cast<std::size_t>(kLast));
   });
@@ -163,7 +163,7 @@ TEST(FdExchange, more_ranks_than_one_message_has_descriptors_for) {
       for (const Fd& each : clients) (void)receive_message(each.get(), parts, 2 * kRanksAtOnce);
     }
   });
-  EXPECT_TRUE(server.distribute(0, part, patience()).value().empty());
+  EXPECT_TRUE(server.distribute(0, part, wait_limit()).value().empty());
   done = true;
   last.join();
   reads.join();
@@ -399,12 +399,12 @@ TEST_F(PendingConnection, a_client_that_goes_while_all_is_distributed_is_named_a
   std::thread stays([&] {
     const SharedPart own = SharedPart::create().value();
     FdExchangeClient client =
-        std::move(FdExchangeClient::begin(listener.endpoint(), 2, kEpoch, own, patience()).value());
-    EXPECT_EQ(client.receive({0, 1}, patience()).value().size(), 2u);
+        std::move(FdExchangeClient::begin(listener.endpoint(), 2, kEpoch, own, wait_limit()).value());
+    EXPECT_EQ(client.receive({0, 1}, wait_limit()).value().size(), 2u);
   });
   ASSERT_TRUE(serve_until(server, [&] { return server.has(1) && server.has(2); }));
   leaves.reset();
-  const auto failed = server.distribute(0, part, patience()).value();
+  const auto failed = server.distribute(0, part, wait_limit()).value();
   stays.join();
   EXPECT_EQ(failed.size(), 1u);
   EXPECT_TRUE(failed.contains(1));
@@ -415,7 +415,7 @@ TEST_F(PendingConnection, a_client_that_does_not_answer_is_a_timeout_that_names_
   const Fd silent = connect_raw(listener.endpoint());
   send(silent, join(1), both());
   ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
-  const Status status = server.distribute(0, part, patience(0.05)).status();
+  const Status status = server.distribute(0, part, wait_limit(0.05)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.peer(), 1);
 }
@@ -426,9 +426,9 @@ TEST_F(PendingConnection, an_abort_or_an_interrupt_ends_handing_round) {
   ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
   const std::atomic<uint32_t> aborted = 1;
   const std::function<bool()> interrupted = [] { return true; };
-  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kPatienceS), &aborted}).status().code(),
+  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kWaitLimitS), &aborted}).status().code(),
             Code::kAborted);
-  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kPatienceS), nullptr, &interrupted}).status().code(),
+  EXPECT_EQ(server.distribute(0, part, {Deadline::after(kWaitLimitS), nullptr, &interrupted}).status().code(),
             Code::kInterrupted);
 }
 
@@ -441,10 +441,10 @@ class FalseLeader : public ::testing::Test {
                                       std::string& answer) const {
     const SharedPart own = SharedPart::create().value();
     FdExchangeClient client =
-        std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, patience()).value());
+        std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, wait_limit()).value());
     const Fd socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
     EXPECT_TRUE(send_message(socket.get(), bytes, descriptors).value());
-    Result<std::vector<PeerPart>> got = client.receive({0, 2}, patience());
+    Result<std::vector<PeerPart>> got = client.receive({0, 2}, wait_limit());
     JoinBytes joined;
     (void)receive_message(socket.get(), joined, 2);
     AnswerBytes answered = {};
@@ -487,7 +487,7 @@ TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
 TEST_F(FalseLeader, that_went_is_not_found) {
   const FdEndpoint gone = FdExchangeListener::open().value().endpoint();
   const SharedPart own = SharedPart::create().value();
-  const Status status = FdExchangeClient::begin(gone, 1, kEpoch, own, patience()).status();
+  const Status status = FdExchangeClient::begin(gone, 1, kEpoch, own, wait_limit()).status();
   EXPECT_TRUE(has(status, "ECONNREFUSED")) << status.to_string();
   EXPECT_TRUE(has(status, "network namespace")) << status.to_string();
 }
@@ -495,8 +495,8 @@ TEST_F(FalseLeader, that_went_is_not_found) {
 TEST_F(FalseLeader, that_never_answers_is_a_timeout) {
   const SharedPart own = SharedPart::create().value();
   FdExchangeClient client =
-      std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, patience()).value());
-  EXPECT_EQ(client.receive({0}, patience(0.05)).status().code(), Code::kTimeout);
+      std::move(FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, own, wait_limit()).value());
+  EXPECT_EQ(client.receive({0}, wait_limit(0.05)).status().code(), Code::kTimeout);
 }
 
 TEST(FdExchange, a_rank_that_can_open_no_more_descriptors_says_so) {
@@ -507,19 +507,21 @@ TEST(FdExchange, a_rank_that_can_open_no_more_descriptors_says_so) {
   if (child == 0) {
     const SharedPart its = SharedPart::create().value();
     Result<FdExchangeClient> client =
-        FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, its, patience());
+        FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, its, wait_limit());
     // A first failure while there are descriptors: UBSan looks at the first object of each class by means of a pipe.
     const FdEndpoint gone = FdExchangeListener::open().value().endpoint();
-    if (!has(FdExchangeClient::begin(gone, 1, kEpoch, its, patience()).status(), "ECONNREFUSED")) ::_exit(2);
+    if (!has(FdExchangeClient::begin(gone, 1, kEpoch, its, wait_limit()).status(), "ECONNREFUSED"))
+      ::_exit(2);
     const Fd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
     const rlimit limit = {static_cast<rlim_t>(next.get() + 1), static_cast<rlim_t>(next.get() + 1)};
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    const bool refused = client.is_ok() && has(client.value().receive({0}, patience()).status(), "ulimit -n");
+    const bool refused =
+        client.is_ok() && has(client.value().receive({0}, wait_limit()).status(), "ulimit -n");
     ::_exit(refused ? 0 : 1);
   }
   FdExchangeServer server(listener, kEpoch, {1});
   ASSERT_TRUE(serve_until(server, [&] { return server.has(1); }));
-  const auto failed = server.distribute(0, own, patience()).value();
+  const auto failed = server.distribute(0, own, wait_limit()).value();
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);

@@ -53,7 +53,7 @@ void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
   const auto ended = ended_.find(call);
   if (ended == ended_.end())
     return world_.fail(named("a failure report on a call that was not given up, or a second one", me_));
-  if (!was_hurt && world_.events.now() > ended->second + ControlPlane::kPatience + milliseconds(2))
+  if (!was_hurt && world_.events.now() > ended->second + ControlPlane::kWaitLimit + milliseconds(2))
     world_.fail(named("a late failure report", me_));
   const Record& record = world_.book[call];
   if (!is_true(why, record)) world_.fail(named("a failure report for no true reason", me_) + ": " + why.text);

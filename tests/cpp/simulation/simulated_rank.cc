@@ -130,8 +130,8 @@ void SimulatedRank::wait(const CallId& call) {
   running_ = call;
   made(call);
   world_.at(me_, milliseconds(100) + world_.dice.within(milliseconds(20)), [this, call] { probe(call); });
-  const Time patience = milliseconds(world_.dice.chance(5) ? 50 : 1000);
-  world_.at(me_, patience, [this, call] {
+  const Time wait_limit = milliseconds(world_.dice.chance(5) ? 50 : 1000);
+  world_.at(me_, wait_limit, [this, call] {
     if (running_ != call) return;
     surveys_.insert(call);
     plane_.survey(call, world_.events.now());

@@ -26,7 +26,7 @@
 namespace pc {
 namespace {
 
-using testing::kPatience;
+using testing::kWaitLimit;
 
 Completion completion(uint64_t token) { return {.token = token, .status = {}, .found = {}, .nbytes = 0}; }
 
@@ -89,7 +89,7 @@ class Mailbox final : public Idle {
 struct ReactorTest : ::testing::Test {
   ReactorTest() { EXPECT_TRUE(reactor.add(&mailbox).is_ok()); }
   ~ReactorTest() override { reactor.remove(&mailbox); }
-  WaitContext context() const { return {.deadline = Deadline::after(kPatience)}; }
+  WaitContext context() const { return {.deadline = Deadline::after(kWaitLimit)}; }
   Mailbox mailbox;
   Reactor reactor{true};
 };
@@ -132,10 +132,10 @@ TEST_F(ReactorTest, ADeadlineAnAbortWordAndAnInterruptEndTheWait) {
   CompletionQueue queue;
   EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(0.02)}), WaitEnd::kTimeout);
   const std::atomic<uint32_t> ended{1};
-  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kPatience), .abort_word = &ended}),
+  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kWaitLimit), .abort_word = &ended}),
             WaitEnd::kAborted);
   const std::function<bool()> pressed = [] { return true; };
-  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kPatience), .interrupted = &pressed}),
+  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kWaitLimit), .interrupted = &pressed}),
             WaitEnd::kInterrupted);
 }
 
@@ -145,7 +145,7 @@ TEST_F(ReactorTest, SteadyTrafficOfOthersDoesNotHideDeadlineAndInterrupt) {
   ASSERT_TRUE(reactor.add(&busy).is_ok());
   EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(0.02)}), WaitEnd::kTimeout);
   const std::function<bool()> pressed = [] { return true; };
-  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kPatience), .interrupted = &pressed}),
+  EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kWaitLimit), .interrupted = &pressed}),
             WaitEnd::kInterrupted);
   reactor.remove(&busy);
 }
@@ -156,7 +156,7 @@ TEST_F(ReactorTest, WakeMakesSleepersLookAtTheirAbortWord) {
   for (int i = 0; i < 3; ++i) {  // one with the poll lock, two without
     sleepers.emplace_back([&] {
       CompletionQueue queue;
-      EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kPatience), .abort_word = &ended}),
+      EXPECT_EQ(reactor.wait(queue, {.deadline = Deadline::after(kWaitLimit), .abort_word = &ended}),
                 WaitEnd::kAborted);
     });
   }
@@ -190,7 +190,7 @@ TEST_F(ReactorTest, ThreadsThatWaitForEachOtherTakeTurnsAtPolling) {
 
 // Until the kernel says that the thread sleeps. Spinning and yielding threads run.
 void wait_until_asleep(const std::atomic<pid_t>& thread) {
-  const Deadline deadline = Deadline::after(kPatience);
+  const Deadline deadline = Deadline::after(kWaitLimit);
   for (std::string state; state != "S" && !deadline.expired();) {
     std::ifstream file("/proc/self/task/" + std::to_string(thread.load()) + "/stat");
     std::string number, name;
@@ -202,7 +202,7 @@ void wait_until_asleep(const std::atomic<pid_t>& thread) {
 // everybody now. If the hand-over got lost, it would find out only at the end of its slice of 50 ms, in every
 // round; on a busy machine some rounds may take as long all the same, but not the fastest.
 TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
-  double fastest = kPatience;
+  double fastest = kWaitLimit;
   for (int round = 0; round < 20; ++round) {
     std::array<CompletionQueue, 2> queues;
     std::array<std::atomic<pid_t>, 2> ids = {};

@@ -218,7 +218,7 @@ TEST(TcpSockets, ACollectiveThatIsGivenUpInTheMiddleTellsNobodyAndNeedsNoMemory)
   const auto has_begun = [&] {
     return std::any_of(gone->begin(), gone->end(), [](std::byte b) { return b != std::byte{0}; });
   };
-  for (const Deadline deadline = Deadline::after(kPatience); !has_begun() && !deadline.expired();) {
+  for (const Deadline deadline = Deadline::after(kWaitLimit); !has_begun() && !deadline.expired();) {
     sender.transport->poll();
     receiver.transport->poll();
   }

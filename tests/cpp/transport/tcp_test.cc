@@ -113,7 +113,7 @@ TEST_F(AgainstRawPeer, AConnectionThatCannotBeWatchedAnyMoreIsBroken) {
   peer->send(encoded);
   node.send(1, message(0, 0), large);  // fills the socket, so that its room has to be watched for
   Completion done;
-  for (const Deadline deadline = Deadline::after(kPatience); !node.queue.take(done);) {
+  for (const Deadline deadline = Deadline::after(kWaitLimit); !node.queue.take(done);) {
     ASSERT_FALSE(deadline.expired());
     node.transport->poll();
   }
@@ -213,7 +213,7 @@ TEST_F(AgainstRawPeer, WhoShutsDownSeesNoFailureInAPeerThatHasLeft) {
   Bytes in(4);
   node.recv(1, message(0, 0), in);
   peer->hang_up();
-  node.transport->shutdown(Deadline::after(kPatience));
+  node.transport->shutdown(Deadline::after(kWaitLimit));
   const std::vector<Completion> done = node.wait(1);
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].status.code(), Code::kAborted) << done[0].status.to_string();
@@ -225,7 +225,7 @@ TEST_F(AgainstRawPeer, DamageIsToldToWhoShutsDownToo) {
   Bytes in(100);
   node.recv(1, message(0, 0), in);
   peer->send(frame);
-  node.transport->shutdown(Deadline::after(kPatience));
+  node.transport->shutdown(Deadline::after(kWaitLimit));
   const std::vector<Completion> done = node.wait(1);
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << done[0].status.to_string();
@@ -261,7 +261,7 @@ TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {
-      const Status connected = transport->connect(addresses, {Deadline::after(kPatience)});
+      const Status connected = transport->connect(addresses, {Deadline::after(kWaitLimit)});
       EXPECT_TRUE(connected.is_ok()) << connected.to_string();
     });
   }
@@ -271,8 +271,8 @@ TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
 TEST(TcpBootstrap, WhoDoesNotFitIsToldWhatDiffers) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
   std::thread connecting([&] {
-    EXPECT_FALSE(
-        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
+    EXPECT_FALSE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})
+                     .is_ok());
   });
   const auto told = [&](const Status& status, const std::string& part) {
     EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
@@ -296,8 +296,8 @@ TEST(TcpBootstrap, WhoDoesNotFitIsToldWhatDiffers) {
 TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreTold) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
   std::thread connecting([&] {
-    EXPECT_TRUE(
-        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
+    EXPECT_TRUE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})
+                    .is_ok());
   });
   std::vector<std::unique_ptr<RawPeer>> peers;
   const auto greet = [&](Rank rank, Role role) {
@@ -319,13 +319,13 @@ TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreTold) {
 TEST(TcpBootstrap, ARankWhosePlaceIsTakenGivesUpAtOnce) {
   const std::unique_ptr<Transport> zero = tcp(0, 3), one = tcp(1, 3);
   std::thread connecting([&] {
-    EXPECT_FALSE(
-        zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kPatience)}).is_ok());
+    EXPECT_FALSE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})
+                     .is_ok());
   });
   RawPeer impostor(zero->address());
   EXPECT_TRUE(impostor.greet(1, 3).is_ok());
   const Status status =
-      one->connect({zero->address(), one->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+      one->connect({zero->address(), one->address(), "127.0.0.1:1"}, {Deadline::after(kWaitLimit)});
   EXPECT_EQ(status.code(), Code::kMismatch) << "and no timeout: " << status.to_string();
   EXPECT_EQ(status.peer(), 0);
   zero->abort(Status(Code::kAborted, "enough"));
@@ -350,10 +350,10 @@ TEST(TcpBootstrap, OfSeveralAddressesOfAPeerOneThatAnswersIsFound) {
   const std::vector<std::string> addresses = {refusing + "," + other->address() + "," + zero->address(),
                                               one->address()};
   std::thread pending_peer(
-      [&] { static_cast<void>(other->connect(addresses, {Deadline::after(kPatience)})); });
+      [&] { static_cast<void>(other->connect(addresses, {Deadline::after(kWaitLimit)})); });
   std::thread connecting(
-      [&] { EXPECT_TRUE(zero->connect(addresses, {Deadline::after(kPatience)}).is_ok()); });
-  const Status connected = one->connect(addresses, {Deadline::after(kPatience)});
+      [&] { EXPECT_TRUE(zero->connect(addresses, {Deadline::after(kWaitLimit)}).is_ok()); });
+  const Status connected = one->connect(addresses, {Deadline::after(kWaitLimit)});
   EXPECT_TRUE(connected.is_ok()) << connected.to_string();
   other->abort(Status(Code::kAborted, "enough"));
   pending_peer.join();
@@ -426,7 +426,7 @@ TEST(TcpBootstrap, AProcessOutOfDescriptorsIsToldSo) {
 TEST(TcpBootstrap, AbortEndsConnecting) {
   const std::unique_ptr<Transport> zero = tcp(0, 2);
   std::thread other([&] { zero->abort(Status(Code::kInterrupted, "enough")); });
-  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(kPatience)});
+  const Status status = zero->connect({zero->address(), "127.0.0.1:1"}, {Deadline::after(kWaitLimit)});
   other.join();
   EXPECT_EQ(status.code(), Code::kInterrupted) << status.to_string();
 }

@@ -77,7 +77,7 @@ TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
   EXPECT_TRUE(host.died.empty());  // it read our goodbye, and left
   notice(2, {}, true);
   plane.send_goodbye(now);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_TRUE(host.sent.empty());
   EXPECT_EQ(host.failure_reports.size(), 1u);
 }
@@ -221,7 +221,7 @@ TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
       if (below(20) == 0) plane.located(m.call, "here", now);
       if (below(4) == 0) plane.tick(now);
     }
-    plane.tick(now + ControlPlane::kPatience);
+    plane.tick(now + ControlPlane::kWaitLimit);
     std::map<CallId, int> balance;
     for (const Host::Ended& one : host.ended) balance[one.call] += 1;
     for (const Host::Ended& one : host.failure_reports) balance[one.call] -= 1;
@@ -240,7 +240,7 @@ TEST_F(ControlPlaneTest, AFloodOfCallsIsConcludedAndForgotten) {
     host.sent.clear();
   }
   EXPECT_EQ(host.failure_reports.size(), many - 1024) << "no more than this many are open";
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_EQ(host.failure_reports.size(), many);
   cancel(1, kLate, {}, {kWorld, many});
   EXPECT_EQ(host.ended.size(), many) << "remembered";

@@ -72,10 +72,10 @@ TEST_F(ControlPlaneTest, RowsAreInTheOrderOfTheMembers) {
   EXPECT_EQ(host.failure_reports[0].statuses[1].rank, 0);
 }
 
-TEST_F(ControlPlaneTest, ThePatienceWithOthersEnds) {
+TEST_F(ControlPlaneTest, TheWaitForOthersEnds) {
   cancel(2, kLate);
-  EXPECT_EQ(plane.next_tick(), now + ControlPlane::kPatience);
-  after(ControlPlane::kPatience - milliseconds(1));
+  EXPECT_EQ(plane.next_tick(), now + ControlPlane::kWaitLimit);
+  after(ControlPlane::kWaitLimit - milliseconds(1));
   EXPECT_TRUE(host.failure_reports.empty());
   after(milliseconds(1));
   ASSERT_EQ(host.failure_reports.size(), 1u);
@@ -125,12 +125,12 @@ TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {
 
 TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
   cancel(2, kLate);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   host.sent.clear();
   cancel(3, kLate);
   plane.gave_up(kCall, kLate, now);
   notice(1, {.state = State::kNotMade});
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_EQ(host.failure_reports.size(), 1u);
   EXPECT_EQ(host.ended.size(), 1u);
   EXPECT_TRUE(host.sent.empty());
@@ -220,7 +220,7 @@ TEST_F(ControlPlaneTest, ALostCancelIsMendedByAsking) {
   for (const bool closed : {false, true}) {
     const CallId call{kWorld, closed ? 6u : 5u};
     cancel(2, kLate, {}, call);
-    if (closed) after(ControlPlane::kPatience);
+    if (closed) after(ControlPlane::kWaitLimit);
     host.sent.clear();
     notice(1, {.state = State::kRunning}, true, call);
     ASSERT_EQ(host.sent.size(), 1u);
@@ -257,7 +257,7 @@ TEST_F(ControlPlaneTest, WhoIsInShutdownHasExitedForTheOthers) {
   notice(1, {.state = State::kLeaving, .digest = 0xbb}, true);
   EXPECT_EQ(host.ended.at(0).why.code, Code::kPeerExited);
   EXPECT_EQ(host.ended.at(0).why.by, 1);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kPeerExited);
 }
 
@@ -283,14 +283,14 @@ TEST_F(ControlPlaneTest, ASurveyGathersWhereAllStand) {
   EXPECT_FALSE(plane.next_tick().has_value());
 }
 
-TEST_F(ControlPlaneTest, ASurveyEndsWithOurPatience) {
+TEST_F(ControlPlaneTest, ASurveyEndsWithOurWaitLimit) {
   plane.survey(kCall, now);
   notice(1, {.state = State::kRunning});
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   ASSERT_EQ(host.surveys.size(), 1u);
   EXPECT_EQ(host.surveys[0].statuses.at(2).report.state, State::kUnknown);
   plane.survey(kCall, now);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_EQ(host.surveys.size(), 2u) << "may be asked again";
 }
 
@@ -298,9 +298,9 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
   plane.survey(kCall, now);
   cancel(2, kLate);
   plane.survey(kCall, now);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   plane.survey(kCall, now);
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_TRUE(host.surveys.empty());
   EXPECT_EQ(host.failure_reports.size(), 1u);
 }
@@ -308,7 +308,7 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
 TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
   const CallId doing = CallId::whereabouts(kWorld, 0, 2);
   cancel(2, kLate);  // of a call, which has nothing to do with it
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   host.sent.clear();
   plane.survey(doing, now);
   EXPECT_TRUE(host.sent.at(0).message.asks && host.sent.at(0).message.asks_where);
@@ -374,7 +374,7 @@ TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernOthers) {
   EXPECT_TRUE(host.ended.empty());
   for (const Host::Sent& sent : host.sent)
     EXPECT_EQ(sent.message.report.state, State::kUnknown) << "told nothing";
-  after(ControlPlane::kPatience);
+  after(ControlPlane::kWaitLimit);
   EXPECT_TRUE(host.failure_reports.empty() && host.surveys.empty());
 }
 

@@ -62,7 +62,7 @@ class GpuTest : public ::testing::Test {
 
   const cuda::Driver& driver() const { return *driver_; }
   cuda::CUstream stream() const { return stream_->get(); }
-  WaitContext patience() const { return {Deadline::after(30)}; }
+  WaitContext wait_limit() const { return {Deadline::after(30)}; }
 
   // `nbytes` of the GPU, of which the array begins at `offset`.
   cuda::DeviceMemory memory(std::size_t nbytes) const {
@@ -87,7 +87,7 @@ class GpuTest : public ::testing::Test {
   }
   void settle(cuda::CUstream on) const {
     const auto end =
-        cuda::wait_on_host([&] { return cuda::is_done(driver(), on); }, cuda::HostWait{patience()});
+        cuda::wait_on_host([&] { return cuda::is_done(driver(), on); }, cuda::HostWait{wait_limit()});
     ASSERT_TRUE(end.is_ok()) << end.status().to_string();
     ASSERT_EQ(end.value(), WaitEnd::kReady);
   }

@@ -20,7 +20,7 @@ class NcclOnGpu : public GpuTest {
     means_.clock = &clock_;
     const auto id = nccl::make_unique_id(*means_.api);
     ASSERT_TRUE(id.is_ok()) << id.status().to_string();
-    auto made = nccl::Communicator::init(means_, {id.value(), 0, 1}, {}, patience());
+    auto made = nccl::Communicator::init(means_, {id.value(), 0, 1}, {}, wait_limit());
     ASSERT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = nccl::Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     ASSERT_TRUE(gpu.is_ok()) << gpu.status().to_string();
@@ -29,7 +29,7 @@ class NcclOnGpu : public GpuTest {
   }
   void TearDown() override {
     if (executor_) {
-      const Status closed = executor_->close(patience());
+      const Status closed = executor_->close(wait_limit());
       EXPECT_TRUE(closed.is_ok()) << closed.to_string();
       executor_.reset();
     }
@@ -49,7 +49,7 @@ class NcclOnGpu : public GpuTest {
   }
   void finish(const Result<std::shared_ptr<cuda::DeviceWork>>& work) const {
     ASSERT_TRUE(work.is_ok()) << work.status().to_string();
-    const Result<WaitEnd> end = work.value()->wait_on_host(patience());
+    const Result<WaitEnd> end = work.value()->wait_on_host(wait_limit());
     ASSERT_TRUE(end.is_ok()) << end.status().to_string();
     ASSERT_EQ(end.value(), WaitEnd::kReady);
   }
@@ -71,7 +71,7 @@ TEST_F(NcclOnGpu, what_it_reduces_of_one_rank_is_that_ranks_own_array) {
         const cuda::DeviceMemory in = memory(bytes.size()), out = memory(bytes.size());
         put(in.at(), bytes);
         for (const cuda::CUdeviceptr to : {out.at(), in.at()}) {
-          finish(executor_->launch(allreduce(in.at(), to, count, dtype, {op}, stream()), patience()));
+          finish(executor_->launch(allreduce(in.at(), to, count, dtype, {op}, stream()), wait_limit()));
           ASSERT_TRUE(get(to, bytes.size()) == bytes) << name_of(dtype) << " " << name_of(op) << " of "
                                                       << count << (to == in.at() ? " in place" : "");
         }
@@ -91,7 +91,7 @@ TEST_F(NcclOnGpu, a_factor_multiplies_every_element_once_or_nccl_is_not_asked) {
   const bool can = executor_->can(call.request).is_ok();
   EXPECT_EQ(can, means_.api->version >= nccl::Version(2, 29, 7));
   if (!can) return;
-  finish(executor_->launch(call, patience()));
+  finish(executor_->launch(call, wait_limit()));
   const std::vector<std::byte> bytes = get(x.at(), 4 * kCount);
   std::memcpy(after.data(), bytes.data(), bytes.size());
   for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], before[i] / 2);
@@ -115,7 +115,7 @@ TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_f
       PC_MUST(cuda::copy_on_device(driver(), x.at(), fresh.at(), kNbytes, slow));
       cuda::DeviceCall call = allreduce(x.at(), x.at(), kNbytes, DType::kU8, {ReduceOp::kSum}, slow);
       call.on_caller_stream = on_caller_stream;
-      const auto work = executor_->launch(call, patience());
+      const auto work = executor_->launch(call, wait_limit());
       ASSERT_TRUE(work.is_ok()) << work.status().to_string();
       PC_MUST(work.value()->precede(slow));
       PC_MUST(cuda::copy_on_device(driver(), y.at(), x.at(), kNbytes, slow));
@@ -131,8 +131,8 @@ TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_f
 TEST_F(NcclOnGpu, after_an_abort_every_call_says_why_and_the_gpu_goes_on) {
   const cuda::DeviceMemory x = memory(4096);
   executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"), 0);
-  const auto work =
-      executor_->launch(allreduce(x.at(), x.at(), 1024, DType::kF32, {ReduceOp::kSum}, stream()), patience());
+  const auto work = executor_->launch(
+      allreduce(x.at(), x.at(), 1024, DType::kF32, {ReduceOp::kSum}, stream()), wait_limit());
   ASSERT_FALSE(work.is_ok());
   EXPECT_NE(work.status().to_string().find("rank 1 is gone"), std::string::npos) << work.status().to_string();
   executor_.reset();

@@ -74,7 +74,7 @@ TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_noth
     clock.advance(100s);  // not before, or NCCL is not called at all
   });
   Means patient = means();
-  patient.abort_patience_s = 1e8;
+  patient.abort_wait_limit_s = 1e8;
   const auto made = Communicator::init(patient, {make_unique_id(library.api()).value(), 1, 2}, {}, soon());
   hurries.join();
   ASSERT_FALSE(made.is_ok());
@@ -308,7 +308,7 @@ TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
 
 TEST_F(NcclCommunicator, a_close_that_is_stuck_inside_nccl_ends_at_its_deadline) {
   Means patient = means();
-  patient.abort_patience_s = 1e8;  // the clock hurries: as good as for ever
+  patient.abort_wait_limit_s = 1e8;  // the clock hurries: as good as for ever
   for (const char* const call : {"CommFinalize", "CommDestroy"}) {
     const auto communicator =
         Communicator::init(patient, {make_unique_id(library.api()).value(), 0, 1}, {}, soon()).value();

@@ -44,18 +44,18 @@ class NcclExecutor : public ::testing::Test {
     fake_.reset();
   }
 
-  WaitContext patience() const { return {Deadline::after(20)}; }
+  WaitContext wait_limit() const { return {Deadline::after(20)}; }
   static WaitContext none() { return {Deadline::after(0)}; }
   std::unique_ptr<Executor> join(const UniqueId& id, Rank rank, Rank size) {
     const Means means{nccl_.shared_api(), &clock_};
-    auto made = Communicator::init(means, {id, rank, size}, {}, patience());
+    auto made = Communicator::init(means, {id, rank, size}, {}, wait_limit());
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     return std::make_unique<Executor>(std::move(gpu).value(), std::move(made).value(), abandoned_);
   }
   void join_alone() { executor_ = join(make_unique_id(nccl_.api()).value(), 0, 1); }
   void close() {
-    const Status closed = executor_->close(patience());
+    const Status closed = executor_->close(wait_limit());
     EXPECT_TRUE(closed.is_ok()) << closed.to_string();
   }
 
@@ -83,12 +83,12 @@ class NcclExecutor : public ::testing::Test {
   }
   std::shared_ptr<cuda::DeviceWork> launch(cuda::DeviceCall call) {
     EXPECT_TRUE(executor_->ready(call).is_ok());
-    auto work = executor_->launch(call, patience());
+    auto work = executor_->launch(call, wait_limit());
     EXPECT_TRUE(work.is_ok()) << work.status().to_string();
     return work.is_ok() ? work.value() : nullptr;
   }
   void expect_end(cuda::DeviceWork& work) {
-    const Result<WaitEnd> end = work.wait_on_host(patience());
+    const Result<WaitEnd> end = work.wait_on_host(wait_limit());
     ASSERT_TRUE(end.is_ok()) << end.status().to_string();
     EXPECT_EQ(end.value(), WaitEnd::kReady);
     EXPECT_TRUE(work.done());
@@ -232,7 +232,7 @@ TEST_F(NcclExecutor, a_call_in_a_graph_runs_when_the_graph_does_and_nobody_can_w
   const auto work = launch(allreduce(x, result, true));
   ASSERT_NE(work, nullptr);
   EXPECT_GE(fake_.end_capture(theirs_->get()), 2) << "the capture was spoiled";
-  EXPECT_EQ(work->wait_on_host(patience()).status().code(), Code::kUnsupported);
+  EXPECT_EQ(work->wait_on_host(wait_limit()).status().code(), Code::kUnsupported);
   EXPECT_FALSE(work->done());
   EXPECT_EQ(executor_->running(), 0U);
   fake_.drain_all();
@@ -251,10 +251,10 @@ TEST_F(NcclExecutor, several_ranks_get_the_sum) {
       ranks.emplace_back([&, rank] {
         const auto executor = join(id, rank, size);
         const cuda::DeviceMemory x = memory_of(static_cast<float>(rank + 1));
-        auto work = executor->launch(allreduce(x, x), patience());
+        auto work = executor->launch(allreduce(x, x), wait_limit());
         ASSERT_TRUE(work.is_ok()) << work.status().to_string();
         expect_end(*work.value());
-        const Status closed = executor->close(patience());
+        const Status closed = executor->close(wait_limit());
         EXPECT_TRUE(closed.is_ok()) << closed.to_string();
         EXPECT_EQ(first(x), static_cast<float>(size * (size + 1)) / 2) << "rank " << rank << " of " << size;
       });
@@ -274,15 +274,15 @@ TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_lets_go_when_t
   const auto work = launch(call);
   call.keeps = nullptr;
   executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"), 0);
-  EXPECT_NE(work->wait_on_host(patience()).status().to_string().find("rank 1 is gone"), std::string::npos);
+  EXPECT_NE(work->wait_on_host(wait_limit()).status().to_string().find("rank 1 is gone"), std::string::npos);
   EXPECT_FALSE(executor_->look_around().is_ok());
   EXPECT_FALSE(alive.expired()) << "the GPU may still use it";
-  const auto next = executor_->launch(call, patience());
+  const auto next = executor_->launch(call, wait_limit());
   ASSERT_FALSE(next.is_ok());
   EXPECT_NE(next.status().to_string().find("rank 1 is gone"), std::string::npos);
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
-  EXPECT_FALSE(work->wait_on_host(patience()).is_ok()) << "what an aborted call left is not a result";
+  EXPECT_FALSE(work->wait_on_host(wait_limit()).is_ok()) << "what an aborted call left is not a result";
   EXPECT_FALSE(executor_->look_around().is_ok());
   EXPECT_TRUE(alive.expired());
   EXPECT_EQ(executor_->running(), 0U);
@@ -296,7 +296,7 @@ TEST_F(NcclExecutor, an_error_that_nccl_finds_later_ends_the_wait) {
   void* comm = nullptr;
   ASSERT_EQ(nccl_->last_comm(&comm), 1);
   nccl_->async_error(comm, static_cast<int>(ReturnCode::kRemoteError));
-  const Result<WaitEnd> end = work->wait_on_host(patience());
+  const Result<WaitEnd> end = work->wait_on_host(wait_limit());
   ASSERT_FALSE(end.is_ok());
   EXPECT_NE(end.status().to_string().find("ncclRemoteError"), std::string::npos) << end.status().to_string();
   executor_->abort(end.status(), 0);
@@ -316,7 +316,7 @@ TEST_F(NcclExecutor, closing_waits_for_what_runs_but_not_beyond_its_deadline) {
   close();
   EXPECT_EQ(executor_->running(), 0U);
   EXPECT_EQ(nccl_->alive(), 0);
-  EXPECT_FALSE(executor_->launch(allreduce(x, x), patience()).is_ok());
+  EXPECT_FALSE(executor_->launch(allreduce(x, x), wait_limit()).is_ok());
 }
 
 TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
@@ -327,14 +327,14 @@ TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
   EXPECT_EQ(executor_->split(0, 0, none()).status().code(), Code::kTimeout);
   EXPECT_EQ(nccl_.calls_of_newest(), "child(0/1) [AllReduce]");  // and nothing has happened
   fake_.release_stream(theirs_->get());
-  auto child = executor_->split(0, 0, patience());
+  auto child = executor_->split(0, 0, wait_limit());
   ASSERT_TRUE(child.is_ok()) << child.status().to_string();
   EXPECT_TRUE(work->done());
-  const auto of_child = child.value()->launch(allreduce(x, x), patience());
+  const auto of_child = child.value()->launch(allreduce(x, x), wait_limit());
   ASSERT_TRUE(of_child.is_ok()) << of_child.status().to_string();
   close();  // the child goes on without its parent
   expect_end(*of_child.value());
-  EXPECT_TRUE(child.value()->close(patience()).is_ok());
+  EXPECT_TRUE(child.value()->close(wait_limit()).is_ok());
   EXPECT_STREQ(nccl_->record(),
                "init(0/1) Split(0) Finalize Destroy\nchild(0/1) [AllReduce] Split(0) Finalize Destroy\n"
                "child(0/1) [AllReduce] Finalize Destroy\n");
@@ -342,7 +342,7 @@ TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
 
 TEST_F(NcclExecutor, who_has_no_color_takes_part_in_a_split_and_gets_nothing) {
   join_alone();
-  const auto child = executor_->split(kNoColor, 0, patience());
+  const auto child = executor_->split(kNoColor, 0, wait_limit());
   ASSERT_TRUE(child.is_ok()) << child.status().to_string();
   EXPECT_EQ(child.value(), nullptr);
   close();
@@ -355,7 +355,7 @@ TEST_F(NcclExecutor, what_nccl_cannot_do_is_refused_before_anything_is_queued) {
   cuda::DeviceCall call = allreduce(x, x);
   call.request.collective = Collective::kScan;
   fake_.hold_stream(theirs_->get());
-  EXPECT_EQ(executor_->launch(call, patience()).status().code(), Code::kUnsupported);
+  EXPECT_EQ(executor_->launch(call, wait_limit()).status().code(), Code::kUnsupported);
   EXPECT_EQ(fake_.queued(theirs_->get()), 0);
   fake_.release_stream(theirs_->get());
   close();

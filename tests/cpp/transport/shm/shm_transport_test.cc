@@ -18,7 +18,7 @@
 namespace pc {
 namespace {
 
-using testing::kPatience;
+using testing::kWaitLimit;
 
 MessageId message(uint64_t sequence, uint64_t digest = 5) {
   return {{1, StreamClass::kPointToPoint, 2}, sequence, 0, digest};
@@ -47,7 +47,7 @@ struct Side {
   Completion wait() {
     Completion next;
     while (!queue.take(next)) {
-      if (reactor.wait(queue, {.deadline = Deadline::after(kPatience)}) != WaitEnd::kReady) {
+      if (reactor.wait(queue, {.deadline = Deadline::after(kWaitLimit)}) != WaitEnd::kReady) {
         ADD_FAILURE() << "nothing completes";
         break;
       }
@@ -72,7 +72,7 @@ class ShmTransportTest : public ::testing::Test {
                            .value();
     }
     both([](Side& side) {
-      const Status connected = side.transport->connect({"", ""}, {.deadline = Deadline::after(kPatience)});
+      const Status connected = side.transport->connect({"", ""}, {.deadline = Deadline::after(kWaitLimit)});
       EXPECT_TRUE(connected.is_ok()) << connected.to_string();
       EXPECT_TRUE(side.reactor.add(side.transport.get()).is_ok());
     });
