@@ -52,9 +52,9 @@ Status RawNccl::init(const nccl::UniqueId& id) {
   WaitContext context = group_.waiting_until(Deadline::after(group_.timeout_s()));
   const std::function<bool()> in_vain = [this] { return !group_.alive().is_ok(); };
   context.interrupted = &in_vain;
-  const nccl::Means means{api_, &clock_};
+  const nccl::Resources resources{api_, &clock_};
   PC_ASSIGN_OR_RETURN(communicator_,
-                      nccl::Communicator::init(means, {id, group_.rank(), group_.size()}, {}, context));
+                      nccl::Communicator::init(resources, {id, group_.rank(), group_.size()}, {}, context));
   return communicator_->grouped(context, [this](nccl::Issue& issue) { handle_ = issue.comm(); });
 }
 

@@ -92,15 +92,15 @@ class DeviceCalls::Call : public GpuWork {
       on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
 };
 
-DeviceCalls::DeviceCalls(Communicator& group, const Means& means,
+DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
                          std::unique_ptr<cuda::DeviceExecutor> executor)
     : group_(group),
-      device_(means.device),
-      strict_(means.strict),
-      clock_(*means.clock),
-      interrupted_(means.interrupted),
-      wait_limit_(means.wait_limit),
-      log_(means.log),
+      device_(resources.device),
+      strict_(resources.strict),
+      clock_(*resources.clock),
+      interrupted_(resources.interrupted),
+      wait_limit_(resources.wait_limit),
+      log_(resources.log),
       executor_(std::move(executor)),
       agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
   const std::lock_guard lock(mutex_);  // the threads begin at once

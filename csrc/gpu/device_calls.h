@@ -43,7 +43,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // stuck inside NCCL, where it does not hear it; it shall not wait. May be empty.
   using Interrupted = std::function<bool(pthread_t thread, TimePoint since)>;
   // This rank's means. Of what it lacks: why_not, and the rest is null.
-  struct Means {
+  struct Resources {
     std::shared_ptr<const cuda::Driver> driver;
     std::shared_ptr<const nccl::Api> api;
     Status why_not;
@@ -64,10 +64,11 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   };
   // All members call it, as they would call any collective. kUnsupported, on all of them: there is no way; the group goes on
   // with arrays of the CPU. If joining fails in the middle, on one rank, the group ends.
-  static Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const Means& means, double timeout_s);
+  static Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const Resources& resources,
+                                                   double timeout_s);
   // Likewise for ranks that reach each other's arrays, by ipc_join.h.
   static Result<std::shared_ptr<DeviceCalls>> join_ipc(Communicator& group, Runtime& runtime,
-                                                       const Means& means, double timeout_s);
+                                                       const Resources& resources, double timeout_s);
   ~DeviceCalls();  // close() or abort() comes first
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
@@ -96,7 +97,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   void abort(const Status& why);
 
  private:
-  DeviceCalls(Communicator& group, const Means& means, std::unique_ptr<cuda::DeviceExecutor> executor);
+  DeviceCalls(Communicator& group, const Resources& resources,
+              std::unique_ptr<cuda::DeviceExecutor> executor);
   class Call;
   Status check(Request& request) const;
   std::optional<Status> compared(const Call& call, TimePoint until, AsyncWork::Part part) const;

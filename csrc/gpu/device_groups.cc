@@ -42,30 +42,30 @@ Result<std::shared_ptr<const cuda::Driver>> DeviceGroups::driver() {
   return driver_;
 }
 
-DeviceCalls::Means DeviceGroups::means(int device) {
-  DeviceCalls::Means means;
-  means.device = device;
-  means.peers = options_.peers;
-  means.abandoned = options_.abandoned;
-  means.host_id = options_.host_id;
-  means.clock = &clock_;
-  means.log = options_.log;
-  means.strict = options_.strict;
-  means.interrupted = options_.interrupted;
-  means.semaphores = options_.semaphores;
+DeviceCalls::Resources DeviceGroups::resources(int device) {
+  DeviceCalls::Resources resources;
+  resources.device = device;
+  resources.peers = options_.peers;
+  resources.abandoned = options_.abandoned;
+  resources.host_id = options_.host_id;
+  resources.clock = &clock_;
+  resources.log = options_.log;
+  resources.strict = options_.strict;
+  resources.interrupted = options_.interrupted;
+  resources.semaphores = options_.semaphores;
   const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
-  if (!driver.is_ok()) return means.why_not = driver.status(), means;
-  means.driver = driver.value();
+  if (!driver.is_ok()) return resources.why_not = driver.status(), resources;
+  resources.driver = driver.value();
   const std::lock_guard lock(mutex_);
   if (api_ == nullptr) {
     const Result<nccl::Library> opened = nccl::Library::open(options_.nccl);
-    if (!opened.is_ok()) return means.why_not = opened.status(), means;
+    if (!opened.is_ok()) return resources.why_not = opened.status(), resources;
     api_ = opened.value().shared_api();
     if (const std::string warning = nccl::warning_about(nccl::mapped_copies()); !warning.empty())
       options_.log.warning(warning);
   }
-  means.api = api_;
-  return means;
+  resources.api = api_;
+  return resources;
 }
 
 // NCCL and the driver make memory when ranks join. Whether there is a driver at all is not asked here.
@@ -117,12 +117,12 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::make_backend(Communicator& gr
   const Status may = insists ? Status::ok() : group.gpus_may_join();
   if (may.is_ok()) PC_TRY(may_join(device, stream));
   Result<std::shared_ptr<DeviceCalls>> joined =
-      may.is_ok() ? DeviceCalls::join(group, means(device), left_s()) : may;
+      may.is_ok() ? DeviceCalls::join(group, resources(device), left_s()) : may;
   if (!joined.is_ok() && (insists || joined.status().code() != Code::kUnsupported)) return joined.status();
   Result<std::shared_ptr<DeviceCalls>> peers =
       joined.is_ok() ? Status(Code::kUnsupported, "calls of this group go by NCCL")
       : !may.is_ok() ? may
-                     : DeviceCalls::join_ipc(group, runtime_, means(device), left_s());
+                     : DeviceCalls::join_ipc(group, runtime_, resources(device), left_s());
   if (!peers.is_ok() && peers.status().code() != Code::kUnsupported) return peers.status();
   const bool is_channel = [&] {
     const std::lock_guard lock(mutex_);

@@ -31,13 +31,14 @@ class DeviceGroups final : public Devices {
   struct Options {
     cuda::DriverSearch driver;
     nccl::Surroundings nccl;
-    std::string host_id = {};  // DeviceCalls::Means
+    std::string host_id = {};  // DeviceCalls::Resources
     Logger log = Logger();
-    bool strict = false;                                                   // DeviceCalls::Means
-    IpcResources peers = {};                                               // DeviceCalls::Means
-    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Means
+    bool strict = false;                                                   // DeviceCalls::Resources
+    IpcResources peers = {};                                               // DeviceCalls::Resources
+    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Resources
     DeviceCalls::Interrupted interrupted = {};
-    // DeviceCalls::Means; null: streams do not wait. Its memory is never given back, so that one for the whole process is best.
+    // DeviceCalls::Resources; null: streams do not wait. Its memory is never given back, so that one for the
+    // whole process is best.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
     // What the environment says of them. `of_process` becomes `semaphores` if streams are to wait.
     static Result<Options> from_environment(std::vector<std::string> wheel_folders,
@@ -87,7 +88,7 @@ class DeviceGroups final : public Devices {
   Result<std::unique_ptr<const IoVec>> within_allocations(const IoVec& list);
   // The request gets what it has of a list in such pieces, which have to outlive it.
   Result<std::unique_ptr<const IoVec>> cut_at_allocations(UserCall& call);
-  DeviceCalls::Means means(int device);
+  DeviceCalls::Resources resources(int device);
   Status may_join(int device, void* stream);
   Result<std::shared_ptr<GroupOnGpus>> make_backend(Communicator& group, int device, void* stream,
                                                     Deadline deadline, bool insists);

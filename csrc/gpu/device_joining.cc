@@ -18,8 +18,9 @@ namespace {
 // Less than NCCL takes for the smallest group. It takes some hundred MiB, and only NCCL knows how many.
 constexpr uint64_t kLeastFree_nbytes = uint64_t{64} << 20;
 
-Status has_free_memory(const DeviceCalls::Means& means) {
-  PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(means.driver, means.device));
+Status has_free_memory(const DeviceCalls::Resources& resources) {
+  PC_ASSIGN_OR_RETURN(const cuda::Context context,
+                      cuda::Context::primary(resources.driver, resources.device));
   PC_ASSIGN_OR_RETURN(const cuda::Context::FreeMemory free_memory, context.available_memory());
   if (free_memory.free_nbytes >= kLeastFree_nbytes) return Status::ok();
   return Status(Code::kUnsupported,
@@ -27,23 +28,23 @@ Status has_free_memory(const DeviceCalls::Means& means) {
 }
 
 // NCCL's own word for it is "unhandled cuda error".
-Status with_available_memory(const Status& why, const DeviceCalls::Means& means) {
+Status with_available_memory(const Status& why, const DeviceCalls::Resources& resources) {
   if (why.code() != Code::kSystem) return why;
-  const Result<cuda::Context> context = cuda::Context::primary(means.driver, means.device);
+  const Result<cuda::Context> context = cuda::Context::primary(resources.driver, resources.device);
   if (!context.is_ok()) return why;
-  return Status(why.code(), why.message() + " (of the memory of GPU " + std::to_string(means.device) + ", " +
-                                context.value().available_text() + ")");
+  return Status(why.code(), why.message() + " (of the memory of GPU " + std::to_string(resources.device) +
+                                ", " + context.value().available_text() + ")");
 }
 
-DeviceFacts facts_of(const DeviceCalls::Means& means) {
+DeviceFacts facts_of(const DeviceCalls::Resources& resources) {
   DeviceFacts facts;
-  if (!means.why_not.is_ok()) return facts.lacks(means.why_not.message()), facts;
-  const Result<cuda::DeviceInfo> device = cuda::describe_device(*means.driver, means.device);
+  if (!resources.why_not.is_ok()) return facts.lacks(resources.why_not.message()), facts;
+  const Result<cuda::DeviceInfo> device = cuda::describe_device(*resources.driver, resources.device);
   if (!device.is_ok()) return facts.lacks(device.status().message()), facts;
-  if (const Status free_memory = has_free_memory(means); !free_memory.is_ok())
+  if (const Status free_memory = has_free_memory(resources); !free_memory.is_ok())
     return facts.lacks(free_memory.message()), facts;
-  facts.set_gpu(device.value().uuid, means.host_id);
-  const nccl::Version& version = means.api->version;
+  facts.set_gpu(device.value().uuid, resources.host_id);
+  const nccl::Version& version = resources.api->version;
   facts.nccl_major = version.major;
   facts.nccl_minor = version.minor;
   facts.nccl_patch = version.patch;
@@ -65,11 +66,11 @@ auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
 
 }  // namespace
 
-Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Means& means,
+Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, const Resources& resources,
                                                        double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> all,
-                      gather_plain(group, facts_of(means), "which way between GPUs", timeout_s));
+                      gather_plain(group, facts_of(resources), "which way between GPUs", timeout_s));
   PC_TRY(can_go_by_nccl(all));
   // From here on others may wait for NCCL, which tells nobody that one of them does not come.
   const auto leave = [&](const Status& why) {
@@ -78,13 +79,15 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     return end.is_ok() ? why : end;  // which is why
   };
   const Result<nccl::UniqueId> met =
-      exchange_unique_id(group, *means.api, std::max(deadline.remaining_s(), 0.0));
+      exchange_unique_id(group, *resources.api, std::max(deadline.remaining_s(), 0.0));
   if (!met.is_ok()) return met.status().code() == Code::kUnsupported ? met.status() : leave(met.status());
   const auto init = [&](const WaitContext& context) -> Result<std::shared_ptr<DeviceCalls>> {
-    PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context, cuda::Context::primary(means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::Context gpu_context,
+                        cuda::Context::primary(resources.driver, resources.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, gpu_context.enter());
-    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu, nccl::Executor::Gpu::take(gpu_context, means.semaphores));
-    nccl::Means with{means.api, means.clock, means.log};
+    PC_ASSIGN_OR_RETURN(nccl::Executor::Gpu gpu,
+                        nccl::Executor::Gpu::take(gpu_context, resources.semaphores));
+    nccl::Resources with{resources.api, resources.clock, resources.log};
     with.enter_thread = [gpu_context]() -> Result<std::shared_ptr<void>> {
       PC_ASSIGN_OR_RETURN(cuda::ContextGuard entered, gpu_context.enter());
       return std::shared_ptr<void>(std::make_shared<cuda::ContextGuard>(std::move(entered)));
@@ -92,26 +95,26 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     PC_ASSIGN_OR_RETURN(
         std::unique_ptr<nccl::Communicator> made,
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
-    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), means.abandoned);
-    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+    auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), resources.abandoned);
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
     PC_TRY(calls->first_failure());  // nobody would look after them
     return calls;
   };
   const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
-  if (!joined.is_ok()) return leave(with_available_memory(joined.status(), means));
+  if (!joined.is_ok()) return leave(with_available_memory(joined.status(), resources));
   return joined;
 }
 
 Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_ipc(Communicator& group, Runtime& runtime,
-                                                           const Means& means, double timeout_s) {
-  IpcResources with = means.peers;
-  with.driver = means.driver;
-  with.device = means.device;
-  with.log = means.log;
-  with.abandoned = means.abandoned;
+                                                           const Resources& resources, double timeout_s) {
+  IpcResources with = resources.peers;
+  with.driver = resources.driver;
+  with.device = resources.device;
+  with.log = resources.log;
+  with.abandoned = resources.abandoned;
   PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> executor,
                       pc::join_ipc(group, runtime, with, timeout_s));
-  const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, means, std::move(executor)));
+  const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
   const Status started = calls->first_failure();
   if (!started.is_ok()) group.quit(started);  // the others have joined
   PC_TRY(started);
@@ -127,14 +130,14 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     PC_ASSIGN_OR_RETURN(std::unique_ptr<cuda::DeviceExecutor> made,
                         executor_->split(color, joins ? child->rank() : 0, context));
     if (made == nullptr) return std::shared_ptr<DeviceCalls>();
-    Means means;
-    means.device = device_;
-    means.clock = &clock_;
-    means.strict = strict_;
-    means.interrupted = interrupted_;
-    means.wait_limit = wait_limit_;
-    means.log = log_;
-    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, means, std::move(made)));
+    Resources resources;
+    resources.device = device_;
+    resources.clock = &clock_;
+    resources.strict = strict_;
+    resources.interrupted = interrupted_;
+    resources.wait_limit = wait_limit_;
+    resources.log = log_;
+    const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(*child, resources, std::move(made)));
     PC_TRY(calls->first_failure());
     return calls;
   };

@@ -64,17 +64,17 @@ std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, 
 // This rank's part of the trial.
 class Trial {
  public:
-  static Result<Trial> create(const IpcResources& means, const std::vector<Rank>& processes) {
-    PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(means.driver, means.device));
+  static Result<Trial> create(const IpcResources& resources, const std::vector<Rank>& processes) {
+    PC_ASSIGN_OR_RETURN(cuda::Context context, cuda::Context::primary(resources.driver, resources.device));
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context.enter());
     PC_ASSIGN_OR_RETURN(cuda::DeviceKernels device_kernels,
-                        cuda::DeviceKernels::create(context, means.kernels));
+                        cuda::DeviceKernels::create(context, resources.kernels));
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory shown, cuda::DeviceMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::PinnedMemory page, cuda::PinnedMemory::allocate(context, sizeof(uint64_t)));
     PC_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::create(context));
     PC_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::create(context));
     IpcMemory memory(context, processes,
-                     means.mappings != nullptr ? means.mappings : std::make_shared<IpcMappings>());
+                     resources.mappings != nullptr ? resources.mappings : std::make_shared<IpcMappings>());
     return Trial{std::move(context), std::move(memory), std::move(device_kernels),
                  std::move(shown),   std::move(page),   std::move(stream),
                  std::move(end)};
@@ -146,21 +146,22 @@ Status can_all_reduce(const std::vector<Facts>& all) {
 }  // namespace
 
 Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
-                                                       const IpcResources& means, double timeout_s) {
+                                                       const IpcResources& resources, double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group.timeout_s() : timeout_s);
   const auto left_s = [&] { return std::max(deadline.remaining_s(), 0.0); };
   PC_TRY(may_reach(group, runtime.hosts()));
-  const std::vector<Rank> processes = processes_of(group, runtime.hosts(), means.by_handles);
+  const std::vector<Rank> processes = processes_of(group, runtime.hosts(), resources.by_handles);
   Facts facts;
   facts.token = fnv1a(runtime.name() + "/" + std::to_string(group.rank()) + "/" +
                       std::to_string(deadline.when().time_since_epoch().count()));
   const WaitContext wait = group.waiting_until(deadline);
-  Result<Trial> trial = means.driver != nullptr
-                            ? Trial::create(means, processes)
+  Result<Trial> trial = resources.driver != nullptr
+                            ? Trial::create(resources, processes)
                             : Status(Code::kUnsupported, "the GPU's driver cannot be opened");
   const Status shown = [&]() -> Status {
     PC_TRY(trial.status());
-    PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info, cuda::describe_device(*means.driver, means.device));
+    PC_ASSIGN_OR_RETURN(const cuda::DeviceInfo info,
+                        cuda::describe_device(*resources.driver, resources.device));
     info.uuid.copy(facts.gpu, sizeof facts.gpu - 1);
     if (const Status& reduces = trial.value().device_kernels.can_reduce(); !reduces.is_ok())
       facts.why_not_reduce.set(reduces.message());
@@ -199,8 +200,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
                              std::move(trial.value().device_kernels),
                              can_all_reduce(all),
                              workers_of(all),
-                             means.abandoned,
-                             means.log};
+                             resources.abandoned,
+                             resources.log};
     return IpcExecutor::create(trial.value().context, std::move(parts));
   }();
   if (joined.is_ok() || !refused.is_ok()) return joined;

@@ -22,13 +22,13 @@ struct IpcResources {
   std::span<const std::byte> kernels = {};  // embedded_kernels()
   // Of all groups of a process, and as long as the process. Null: made for this one.
   std::shared_ptr<IpcMappings> mappings = {};
-  std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Means
+  std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Resources
   bool by_handles = false;                    // ranks of one process reach each other as those of others do
 };
 
 // All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What
 // fails in the middle ends the group.
 Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
-                                                       const IpcResources& means, double timeout_s);
+                                                       const IpcResources& resources, double timeout_s);
 
 }  // namespace pc

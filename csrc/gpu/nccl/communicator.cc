@@ -117,7 +117,7 @@ Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()
   std::thread thread;
   PC_TRY(start_thread(thread, "pc-nccl", "starting a thread for " + std::string(call), run));
   const WaitEnd end =
-      poll_until(*means.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
+      poll_until(*resources.clock, context, stop, [&] { return shared->stage.load() == Stage::kAnswered; });
   if (end != WaitEnd::kReady && shared->moves(Stage::kWaits, Stage::kNotMade))
     return thread.join(), ended(call, end);
   left_out = false;
@@ -146,7 +146,7 @@ Status CommunicatorCore::outcome(std::string_view call, ReturnCode answer, const
 Status CommunicatorCore::settle(std::string_view call, ReturnCode code, const WaitContext& context) {
   ReturnCode question = ReturnCode::kSuccess;
   if (code == ReturnCode::kInProgress || code == ReturnCode::kSuccess) {
-    const WaitEnd end = poll_until(*means.clock, context, stop, [&] {
+    const WaitEnd end = poll_until(*resources.clock, context, stop, [&] {
       question = api().comm_get_async_error(handle, &code);
       return question != ReturnCode::kSuccess || code != ReturnCode::kInProgress;
     });
@@ -200,9 +200,10 @@ Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const
 }  // namespace
 
 // What the ranks meet in: non-blocking, so that a rank that does not come costs the others no more than their deadline.
-Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, const Membership& membership,
-                                                         const Options& options, const WaitContext& context) {
-  const auto core = std::make_shared<CommunicatorCore>(means, options);
+Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resources,
+                                                         const Membership& membership, const Options& options,
+                                                         const WaitContext& context) {
+  const auto core = std::make_shared<CommunicatorCore>(resources, options);
   std::unique_ptr<Communicator> made(new Communicator(core));
   Status status;
   bool exists = false;
@@ -210,7 +211,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Means& means, con
     const std::lock_guard lock(core->issue);
     // NCCL_COMM_BLOCKING=1 makes this wait for all ranks.
     const auto begin = [core, membership,
-                        config = config_for(*means.api, core->name, options, Blocks::kNo)]() mutable {
+                        config = config_for(*resources.api, core->name, options, Blocks::kNo)]() mutable {
       return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
                                                &config);
     };
@@ -244,30 +245,32 @@ void CommunicatorCore::abort_newborn(CommHandle& its) {
 // It is aborted because of `why`, which is the answer; what else goes wrong is logged.
 Status Communicator::give_up(const Status& why) {
   const Status aborted = abort(why);
-  if (!aborted.is_ok()) core_->means.log.warning(aborted.to_string());
+  if (!aborted.is_ok()) core_->resources.log.warning(aborted.to_string());
   return why;
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::init(const Means& means, const Membership& membership,
-                                                         const Options& options, const WaitContext& context) {
+Result<std::unique_ptr<Communicator>> Communicator::init(const Resources& resources,
+                                                         const Membership& membership, const Options& options,
+                                                         const WaitContext& context) {
   if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size) {
     return invalid_argument(rank_text(membership.rank) + " of " + std::to_string(membership.size) +
                             " is no rank of a communicator");
   }
-  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> joined, join(means, membership, options, context));
+  PC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> joined,
+                      join(resources, membership, options, context));
   Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
   if (!made.is_ok()) return joined->give_up(made.status());
   const Status closed = joined->close(context);  // or aborted; the child shares nothing with it
   if (!closed.is_ok())
-    means.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
+    resources.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
   return made;
 }
 
 Communicator::~Communicator() {
   if (core_->has_ended()) return;
-  core_->means.log.warning("an NCCL communicator of " + std::to_string(core_->size) + " ranks (" +
-                           std::string(nccl::name_of(core_->state.load())) +
-                           ") was neither closed nor aborted: it and its GPU memory are leaked");
+  core_->resources.log.warning("an NCCL communicator of " + std::to_string(core_->size) + " ranks (" +
+                               std::string(nccl::name_of(core_->state.load())) +
+                               ") was neither closed nor aborted: it and its GPU memory are leaked");
   core_->kept = core_;
 }
 
@@ -283,7 +286,7 @@ Status Communicator::cause() const {
 Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each) {
   CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
-  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   CommHandle const handle = core.handle;  // from here on an abort may take it
   core.may_be_stuck.store(true);
@@ -321,7 +324,7 @@ Status Communicator::check() {
 Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, const WaitContext& context) {
   CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
-  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   RedOp op = RedOp::kSum;
   const ReturnCode code = core.api().red_op_create_pre_mul_sum(
@@ -334,7 +337,7 @@ Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, 
 Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
   CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
-  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   const auto place = std::find(core.ops.begin(), core.ops.end(), op);
   if (place == core.ops.end()) return invalid_argument("that is no operation of this NCCL communicator");
@@ -353,9 +356,9 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, co
                                                           const WaitContext& context) {
   CommunicatorCore& core = *core_;
   PC_TRY(core.why_unusable());
-  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
-  const auto child = std::make_shared<CommunicatorCore>(core.means, options);
+  const auto child = std::make_shared<CommunicatorCore>(core.resources, options);
   core.unsettled.push_back(child);
   const auto cut = [own = core_, parent = core.handle, child, color = color < 0 ? kNoColor : color, key,
                     config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
@@ -374,10 +377,10 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
                                           ". Abort this communicator and init a new one without the dead");
   }
   if (excluded.empty()) return invalid_argument("shrink needs at least one rank to leave out");
-  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.means.clock, context, core.stop));
+  PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   const bool failed = core.state.load() == State::kFailed;
   if (!failed) PC_TRY(core.why_unusable());
-  const auto child = std::make_shared<CommunicatorCore>(core.means, options);
+  const auto child = std::make_shared<CommunicatorCore>(core.resources, options);
   core.unsettled.push_back(child);
   const auto cut = [own = core_, parent = core.handle, child, failed,
                     list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
@@ -419,10 +422,10 @@ Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<
 // Under the issue mutex.
 Status CommunicatorCore::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
-  const auto finalize = [api = means.api, comm = handle] { return api->comm_finalize(comm); };
+  const auto finalize = [api = resources.api, comm = handle] { return api->comm_finalize(comm); };
   PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
   CommHandle const own = std::exchange(handle, nullptr);  // an abort meanwhile finds nothing
-  const auto destroy = [api = means.api, own] { return api->comm_destroy(own); };
+  const auto destroy = [api = resources.api, own] { return api->comm_destroy(own); };
   const auto late = [this](ReturnCode) { state.store(State::kDead); };
   const Status destroyed = aside("ncclCommDestroy", destroy, late, context);
   if (left_out) handle = own;
@@ -440,7 +443,8 @@ Status Communicator::close(const WaitContext& context) {
   if (core.has_ended()) return Status::ok();
   Status status = core.why_unusable();
   if (status.is_ok()) {
-    const Result<std::unique_lock<std::mutex>> lock = take(core.issue, *core.means.clock, context, core.stop);
+    const Result<std::unique_lock<std::mutex>> lock =
+        take(core.issue, *core.resources.clock, context, core.stop);
     status = lock.is_ok() ? core.why_unusable() : lock.status();
     State ready = State::kReady;
     if (status.is_ok() && core.state.compare_exchange_strong(ready, State::kFinalizing))

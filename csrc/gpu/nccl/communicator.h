@@ -30,7 +30,7 @@
 #include "base/status.h"
 #include "base/waiter.h"
 #include "gpu/nccl/api.h"
-#include "gpu/nccl/means.h"
+#include "gpu/nccl/resources.h"
 
 namespace pc::nccl {
 
@@ -77,7 +77,7 @@ class Communicator {
  public:
   // Together with the other ranks. The GPU's context is current in this thread. If that fails or takes too long, what there is
   // of it has been aborted.
-  static Result<std::unique_ptr<Communicator>> init(const Means& means, const Membership& membership,
+  static Result<std::unique_ptr<Communicator>> init(const Resources& resources, const Membership& membership,
                                                     const Options& options, const WaitContext& context);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -129,7 +129,7 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<CommunicatorCore> core) : core_(std::move(core)) {}
   Status grouped(const WaitContext& context, void (*calls)(void*, Issue&), void* each);
-  static Result<std::unique_ptr<Communicator>> join(const Means& means, const Membership& membership,
+  static Result<std::unique_ptr<Communicator>> join(const Resources& resources, const Membership& membership,
                                                     const Options& options, const WaitContext& context);
   Status give_up(const Status& why);
   static std::function<void(ReturnCode)> abort_late(const std::shared_ptr<CommunicatorCore>& child);

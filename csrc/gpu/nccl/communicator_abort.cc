@@ -79,7 +79,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
     const std::shared_ptr<CommunicatorCore>& core = each->core_;
     if (!core->begin_abort(why)) continue;
     const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
-                       all.back()->cores.front()->means.api == core->means.api;
+                       all.back()->cores.front()->resources.api == core->resources.api;
     if (!joins) all.push_back(std::make_shared<Abortion>());
     all.back()->cores.push_back(core);
   }
@@ -97,13 +97,13 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
     }
   }
 
-  const Means& means = all.front()->cores.front()->means;
+  const Resources& resources = all.front()->cores.front()->resources;
   const std::atomic<bool> never{false};
-  const double wait_limit = means.abort_wait_limit_s;
-  const WaitContext context{Deadline::after(wait_limit, means.clock->now())};
+  const double wait_limit = resources.abort_wait_limit_s;
+  const WaitContext context{Deadline::after(wait_limit, resources.clock->now())};
   for (std::size_t i = 0; i < all.size(); ++i) {
     Abortion& each = *all[i];
-    const WaitEnd end = poll_until(*means.clock, context, never, [&] { return each.done.load(); });
+    const WaitEnd end = poll_until(*resources.clock, context, never, [&] { return each.done.load(); });
     if (end == WaitEnd::kReady) {
       if (threads[i].joinable()) threads[i].join();
       if (each.code != ReturnCode::kSuccess && status.is_ok())

@@ -9,17 +9,19 @@
 #include <string_view>
 #include <vector>
 
-#include "gpu/nccl/means.h"
+#include "gpu/nccl/resources.h"
 
 namespace pc::nccl {
 
 // What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
 struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
-  CommunicatorCore(const Means& means_, const Options& options) : means(means_), name(options.name) {}
+  CommunicatorCore(const Resources& resources_, const Options& options)
+      : resources(resources_),
+        name(options.name) {}
 
-  const Api& api() const { return *means.api; }
+  const Api& api() const { return *resources.api; }
   Result<std::shared_ptr<void>> enter_thread() const {
-    return means.enter_thread ? means.enter_thread() : std::shared_ptr<void>();
+    return resources.enter_thread ? resources.enter_thread() : std::shared_ptr<void>();
   }
   bool has_ended() const {
     const State now = state.load();
@@ -43,7 +45,7 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   Status finalize(const WaitContext& context);
   Status find_place();
 
-  const Means means;
+  const Resources resources;
   const std::string name;  // NCCL keeps a pointer to it
   Rank rank = 0, size = 1;
   std::atomic<State> state{State::kInit};

@@ -97,13 +97,13 @@ class BenchOnGpu : public ::testing::Test {
   }
 
   Result<std::shared_ptr<DeviceCalls>> join(Communicator& group) {
-    DeviceCalls::Means means;
-    means.driver = driver_;
-    means.api = for_ours_;
-    means.device = group.rank();
-    means.clock = &clock_;
-    means.log = Logger(LogLevel::kError, group.rank(), -1);
-    return DeviceCalls::join(group, means, kLong);
+    DeviceCalls::Resources resources;
+    resources.driver = driver_;
+    resources.api = for_ours_;
+    resources.device = group.rank();
+    resources.clock = &clock_;
+    resources.log = Logger(LogLevel::kError, group.rank(), -1);
+    return DeviceCalls::join(group, resources, kLong);
   }
 
   // A world that has these.

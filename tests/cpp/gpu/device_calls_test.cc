@@ -22,7 +22,7 @@ INSTANTIATE_TEST_SUITE_P(Over, DeviceWorld, ::testing::Values(Over::kInproc, Ove
 TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_the_cpu) {
   for (const Rank size : {1, 2, 3, 4}) {
     const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
-      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       float wanted = static_cast<float>(size * (size + 1)) / 2;
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       for (int round = 0; round < 3; ++round, wanted *= static_cast<float>(size)) {
@@ -41,7 +41,7 @@ TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_
 
 TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_goes_on) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall call = x.sum();
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
@@ -60,7 +60,7 @@ TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_g
 
 TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_another_call) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     Status ended;
     if (group.rank() == 0) {
       PC_ASSIGN_OR_RETURN(Array x, array_of(0));
@@ -79,7 +79,7 @@ TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_anot
 TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
   std::promise<void> given_up;
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     if (group.rank() == 1) {
       given_up.get_future().wait();
       return group.resync();
@@ -100,7 +100,7 @@ TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        DeviceCalls::Means with = means(group.rank());
+        DeviceCalls::Resources with = resources(group.rank());
         if (group.rank() == 0) with.clock = &late;
         PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -127,7 +127,7 @@ TEST_P(DeviceWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
   const Outcomes outcomes = run(
       3,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
         PC_TRY(host_sum(group));
         if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -146,7 +146,7 @@ TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goe
   std::set<std::string> reasons;
   for (const bool shares : {false, true}) {
     const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
-      DeviceCalls::Means with = means(shares ? group.rank() / 2 : group.rank());
+      DeviceCalls::Resources with = resources(shares ? group.rank() / 2 : group.rank());
       if (!shares && group.rank() == 2) {
         with.api = nullptr;
         with.why_not = Status(Code::kUnsupported, "no libnccl.so.2 was found");
@@ -167,7 +167,7 @@ TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goe
 
 TEST_P(DeviceWorld, ranks_that_share_a_gpu_go_by_nccl_where_it_takes_them_to_be_on_hosts_of_their_own) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    DeviceCalls::Means with = means(0);
+    DeviceCalls::Resources with = resources(0);
     with.host_id = "host " + std::to_string(group.rank());
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     return calls->close(-1);
@@ -184,7 +184,7 @@ TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_t
   const Outcomes outcomes = run(
       3,
       [&](Runtime&, Communicator& group) -> Status {
-        DeviceCalls::Means with = means(group.rank());
+        DeviceCalls::Resources with = resources(group.rank());
         with.clock = &stands_still;
         const Status joined = join(group, with).status();
         if (has(joined, "ncclSystemError")) {  // its runtime lives on: it is no death that the others hear of
@@ -211,7 +211,7 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_nam
     const Outcomes outcomes = run(
         2,
         [&](Runtime&, Communicator& group) -> Status {
-          PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+          PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
           PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
           fake_.hold_stream(x.stream.get());
           PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
@@ -237,7 +237,7 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_nam
 
 TEST_P(DeviceWorld, what_has_settled_keeps_nothing_and_nobody_looks_at_it_any_more) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_TRY(calls->settle(-1));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     auto kept = std::make_shared<int>();
@@ -259,7 +259,7 @@ TEST_P(DeviceWorld, what_has_settled_keeps_nothing_and_nobody_looks_at_it_any_mo
 
 TEST_P(DeviceWorld, nothing_settles_after_a_failure) {
   const Outcomes outcomes = run(1, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     calls->abort(Status(Code::kAborted, "the test says so"));
     return calls->settle(-1).message() == "the test says so" ? Status::ok() : wrong("it has settled");
   });
@@ -268,7 +268,7 @@ TEST_P(DeviceWorld, nothing_settles_after_a_failure) {
 
 TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     if (group.rank() == 0) {
       cuda::DeviceCall call = x.sum();
@@ -291,7 +291,7 @@ TEST_P(DeviceWorld, bad_arguments_are_refused_on_their_rank_and_nothing_is_sent)
 
 TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    DeviceCalls::Means with = means(group.rank());
+    DeviceCalls::Resources with = resources(group.rank());
     with.strict = true;
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -313,7 +313,7 @@ TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
 TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_uses_it) {
   for (const bool on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
-      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));
       const std::vector<float> values(kCount, static_cast<float>(10 + group.rank()));
@@ -341,7 +341,7 @@ TEST_P(DeviceWorld,
        who_waits_for_a_call_on_another_stream_sees_its_result_and_who_was_queued_before_need_not) {
   for (const bool on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array early, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array late, array_of(group.rank()));
@@ -378,7 +378,7 @@ TEST_P(DeviceWorld,
 TEST_P(DeviceWorld, calls_on_the_callers_stream_and_beside_it_keep_their_order) {
   for (const bool first_is_on_caller_stream : {true, false}) {
     const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));  // for its stream
       fake_.hold_stream(x.stream.get());
@@ -413,7 +413,7 @@ TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_numbe
     const Outcomes outcomes = run(
         3,
         [&](Runtime&, Communicator& group) -> Status {
-          PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+          PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
           PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
           if (group.rank() == 2) fake_.hold_stream(x.stream.get());
           cuda::DeviceCall call = x.sum();
@@ -440,7 +440,7 @@ TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_numbe
 TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_too_late) {
   nccl::testing::StepClock clock(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    DeviceCalls::Means with = means(group.rank());
+    DeviceCalls::Resources with = resources(group.rank());
     with.clock = &clock;
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -473,7 +473,7 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
 TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
   std::atomic<int> heard{0};
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     std::promise<void> first, second;
     PC_ASSIGN_OR_RETURN(const auto good,
@@ -496,7 +496,7 @@ TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
 
 TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     std::vector<std::shared_ptr<GpuWork>> started;
     for (int i = 0; i < 20; ++i) {
@@ -516,7 +516,7 @@ TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {
 TEST_P(DeviceWorld, a_wait_beside_a_close_ends_well_and_leaves_the_group_as_it_is) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     for (int round = 0; round < 10; ++round) {
-      PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+      PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
       Status waited;
@@ -535,7 +535,7 @@ TEST_P(DeviceWorld, a_wait_beside_a_close_ends_well_and_leaves_the_group_as_it_i
 TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
   nccl::testing::StepClock clock(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(1, [&](Runtime&, Communicator& group) -> Status {
-    DeviceCalls::Means with = means(0);
+    DeviceCalls::Resources with = resources(0);
     with.clock = &clock;
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(0));

@@ -27,7 +27,7 @@ TEST_P(FullMemory, of_one_rank_keeps_all_from_nccl_and_the_group_goes_on) {
       PC_ASSIGN_OR_RETURN(cuda::DeviceMemory memory, fill(1));
       taken.emplace(std::move(memory));
     }
-    const Status joined = join(group, means(group.rank())).status();
+    const Status joined = join(group, resources(group.rank())).status();
     if (joined.code() != Code::kUnsupported || !has(joined, "rank 1: its GPU's memory is full") ||
         !has(joined, "10 MiB of 1024 MiB are free"))
       return wrong(joined.to_string());
@@ -39,7 +39,7 @@ TEST_P(FullMemory, of_one_rank_keeps_all_from_nccl_and_the_group_goes_on) {
 
 TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_the_next_goes_well) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
-    PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+    PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall barrier;
     barrier.request.stream = x.stream.get();
@@ -62,7 +62,7 @@ TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_th
 TEST_P(FullMemory, that_nccl_finds_is_told_with_its_word) {
   nccl_->fail_next("CommInitRankConfig", 1, 0);
   const Outcomes outcomes = run(
-      1, [&](Runtime&, Communicator& group) { return join(group, means(0)).status(); }, false);
+      1, [&](Runtime&, Communicator& group) { return join(group, resources(0)).status(); }, false);
   EXPECT_TRUE(has(outcomes[0], "ncclUnhandledCudaError")) << text_of(outcomes);
   EXPECT_TRUE(has(outcomes[0], "of the memory of GPU 0, 1024 MiB of 1024 MiB are free")) << text_of(outcomes);
 }

@@ -11,8 +11,8 @@ namespace {
 
 class RefusedCalls : public DeviceWorld {
  protected:
-  DeviceCalls::Means waiting(Rank rank) {
-    DeviceCalls::Means with = means(rank);
+  DeviceCalls::Resources waiting(Rank rank) {
+    DeviceCalls::Resources with = resources(rank);
     with.semaphores = std::make_shared<cuda::SemaphorePool>();
     return with;
   }

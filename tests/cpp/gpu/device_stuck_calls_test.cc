@@ -18,7 +18,7 @@ class StuckCalls : public DeviceWorld {
     return run(
         2,
         [&](Runtime&, Communicator& group) -> Status {
-          DeviceCalls::Means with = means(group.rank());
+          DeviceCalls::Resources with = resources(group.rank());
           with.interrupted = [this, main = ::pthread_self(), rank = group.rank()](pthread_t thread,
                                                                                   TimePoint) {
             return rank == 0 && pressed && ::pthread_equal(main, thread) != 0;
@@ -101,7 +101,7 @@ TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        PC_ASSIGN_OR_RETURN(const auto calls, join(group, means(group.rank())));
+        PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
         // It is queued and does not end, so that the pollers of both ranks ask the driver for it.
         PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));
         PC_ASSIGN_OR_RETURN(const Array x, array_of(group.rank()));
@@ -127,7 +127,7 @@ TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answe
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
-        DeviceCalls::Means with = means(group.rank());
+        DeviceCalls::Resources with = resources(group.rank());
         with.wait_limit = std::chrono::milliseconds(50);
         PC_ASSIGN_OR_RETURN(auto calls, DeviceCalls::join(group, with, kLong));
         PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));

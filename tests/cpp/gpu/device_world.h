@@ -36,8 +36,8 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     fake_.reset();
   }
 
-  DeviceCalls::Means means(Rank rank) {
-    DeviceCalls::Means made;
+  DeviceCalls::Resources resources(Rank rank) {
+    DeviceCalls::Resources made;
     made.driver = driver_;
     made.api = nccl_.shared_api();
     made.device = rank;
@@ -52,7 +52,7 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
   }
 
   // When they are let go they have ended, and this rank's fake GPU has nothing to do any more, so that nothing is leaked for it.
-  Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const DeviceCalls::Means& with) {
+  Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const DeviceCalls::Resources& with) {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> joined, DeviceCalls::join(group, with, kLong));
     DeviceCalls* const calls = joined.get();
     return std::shared_ptr<DeviceCalls>(calls, [this, with, kept = std::move(joined)](DeviceCalls*) mutable {

@@ -16,11 +16,11 @@ class NcclOnGpu : public GpuTest {
     auto library = nccl::Library::open(nccl::surroundings_of_process());
     PC_NEEDS(library);
     RecordProperty("nccl", library.value().to_string());
-    means_.api = library.value().shared_api();
-    means_.clock = &clock_;
-    const auto id = nccl::make_unique_id(*means_.api);
+    resources_.api = library.value().shared_api();
+    resources_.clock = &clock_;
+    const auto id = nccl::make_unique_id(*resources_.api);
     ASSERT_TRUE(id.is_ok()) << id.status().to_string();
-    auto made = nccl::Communicator::init(means_, {id.value(), 0, 1}, {}, wait_limit());
+    auto made = nccl::Communicator::init(resources_, {id.value(), 0, 1}, {}, wait_limit());
     ASSERT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = nccl::Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     ASSERT_TRUE(gpu.is_ok()) << gpu.status().to_string();
@@ -55,7 +55,7 @@ class NcclOnGpu : public GpuTest {
   }
 
   nccl::SteadyClock clock_;
-  nccl::Means means_;
+  nccl::Resources resources_;
   std::unique_ptr<nccl::Executor> executor_;
 };
 
@@ -89,7 +89,7 @@ TEST_F(NcclOnGpu, a_factor_multiplies_every_element_once_or_nccl_is_not_asked) {
   const cuda::DeviceCall call =
       allreduce(x.at(), x.at(), kCount, DType::kF32, {ReduceOp::kScaledSum, 0.5}, stream());
   const bool can = executor_->can(call.request).is_ok();
-  EXPECT_EQ(can, means_.api->version >= nccl::Version(2, 29, 7));
+  EXPECT_EQ(can, resources_.api->version >= nccl::Version(2, 29, 7));
   if (!can) return;
   finish(executor_->launch(call, wait_limit()));
   const std::vector<std::byte> bytes = get(x.at(), 4 * kCount);

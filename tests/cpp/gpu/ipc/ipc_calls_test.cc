@@ -25,14 +25,14 @@ class PeerWorld : public DeviceWorld {
     DeviceWorld::SetUp();
     kernels_ = fake_kernels(fake_);
   }
-  DeviceCalls::Means means(bool by_handles = false) {
-    DeviceCalls::Means made = DeviceWorld::means(0);
+  DeviceCalls::Resources resources(bool by_handles = false) {
+    DeviceCalls::Resources made = DeviceWorld::resources(0);
     made.peers.kernels = kernels_;
     made.peers.by_handles = by_handles;
     return made;
   }
   Result<std::shared_ptr<DeviceCalls>> join(Runtime& runtime, Communicator& group, bool by_handles = false) {
-    return DeviceCalls::join_ipc(group, runtime, means(by_handles), kLong);
+    return DeviceCalls::join_ipc(group, runtime, resources(by_handles), kLong);
   }
   static Status run(DeviceCalls& calls, const cuda::DeviceCall& call) {
     PC_ASSIGN_OR_RETURN(const auto started, calls.launch(call, -1));
@@ -94,7 +94,7 @@ TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
     std::atomic<int> launched{0};
     const Outcomes outcomes = run(size, [&](Runtime& runtime, Communicator& group) -> Status {
       const int gpu = group.rank() % 2;
-      DeviceCalls::Means with = means(true);
+      DeviceCalls::Resources with = resources(true);
       with.device = gpu;
       PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_ipc(group, runtime, with, kLong));
       PC_ASSIGN_OR_RETURN(Array memory, DeviceWorld::array_of(gpu, std::size_t{16} * 2 * 1000 * 2));
@@ -474,7 +474,7 @@ TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
 
 TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
-    DeviceCalls::Means with = means();
+    DeviceCalls::Resources with = resources();
     if (group.rank() == 1) with.peers.kernels = {};
     PC_ASSIGN_OR_RETURN(const auto calls, DeviceCalls::join_ipc(group, runtime, with, kLong));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
@@ -572,7 +572,7 @@ TEST_P(PeerWorld, a_rank_that_fails_after_all_have_agreed_ends_the_group_and_goe
 
 TEST_P(PeerWorld, a_rank_without_a_driver_is_named_by_all) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
-    DeviceCalls::Means with = means();
+    DeviceCalls::Resources with = resources();
     if (group.rank() == 1) with.driver = nullptr;
     const Status joined = DeviceCalls::join_ipc(group, runtime, with, kLong).status();
     return joined.code() == Code::kUnsupported && has(joined, "rank 1: the GPU's driver")

@@ -16,13 +16,13 @@ using namespace std::chrono_literals;
 
 class NcclCommunicator : public ::testing::Test {
  protected:
-  Means means() { return {library.shared_api(), &clock, Logger(LogLevel::kWarning, -1, log_fd)}; }
+  Resources resources() { return {library.shared_api(), &clock, Logger(LogLevel::kWarning, -1, log_fd)}; }
   WaitContext soon() { return WaitContext{clock.in(60)}; }
   Result<std::unique_ptr<Communicator>> init_with(const Options& options = {}) {
-    return Communicator::init(means(), {make_unique_id(library.api()).value(), 0, 1}, options, soon());
+    return Communicator::init(resources(), {make_unique_id(library.api()).value(), 0, 1}, options, soon());
   }
   std::unique_ptr<Communicator> alone() { return init_with().value(); }
-  std::vector<std::unique_ptr<Communicator>> pair() { return join_all(means(), 2, soon()); }
+  std::vector<std::unique_ptr<Communicator>> pair() { return join_all(resources(), 2, soon()); }
   void wait_for_a_stuck_call() const {
     while (library->blocked() == 0) std::this_thread::yield();
   }
@@ -73,7 +73,7 @@ TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_noth
     while (library->alive() == 0) std::this_thread::yield();
     clock.advance(100s);  // not before, or NCCL is not called at all
   });
-  Means patient = means();
+  Resources patient = resources();
   patient.abort_wait_limit_s = 1e8;
   const auto made = Communicator::init(patient, {make_unique_id(library.api()).value(), 1, 2}, {}, soon());
   hurries.join();
@@ -112,7 +112,7 @@ TEST_F(NcclCommunicator, an_init_that_fails_says_what_nccl_says) {
 TEST_F(NcclCommunicator, no_rank_of_the_world_is_refused_before_nccl_hears_of_it) {
   for (const Rank rank : {-1, 2}) {
     const auto made =
-        Communicator::init(means(), {make_unique_id(library.api()).value(), rank, 2}, {}, soon());
+        Communicator::init(resources(), {make_unique_id(library.api()).value(), rank, 2}, {}, soon());
     EXPECT_EQ(made.status().code(), Code::kInvalidArgument);
   }
 }
@@ -307,7 +307,7 @@ TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
 }
 
 TEST_F(NcclCommunicator, a_close_that_is_stuck_inside_nccl_ends_at_its_deadline) {
-  Means patient = means();
+  Resources patient = resources();
   patient.abort_wait_limit_s = 1e8;  // the clock hurries: as good as for ever
   for (const char* const call : {"CommFinalize", "CommDestroy"}) {
     const auto communicator =
@@ -335,7 +335,7 @@ TEST_F(NcclCommunicator, a_failing_finalize_becomes_an_abort) {
 TEST_F(NcclCommunicator, several_are_aborted_in_one_group_from_2_22_on_and_apart_before) {
   FakeLibrary old(FAKE_NCCL_21803);
   for (FakeLibrary* const each : {&library, &old}) {
-    Means with = means();
+    Resources with = resources();
     with.api = each->shared_api();
     std::vector<std::unique_ptr<Communicator>> made;
     std::vector<Communicator*> all;
@@ -393,7 +393,7 @@ class NcclRanks : public NcclCommunicator {
     std::vector<std::thread> threads;
     for (Rank rank = 0; rank < size; ++rank) {
       threads.emplace_back([&, rank] {
-        auto made = Communicator::init(means(), {id, rank, size}, {}, soon());
+        auto made = Communicator::init(resources(), {id, rank, size}, {}, soon());
         ASSERT_TRUE(made.is_ok()) << made.status().message();
         body(*made.value());
       });

@@ -47,8 +47,8 @@ class NcclExecutor : public ::testing::Test {
   WaitContext wait_limit() const { return {Deadline::after(20)}; }
   static WaitContext none() { return {Deadline::after(0)}; }
   std::unique_ptr<Executor> join(const UniqueId& id, Rank rank, Rank size) {
-    const Means means{nccl_.shared_api(), &clock_};
-    auto made = Communicator::init(means, {id, rank, size}, {}, wait_limit());
+    const Resources resources{nccl_.shared_api(), &clock_};
+    auto made = Communicator::init(resources, {id, rank, size}, {}, wait_limit());
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     auto gpu = Executor::Gpu::take(*context_, std::make_shared<cuda::SemaphorePool>());
     return std::make_unique<Executor>(std::move(gpu).value(), std::move(made).value(), abandoned_);

@@ -73,14 +73,15 @@ class FakeLibrary {
 };
 
 // A communicator for each rank of a world. Each rank joins in a thread of its own, since joining waits for all of them.
-inline std::vector<std::unique_ptr<Communicator>> join_all(const Means& means, Rank size,
+inline std::vector<std::unique_ptr<Communicator>> join_all(const Resources& resources, Rank size,
                                                            const WaitContext& context) {
-  const UniqueId id = make_unique_id(*means.api).value();
+  const UniqueId id = make_unique_id(*resources.api).value();
   std::vector<std::unique_ptr<Communicator>> made(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (Rank rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      made[static_cast<std::size_t>(rank)] = Communicator::init(means, {id, rank, size}, {}, context).value();
+      made[static_cast<std::size_t>(rank)] =
+          Communicator::init(resources, {id, rank, size}, {}, context).value();
     });
   for (std::thread& each : threads) each.join();
   return made;

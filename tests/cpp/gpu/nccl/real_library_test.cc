@@ -51,12 +51,12 @@ TEST_F(RealNccl, refuses_a_communicator_that_is_none) {
 TEST_F(RealNccl, says_why_there_is_no_communicator_without_a_driver) {
   if (there_is_a_driver()) GTEST_SKIP() << "there is a driver";
   SteadyClock clock;
-  Means means;
-  means.api = library_->shared_api();
-  means.clock = &clock;
+  Resources resources;
+  resources.api = library_->shared_api();
+  resources.clock = &clock;
   const Result<UniqueId> id = make_unique_id(api());
   ASSERT_TRUE(id.is_ok()) << id.status().to_string();
-  const auto made = Communicator::init(means, {id.value(), 0, 1}, {}, {Deadline::after(20)});
+  const auto made = Communicator::init(resources, {id.value(), 0, 1}, {}, {Deadline::after(20)});
   ASSERT_FALSE(made.is_ok());
   EXPECT_NE(made.status().to_string().find("CUDA driver version is insufficient"), std::string::npos)
       << made.status().to_string();

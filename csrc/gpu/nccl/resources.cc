@@ -1,4 +1,4 @@
-#include "gpu/nccl/means.h"
+#include "gpu/nccl/resources.h"
 
 namespace pc::nccl {
 

@@ -16,7 +16,7 @@
 namespace pc::nccl {
 
 // What a communicator works with. The clock outlives it.
-struct Means {
+struct Resources {
   std::shared_ptr<const Api> api;
   Clock* clock = nullptr;
   Logger log = Logger();
