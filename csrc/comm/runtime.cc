@@ -183,15 +183,15 @@ struct Runtime::State {
 };
 
 GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_world) const {
-  std::vector<std::string> people;
+  std::vector<std::string> locations;
   for (const Rank rank : ranks) {
     if (options.size == 1) break;
     const HostMap::Entry& entry = hosts.ranks[static_cast<std::size_t>(rank)];
-    people.push_back((is_world ? "" : "world rank " + std::to_string(rank) + ", ") + "host " +
-                     entry.host_name + ", pid " + std::to_string(entry.pid));
+    locations.push_back((is_world ? "" : "world rank " + std::to_string(rank) + ", ") + "host " +
+                        entry.host_name + ", pid " + std::to_string(entry.pid));
   }
   const auto own = std::find(ranks.begin(), ranks.end(), options.rank);
-  return GroupNames(static_cast<Rank>(own - ranks.begin()), ranks, std::move(people));
+  return GroupNames(static_cast<Rank>(own - ranks.begin()), ranks, std::move(locations));
 }
 
 GroupParts Runtime::State::parts_of(const std::vector<Rank>& ranks) {

@@ -158,9 +158,9 @@ Rank GroupNames::from_world(Rank world_rank) const {
 
 std::string GroupNames::full(Rank rank) const {
   const std::size_t at = static_cast<std::size_t>(rank);
-  if (rank < 0 || at >= people_.size()) return "a rank of this group";
+  if (rank < 0 || at >= locations_.size()) return "a rank of this group";
   const std::string name = "rank " + std::to_string(rank);
-  return people_[at].empty() ? name : name + " (" + people_[at] + ")";
+  return locations_[at].empty() ? name : name + " (" + locations_[at] + ")";
 }
 
 std::string GroupNames::list(const std::vector<Rank>& ranks) const {

@@ -13,11 +13,11 @@ namespace pc {
 class GroupNames {
  public:
   GroupNames() = default;
-  // `people`: by group rank, "host a, pid 5"; may be empty texts.
-  GroupNames(Rank rank, std::vector<Rank> world_ranks, std::vector<std::string> people)
+  // `locations`: by group rank, "host a, pid 5"; may be empty texts.
+  GroupNames(Rank rank, std::vector<Rank> world_ranks, std::vector<std::string> locations)
       : rank_(rank),
         world_ranks_(std::move(world_ranks)),
-        people_(std::move(people)) {}
+        locations_(std::move(locations)) {}
   Rank rank() const { return rank_; }
   Rank size() const { return static_cast<Rank>(world_ranks_.size()); }
   std::span<const Rank> world_ranks() const { return world_ranks_; }
@@ -29,7 +29,7 @@ class GroupNames {
  private:
   Rank rank_ = 0;
   std::vector<Rank> world_ranks_;
-  std::vector<std::string> people_;
+  std::vector<std::string> locations_;
 };
 
 // What this rank's call ends with. `statuses`: of all members, in the order of their group ranks; may be

@@ -55,7 +55,7 @@ class SharedRun : public Run {
   std::atomic<Rank> waits_for_{-1};
   std::atomic<bool> begun_{false}, waits_inter_domain_{false};
   Exchange exchange_;
-  LedCall led_;
+  LeaderCall led_;
   Rounds rounds_;
 };
 

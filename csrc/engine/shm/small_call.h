@@ -1,4 +1,4 @@
-// Calls that are done in one exchange of slots (small_call.cc), among several hosts in two (led_call.cc).
+// Calls that are done in one exchange of slots (small_call.cc), among several hosts in two (leader_call.cc).
 #pragma once
 
 #include <optional>
@@ -12,9 +12,9 @@ bool announce_small(Exchange& exchange);
 bool finish_small(Exchange& exchange);
 
 // What a leader keeps of it. Those that follow announce a small call, and then follow().
-class LedCall {
+class LeaderCall {
  public:
-  explicit LedCall(Exchange& exchange) : exchange_(exchange) {}
+  explicit LeaderCall(Exchange& exchange) : exchange_(exchange) {}
   void prepare() { position_.reset(); }
   bool lead();  // and announces the call
 

@@ -13,7 +13,7 @@
 
 namespace pc::shm {
 
-bool LedCall::lead() {
+bool LeaderCall::lead() {
   if (!position_ && !begin()) return false;
   const Result<bool> is_done = exchange_.inter_domain->take(0);
   if (!is_done.is_ok()) return exchange_.fail(is_done.status());
@@ -35,7 +35,7 @@ bool LedCall::lead() {
 }
 
 // With what goes out: the combination of all here, or the root's array.
-bool LedCall::begin() {
+bool LeaderCall::begin() {
   Group& group = exchange_.group;
   const Launch& launch = exchange_.launch;
   const bool combines = exchange_.traffic.combines();
