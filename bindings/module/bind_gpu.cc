@@ -76,7 +76,7 @@ py::dict driver_facts() {
 py::dict nccl_facts(std::vector<std::string> wheel_folders) {
   const auto [opened, copies] = [&] {
     const py::gil_scoped_release release;
-    auto library = nccl::Library::open(nccl::surroundings_of_process(std::move(wheel_folders)));
+    auto library = nccl::Library::open(nccl::process_environment(std::move(wheel_folders)));
     return std::pair(std::move(library), nccl::mapped_copies());
   }();
   py::dict facts;

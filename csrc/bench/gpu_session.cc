@@ -83,15 +83,15 @@ Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Option
 
 Result<std::unique_ptr<GpuSession>> GpuSession::open(const Options& options, Runtime& runtime,
                                                      std::shared_ptr<const cuda::Driver> driver,
-                                                     Scene& scene) {
+                                                     RunInfo& run_info) {
   PC_ASSIGN_OR_RETURN(std::shared_ptr<Devices> devices, runtime.devices().get());
   std::unique_ptr<GpuSession> session(new GpuSession(options, runtime, std::move(devices)));
-  const Status joined = session->join(std::move(driver), scene);
+  const Status joined = session->join(std::move(driver), run_info);
   if (!joined.is_ok()) return session->abort(joined), joined;
   return session;
 }
 
-Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene) {
+Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, RunInfo& run_info) {
   Communicator& world = runtime_.world();
   const HostMap& hosts = runtime_.hosts();
   const int device = device_of(options_, hosts.local_rank, driver->device_count);
@@ -101,19 +101,19 @@ Status GpuSession::join(std::shared_ptr<const cuda::Driver> driver, Scene& scene
   UserCall usual;
   usual.request.collective = Collective::kAllreduce;
   usual.request.in.dtype = usual.request.out.dtype = DType::kF32;
-  if (devices_->route_of(world, usual).by_nccl.is_ok()) PC_TRY(join_nccl(scene));
-  scene.gpu = gpu_->info().name;
+  if (devices_->route_of(world, usual).by_nccl.is_ok()) PC_TRY(join_nccl(run_info));
+  run_info.gpu = gpu_->info().name;
   const HostMap::Entry& here = hosts.ranks[static_cast<std::size_t>(world.rank())];
-  PC_ASSIGN_OR_RETURN(scene.devices, device_lines(*gpu_, here.host_name));
+  PC_ASSIGN_OR_RETURN(run_info.devices, device_lines(*gpu_, here.host_name));
   return Status::ok();
 }
 
-Status GpuSession::join_nccl(Scene& scene) {
+Status GpuSession::join_nccl(RunInfo& run_info) {
   PC_ASSIGN_OR_RETURN(const nccl::Library library,
-                      nccl::Library::open(nccl::surroundings_of_process(nccl_folders())));
+                      nccl::Library::open(nccl::process_environment(nccl_folders())));
   const nccl::Version& version = library.api().version;
-  scene.nccl = format("%d.%d.%d", version.major, version.minor, version.patch);
-  scene.nccl_from = library.to_string();
+  run_info.nccl = format("%d.%d.%d", version.major, version.minor, version.patch);
+  run_info.nccl_from = library.to_string();
   if (!options_.raw) return Status::ok();
   PC_ASSIGN_OR_RETURN(raw_, RawNccl::join(runtime_.world(), library.shared_api()));
   return Status::ok();

@@ -16,9 +16,11 @@ class GpuSession {
  public:
   // Before the rank joins the others, and before there is a second thread: kUnsupported, and why, where there is no driver.
   static Result<std::shared_ptr<const cuda::Driver>> open_driver(const Options& options, Rank rank);
-  // Says in `scene` what there is. The options and the runtime must outlive it. Collective; if it fails, the world ends.
+  // Says in `run_info` what there is. The options and the runtime must outlive it. Collective; if it fails,
+  // the world ends.
   static Result<std::unique_ptr<GpuSession>> open(const Options& options, Runtime& runtime,
-                                                  std::shared_ptr<const cuda::Driver> driver, Scene& scene);
+                                                  std::shared_ptr<const cuda::Driver> driver,
+                                                  RunInfo& run_info);
 
   std::unique_ptr<MeasuredDevice> device();
   // `measured`: with what the measurement has ended, which is the answer unless the end fails. The runtime's shutdown() follows.
@@ -29,8 +31,8 @@ class GpuSession {
       : options_(options),
         runtime_(runtime),
         devices_(std::move(devices)) {}
-  Status join(std::shared_ptr<const cuda::Driver> driver, Scene& scene);
-  Status join_nccl(Scene& scene);
+  Status join(std::shared_ptr<const cuda::Driver> driver, RunInfo& run_info);
+  Status join_nccl(RunInfo& run_info);
   void abort(const Status& why);
 
   const Options& options_;

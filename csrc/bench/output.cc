@@ -57,26 +57,26 @@ std::string half_json(const std::optional<Half>& half) {
 }
 
 // In the keys of nccl-tests, where it has these.
-std::string gpu_json(const Scene& scene, const Row& row, const Route& route) {
+std::string gpu_json(const RunInfo& run_info, const Row& row, const Route& route) {
   return ", \"out_of_place\": " + half_json(row.out_of_place) + ", \"in_place\": " + half_json(row.in_place) +
          ", \"copy_time\": " + (row.copy_s ? us_json(*row.copy_s) : "null") +
          ", \"actual_iterations\": " + std::to_string(row.iterations) +
-         ", \"device\": \"cuda\", \"gpu\": " + quoted(scene.gpu) +
-         ", \"nccl_version\": " + (scene.nccl.empty() ? "null" : quoted(scene.nccl)) +
+         ", \"device\": \"cuda\", \"gpu\": " + quoted(run_info.gpu) +
+         ", \"nccl_version\": " + (run_info.nccl.empty() ? "null" : quoted(run_info.nccl)) +
          ", \"way\": " + quoted(std::string(route.backend)) +
          ", \"why_not_nccl\": " + (route.by_nccl.is_ok() ? "null" : quoted(route.by_nccl.message())) + "}";
 }
 
 }  // namespace
 
-std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route) {
+std::string json_line(const Options& options, const RunInfo& run_info, const Row& row, const Route& route) {
   const Case& what = row.what;
   const std::string root = what.operation->rooted() && !what.root ? "\"rotate\"" : root_of(what);
   return format("{\"collective\": \"%s\", \"ranks\": %d, \"size\": %" PRIu64 ", \"count\": %" PRIu64
                 ", \"type\": \"%s\", \"redop\": \"%s\", \"root\": %s",
-                std::string(what.operation->name).c_str(), scene.size(), row.nbytes, row.count,
+                std::string(what.operation->name).c_str(), run_info.size(), row.nbytes, row.count,
                 type_of(what).c_str(), op_of(what).c_str(), root.c_str()) +
-         (options.on_gpus() ? gpu_json(scene, row, route) : host_json(row, scene.one_clock));
+         (options.on_gpus() ? gpu_json(run_info, row, route) : host_json(row, run_info.one_clock));
 }
 
 void Output::line(const std::string& text) const {
@@ -89,7 +89,7 @@ Status Output::flush() const {
 }
 
 Status Output::begin(const Case& what, const Route& route) {
-  const std::string text = heading(options_, scene_, what, route);
+  const std::string text = heading(options_, run_info_, what, route);
   if (text == heading_) return Status::ok();
   heading_ = text;
   line(text);
@@ -105,7 +105,7 @@ Status Output::add(const Row& row, const Route& route) {
     halves_ += row.what.operation->moves_data() ? 1 : 0;
   }
   line(table_lines(options_, row));
-  if (prints_ && options_.json) std::printf("%s\n", json_line(options_, scene_, row, route).c_str());
+  if (prints_ && options_.json) std::printf("%s\n", json_line(options_, run_info_, row, route).c_str());
   return flush();
 }
 

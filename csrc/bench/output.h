@@ -11,11 +11,11 @@ namespace pc::bench {
 // On standard output of one rank; the others only count. The options must outlive it.
 class Output {
  public:
-  Output(const Options& options, const Scene& scene, bool prints)
+  Output(const Options& options, const RunInfo& run_info, bool prints)
       : options_(options),
-        scene_(scene),
+        run_info_(run_info),
         prints_(prints) {}
-  void open() const { line(table_head(options_, scene_)); }
+  void open() const { line(table_head(options_, run_info_)); }
   Status begin(const Case& what, const Route& route);
   Status add(const Row& row, const Route& route);
   Status close();
@@ -26,14 +26,14 @@ class Output {
   Status flush() const;
 
   const Options& options_;
-  const Scene scene_;
+  const RunInfo run_info_;
   const bool prints_;
   uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
   double busbw_ = 0;     // the sum of those of all halves
   std::string heading_;  // the last one
 };
 
-std::string json_line(const Options& options, const Scene& scene, const Row& row, const Route& route);
+std::string json_line(const Options& options, const RunInfo& run_info, const Row& row, const Route& route);
 
 std::string table_line(const Roofline& roofline);
 std::string json_line(const Roofline& roofline);

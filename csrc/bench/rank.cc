@@ -15,15 +15,15 @@
 namespace pc::bench {
 namespace {
 
-Scene scene_of(const HostMap& hosts, const Communicator& group) {
+RunInfo run_info_of(const HostMap& hosts, const Communicator& group) {
   std::set<std::string> keys;
   for (const HostMap::Entry& entry : hosts.ranks) keys.insert(entry.host_key);
   const std::string count = keys.size() == 1 ? "" : std::to_string(keys.size()) + " hosts, rank 0 on ";
-  Scene scene;
-  scene.ranks.assign(group.world_ranks().begin(), group.world_ranks().end());
-  scene.hosts = "on " + count + hosts.ranks.front().host_name;
-  scene.one_clock = hosts.local_size == static_cast<Rank>(hosts.ranks.size());
-  return scene;
+  RunInfo run_info;
+  run_info.ranks.assign(group.world_ranks().begin(), group.world_ranks().end());
+  run_info.hosts = "on " + count + hosts.ranks.front().host_name;
+  run_info.one_clock = hosts.local_size == static_cast<Rank>(hosts.ranks.size());
+  return run_info;
 }
 
 // All sizes of one case. A rank that stands by has no rows, and meets the others after each of theirs.
@@ -67,16 +67,16 @@ Status run_rank(const Options& options, const Role& role) {
   PC_ASSIGN_OR_RETURN(const std::unique_ptr<Runtime> runtime, join(options, role));
   PC_ASSIGN_OR_RETURN(const Membership own, join_group(*runtime, options.group));
   Communicator& group = own.group != nullptr ? *own.group : own.world;
-  Scene scene = scene_of(runtime->hosts(), group);
+  RunInfo run_info = run_info_of(runtime->hosts(), group);
   std::unique_ptr<GpuSession> gpu;  // null: on the host
   std::unique_ptr<MeasuredDevice> device;
   if (options.on_gpus()) {
-    PC_ASSIGN_OR_RETURN(gpu, GpuSession::open(options, *runtime, std::move(driver), scene));
+    PC_ASSIGN_OR_RETURN(gpu, GpuSession::open(options, *runtime, std::move(driver), run_info));
     device = gpu->device();
   } else {
-    device = host_device(group, scene.one_clock);
+    device = host_device(group, run_info.one_clock);
   }
-  Output output(options, scene, own.prints);
+  Output output(options, run_info, own.prints);
   const Status measured = measure_all(options, own, *device, output);
   PC_TRY(gpu != nullptr ? gpu->end(measured) : measured);
   PC_TRY(runtime->shutdown(Deadline::after(own.world.timeout_s())));

@@ -16,20 +16,20 @@ std::string places_of(const std::vector<Case>& cases) {
   return std::any_of(cases.begin(), cases.end(), in_place) ? "in place and out of place" : "out of place";
 }
 
-std::string host_head(const Options& options, const Scene& scene) {
+std::string host_head(const Options& options, const RunInfo& run_info) {
   const std::string first = options.sizes.size() == 1 ? "" : std::to_string(options.sizes.front()) + " to ";
   std::string text = format(
       "# pycollective-bench: %d %s %s\n# %s%" PRIu64 " bytes, warmup_iters %s, iters %s, check %d, %s",
-      scene.size(), scene.size() == 1 ? "rank" : "ranks", scene.hosts.c_str(), first.c_str(),
+      run_info.size(), run_info.size() == 1 ? "rank" : "ranks", run_info.hosts.c_str(), first.c_str(),
       options.sizes.back(), or_else(options.warm_up, "by size").c_str(),
       or_else(options.iterations, "by size").c_str(), options.checks, places_of(options.cases).c_str());
   if (!options.group.empty()) {
     text += "\n# these are ranks";
-    for (const Rank rank : scene.ranks) text += " " + std::to_string(rank);
+    for (const Rank rank : run_info.ranks) text += " " + std::to_string(rank);
     text += " of the world";
     text += options.group == "even-odd" ? "; the odd ones measure at the same time" : "; the others wait";
   }
-  if (scene.one_clock)
+  if (run_info.one_clock)
     return text +
            "\n# time: average over the iterations, each from the slowest rank's completion to its next, on "
            "one clock\n# p50, p99: of single iterations, each measured likewise";
@@ -38,10 +38,10 @@ std::string host_head(const Options& options, const Scene& scene) {
          "\n# p50, p99: of single iterations, each as long as on the rank where it took longest";
 }
 
-std::string host_notes(const Scene& scene, const Case& what) {
+std::string host_notes(const RunInfo& run_info, const Case& what) {
   std::string text = what.in_place ? "" : ", out of place";
   if (!what.operation->note.empty()) text += "\n# " + std::string(what.operation->note);
-  if (what.operation->rooted() && what.root && scene.size() > 1)
+  if (what.operation->rooted() && what.root && run_info.size() > 1)
     text +=
         "\n# One root in all calls: it may run ahead of the others, so times are the pace of calls in a row. "
         "With\n# -r rotate each call waits for the one before, and times are those of single calls.";
@@ -66,7 +66,7 @@ std::string host_line(const Row& row) {
 
 // ---- that of GPUs
 
-std::string gpu_head(const Options& options, const Scene& scene) {
+std::string gpu_head(const Options& options, const RunInfo& run_info) {
   std::string text =
       format("# nThread %" PRIu64 " nGpus 1 minBytes %" PRIu64 " maxBytes %" PRIu64
              " warmup iters: %s iters: %s agg iters: %" PRIu64 " validation: %d graph: %" PRIu64
@@ -74,8 +74,8 @@ std::string gpu_head(const Options& options, const Scene& scene) {
              options.threads == 0 ? 1 : options.threads, options.sizes.front(), options.sizes.back(),
              or_else(options.warm_up, "by size").c_str(), or_else(options.iterations, "by size").c_str(),
              options.aggregated, options.checks, options.graph_launches);
-  for (const std::string& each : scene.devices) text += each + "\n";
-  if (!scene.nccl.empty()) text += "# " + scene.nccl_from + "\n";
+  for (const std::string& each : run_info.devices) text += each + "\n";
+  if (!run_info.nccl.empty()) text += "# " + run_info.nccl_from + "\n";
   return text + "# time: " +
          (options.host_time ? "until the calls are queued"
                             : "of calls queued one behind the other, until the last has ended") +
@@ -134,21 +134,21 @@ std::string gpu_lines(const Row& row, bool host_time) {
 
 }  // namespace
 
-std::string table_head(const Options& options, const Scene& scene) {
-  return options.on_gpus() ? gpu_head(options, scene) : host_head(options, scene);
+std::string table_head(const Options& options, const RunInfo& run_info) {
+  return options.on_gpus() ? gpu_head(options, run_info) : host_head(options, run_info);
 }
 
-std::string heading(const Options& options, const Scene& scene, const Case& what, const Route& route) {
+std::string heading(const Options& options, const RunInfo& run_info, const Case& what, const Route& route) {
   std::string text = "#\n# " + std::string(what.operation->name);
   if (options.on_gpus()) {
     text += "\n# way: " + std::string(route.backend);
     if (!route.by_nccl.is_ok()) text += ": " + route.by_nccl.message();
   } else {
-    text += host_notes(scene, what);
+    text += host_notes(run_info, what);
   }
   if (options.explain)
     text += "\n# algbw = bytes / time, busbw = " + std::string(what.operation->bus.formula) +
-            format(", n = %d", scene.size());
+            format(", n = %d", run_info.size());
   return text + (options.on_gpus() ? gpu_titles(options.host_time) : host_titles());
 }
 

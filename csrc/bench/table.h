@@ -10,7 +10,7 @@
 namespace pc::bench {
 
 // What is the same in all rows.
-struct Scene {
+struct RunInfo {
   std::vector<Rank> ranks = {};  // of the world, which measure
   std::string hosts = {};        // where they are, for people
   bool one_clock = false;        // all read the same one
@@ -22,9 +22,9 @@ struct Scene {
   Rank size() const { return static_cast<Rank>(ranks.size()); }
 };
 
-std::string table_head(const Options& options, const Scene& scene);
+std::string table_head(const Options& options, const RunInfo& run_info);
 // Above the rows of an operation.
-std::string heading(const Options& options, const Scene& scene, const Case& what, const Route& route);
+std::string heading(const Options& options, const RunInfo& run_info, const Case& what, const Route& route);
 // Of one row, and what it is compared with.
 std::string table_lines(const Options& options, const Row& row);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the listener
 constexpr double kKeptBackS = 0.5;  // of the deadline, to tell others who is missing
-constexpr double kFarewellS = 1;    // that rank 0 keeps its store for the others, when all refuse
+constexpr double kStoreGraceS = 1;  // that rank 0 keeps its store for the others, when all refuse
 constexpr std::string_view kHere = "here", kNo = "no: ";
 
 struct Place {  // of one rank, as its leader found out
@@ -270,10 +270,10 @@ Status check_asked_for(const WorldInfo& world_info, const std::vector<std::vecto
 Status refuse_together(Store& store, const RuntimeOptions& options, const WorldInfo& world_info, Status why) {
   if (why.is_ok()) return why;
   const Keys keys(options);
-  const Deadline farewell = Deadline::after(kFarewellS);
-  if (options.rank != 0) (void)store.set(keys.refused(world_info.world, options.rank), "", farewell);
+  const Deadline store_grace = Deadline::after(kStoreGraceS);
+  if (options.rank != 0) (void)store.set(keys.refused(world_info.world, options.rank), "", store_grace);
   for (Rank rank = 1; options.rank == 0 && rank < options.size; ++rank)
-    (void)store.wait(keys.refused(world_info.world, rank), farewell);
+    (void)store.wait(keys.refused(world_info.world, rank), store_grace);
   return why;
 }
 

@@ -19,7 +19,7 @@
 namespace pc {
 namespace {
 
-using Mail = std::function<void(ControlPlane&, TimePoint)>;
+using Command = std::function<void(ControlPlane&, TimePoint)>;
 
 // A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
 constexpr std::size_t kMostUnsent = kMiB;
@@ -48,7 +48,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 
   Status open();
   void run();
-  bool post(Mail mail);  // false: no mail is taken any more
+  bool post(Command commands);  // false: no command is taken any more
 
   // ---- the rest is the thread's
   void serve(const epoll_event& event);
@@ -56,7 +56,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void broke(Rank rank, const std::string& why);
   void unwatch(int fd);
   Status send(Peer& peer);
-  void take_mail();
+  void take_commands();
   void flush();
   void flush(Peer& peer);
   void watch_writable(Peer& peer, Rank rank, bool wanted);
@@ -107,10 +107,11 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   }
   void ended(Rank peer, const Status& why);
 
-  static constexpr uint64_t kMailTag = ~uint64_t{0}, kPrintTag = kMailTag - 1, kProcess = uint64_t{1} << 32;
+  static constexpr uint64_t kCommandTag = ~uint64_t{0}, kPrintTag = kCommandTag - 1,
+                            kProcess = uint64_t{1} << 32;
 
   ControlOptions options;
-  Fd epoll, mail_event;
+  Fd epoll, command_event;
   std::vector<Peer> peers;  // by world rank
   ControlPlane plane;
   std::shared_ptr<ControlledGroup> held;  // whose members the plane looks at
@@ -118,9 +119,9 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   bool stopping = false;
   std::thread thread;
 
-  std::mutex mutex;        // guards what follows
-  bool takes_mail = true;  // until the thread has taken its last
-  std::vector<Mail> mail;
+  std::mutex mutex;            // guards what follows
+  bool takes_commands = true;  // until the thread has taken its last
+  std::vector<Command> commands;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;
 };
@@ -128,9 +129,9 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 Status ControlThread::State::open() {
   epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll.valid()) return system_error("epoll_create for the control thread", errno);
-  mail_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!mail_event.valid()) return system_error("eventfd for the control thread", errno);
-  PC_TRY(watch(mail_event.get(), kMailTag));
+  command_event.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!command_event.valid()) return system_error("eventfd for the control thread", errno);
+  PC_TRY(watch(command_event.get(), kCommandTag));
   if (options.print_request >= 0) PC_TRY(watch(options.print_request, kPrintTag));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     peers[i].socket = std::move(options.sockets[i]);
@@ -151,11 +152,11 @@ Status ControlThread::State::watch(int fd, uint64_t tag) {
   return system_error("epoll_ctl for the control thread", errno);
 }
 
-bool ControlThread::State::post(Mail one) {
+bool ControlThread::State::post(Command one) {
   const std::lock_guard lock(mutex);
-  if (!takes_mail) return false;
-  mail.push_back(std::move(one));
-  if (mail.size() == 1) ::eventfd_write(mail_event.get(), 1);
+  if (!takes_commands) return false;
+  commands.push_back(std::move(one));
+  if (commands.size() == 1) ::eventfd_write(command_event.get(), 1);
   return true;
 }
 
@@ -166,18 +167,18 @@ void ControlThread::State::run() {
     const int ms = next ? Deadline(*next).slice_ms(60'000) : -1;
     const int count = ::epoll_wait(epoll.get(), events.data(), static_cast<int>(events.size()), ms);
     for (int i = 0; i < count; ++i) serve(events[static_cast<std::size_t>(i)]);
-    take_mail();
+    take_commands();
     plane.tick(now());
     flush();
   }
-  take_mail();
+  take_commands();
   leave();
 }
 
 void ControlThread::State::serve(const epoll_event& event) {
-  if (event.data.u64 == kMailTag) {
+  if (event.data.u64 == kCommandTag) {
     eventfd_t ignored = 0;
-    ::eventfd_read(mail_event.get(), &ignored);
+    ::eventfd_read(command_event.get(), &ignored);
     return;
   }
   if (event.data.u64 == kPrintTag) {
@@ -229,14 +230,14 @@ void ControlThread::State::broke(Rank rank, const std::string& why) {
 // Before closing: a child that was forked behind our back may keep it open.
 void ControlThread::State::unwatch(int fd) { ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
-void ControlThread::State::take_mail() {
-  std::vector<Mail> taken;
+void ControlThread::State::take_commands() {
+  std::vector<Command> taken;
   {
     const std::lock_guard lock(mutex);
-    taken.swap(mail);
-    takes_mail = !stopping;
+    taken.swap(commands);
+    takes_commands = !stopping;
   }
-  for (const Mail& one : taken) one(plane, now());
+  for (const Command& one : taken) one(plane, now());
 }
 
 void ControlThread::State::flush() {
@@ -421,7 +422,7 @@ void ControlThread::close_in_child() noexcept {
     peer.process.reset();
   }
   state.epoll.reset();
-  state.mail_event.reset();
+  state.command_event.reset();
 }
 
 }  // namespace pc

@@ -54,26 +54,26 @@ std::string difference(const CallReport& odd_report, const CallReport& usual_rep
 }
 
 // The ranks that made one and the same call.
-struct Camp {
+struct Cohort {
   std::vector<Rank> ranks;
   const CallReport* first = nullptr;
 };
-std::vector<Camp> camps_of(std::span<const RankStatus> statuses) {
-  std::map<uint64_t, Camp> by_digest;
+std::vector<Cohort> cohorts_of(std::span<const RankStatus> statuses) {
+  std::map<uint64_t, Cohort> by_digest;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     const CallReport& report = statuses[rank].report;
     if (!report.made() || report.digest == 0) continue;
-    Camp& camp = by_digest[report.digest];
-    camp.ranks.push_back(static_cast<Rank>(rank));
-    if (camp.first == nullptr) camp.first = &report;
+    Cohort& cohort = by_digest[report.digest];
+    cohort.ranks.push_back(static_cast<Rank>(rank));
+    if (cohort.first == nullptr) cohort.first = &report;
   }
-  std::vector<Camp> camps;
-  camps.reserve(by_digest.size());
-  for (auto& [digest, camp] : by_digest) camps.push_back(std::move(camp));
-  std::stable_sort(camps.begin(), camps.end(), [](const Camp& a, const Camp& b) {
+  std::vector<Cohort> cohorts;
+  cohorts.reserve(by_digest.size());
+  for (auto& [digest, cohort] : by_digest) cohorts.push_back(std::move(cohort));
+  std::stable_sort(cohorts.begin(), cohorts.end(), [](const Cohort& a, const Cohort& b) {
     return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;
   });
-  return camps;
+  return cohorts;
 }
 
 std::string made(const CallReport& report) {
@@ -81,10 +81,11 @@ std::string made(const CallReport& report) {
   return what + (report.site.empty() ? "" : " at " + report.site);
 }
 
-std::string table(std::span<const RankStatus> statuses, const std::vector<Camp>& camps,
+std::string table(std::span<const RankStatus> statuses, const std::vector<Cohort>& cohorts,
                   const GroupNames& names) {
   std::string text;
-  for (const Camp& camp : camps) text += "\n    " + names.list(camp.ranks) + ": " + made(*camp.first);
+  for (const Cohort& cohort : cohorts)
+    text += "\n    " + names.list(cohort.ranks) + ": " + made(*cohort.first);
   for (const RankStatus& rank_status : statuses) {
     if (rank_status.report.made() && rank_status.report.digest != 0) continue;
     text += "\n    " + rank_status_text(rank_status, names);
@@ -106,30 +107,31 @@ Status disagreement(std::span<const RankStatus> statuses, const GroupNames& name
                         leaving(statuses[static_cast<std::size_t>(names.rank())]);
   // Not a mistake in a call, but a rank that is not there any more.
   if (gone != statuses.end() && !we_leave) return exited(names.from_world(gone->rank), names);
-  const std::vector<Camp> camps = camps_of(statuses);
-  if (camps.size() < 2) {
+  const std::vector<Cohort> cohorts = cohorts_of(statuses);
+  if (cohorts.size() < 2) {
     const Rank by = names.from_world(why.by);
     const bool is_own = by == names.rank();
     const std::string found = is_own ? why.text : names.full(by) + " says that " + why.text;
-    return Status(Code::kMismatch, "the ranks made different calls: " + found + table(statuses, camps, names))
+    return Status(Code::kMismatch,
+                  "the ranks made different calls: " + found + table(statuses, cohorts, names))
         .with_peer(is_own ? -1 : by);
   }
-  const Camp& usual = camps[0];
+  const Cohort& usual = cohorts[0];
   std::string text = "the ranks made different calls";
   Rank peer = -1;
-  if (usual.ranks.size() > camps[1].ranks.size()) {
-    for (std::size_t i = 1; i < camps.size(); ++i) {
-      text += (i == 1 ? ": " : "; ") + names.list(camps[i].ranks) + " made " +
-              difference(*camps[i].first, *usual.first);
-      if (peer < 0 && camps[i].ranks[0] != names.rank()) peer = camps[i].ranks[0];
+  if (usual.ranks.size() > cohorts[1].ranks.size()) {
+    for (std::size_t i = 1; i < cohorts.size(); ++i) {
+      text += (i == 1 ? ": " : "; ") + names.list(cohorts[i].ranks) + " made " +
+              difference(*cohorts[i].first, *usual.first);
+      if (peer < 0 && cohorts[i].ranks[0] != names.rank()) peer = cohorts[i].ranks[0];
     }
   } else {  // nobody is the odd one
-    text += ": " + names.list(camps[1].ranks) + " made " + difference(*camps[1].first, *usual.first);
-    for (const Camp& camp : camps) {
-      if (peer < 0 && camp.ranks[0] != names.rank()) peer = camp.ranks[0];
+    text += ": " + names.list(cohorts[1].ranks) + " made " + difference(*cohorts[1].first, *usual.first);
+    for (const Cohort& cohort : cohorts) {
+      if (peer < 0 && cohort.ranks[0] != names.rank()) peer = cohort.ranks[0];
     }
   }
-  return Status(Code::kMismatch, text + table(statuses, camps, names)).with_peer(peer);
+  return Status(Code::kMismatch, text + table(statuses, cohorts, names)).with_peer(peer);
 }
 
 std::string position(const CallReport& report) {

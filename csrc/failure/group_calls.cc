@@ -92,12 +92,12 @@ void GroupCalls::cancel(uint64_t sequence, const Status& why) {
 }
 
 bool GroupCalls::peer_has_left(Rank peer) {
-  constexpr std::chrono::milliseconds kOnItsWay{500};
+  constexpr std::chrono::milliseconds kInFlight{500};
   const std::lock_guard lock(state_.mutex);
   if (!state_.cause.is_ok()) return false;
   parts_.control->stalled(id(CallId::kPresence), names_.to_world(peer));
   const auto left = state_.leaving.find(peer);
-  return left != state_.leaving.end() && now() - left->second > kOnItsWay;
+  return left != state_.leaving.end() && now() - left->second > kInFlight;
 }
 
 void GroupCalls::close() {

@@ -14,7 +14,7 @@ namespace pc {
 Result<DeviceGroups::Options> DeviceGroups::Options::from_environment(
     std::vector<std::string> wheel_folders, std::shared_ptr<cuda::SemaphorePool> of_process) {
   Options options;
-  options.nccl = nccl::surroundings_of_process(std::move(wheel_folders));
+  options.nccl = nccl::process_environment(std::move(wheel_folders));
   options.host_id = options.nccl.variable("NCCL_HOSTID");
   PC_ASSIGN_OR_RETURN(options.driver.path, env_text(Env::kCudaLib));
   PC_ASSIGN_OR_RETURN(const std::string check, env_text(Env::kCheck));

@@ -30,7 +30,7 @@ class DeviceGroups final : public Devices {
  public:
   struct Options {
     cuda::DriverSearch driver;
-    nccl::Surroundings nccl;
+    nccl::SearchEnvironment nccl;
     std::string host_id = {};  // DeviceCalls::Resources
     Logger log = Logger();
     bool strict = false;                                                   // DeviceCalls::Resources

@@ -54,7 +54,7 @@ DeviceFacts facts_of(const DeviceCalls::Resources& resources) {
 // Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
 // group too.
 template <class Make>
-auto among_the_living(Communicator& group, Deadline deadline, Make&& make) {
+auto among_live_ranks(Communicator& group, Deadline deadline, Make&& make) {
   WaitContext context = group.waiting_until(deadline);
   const std::function<bool()>* const interrupted = context.interrupted;
   const std::function<bool()> in_vain = [&] {
@@ -100,7 +100,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
     PC_TRY(calls->first_failure());  // nobody would look after them
     return calls;
   };
-  const Result<std::shared_ptr<DeviceCalls>> joined = among_the_living(group, deadline, init);
+  const Result<std::shared_ptr<DeviceCalls>> joined = among_live_ranks(group, deadline, init);
   if (!joined.is_ok()) return leave(with_available_memory(joined.status(), resources));
   return joined;
 }
@@ -143,7 +143,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
   };
   // Who leaves before its turn leaves the others alone in the split all the same.
   Result<std::shared_ptr<DeviceCalls>> calls =
-      held.is_ok() ? among_the_living(group_, deadline, cut) : held.status();
+      held.is_ok() ? among_live_ranks(group_, deadline, cut) : held.status();
   if (calls.is_ok()) return calls;
   const Status end = group_.alive();
   fail(end.is_ok() ? calls.status() : end, end.is_ok());

@@ -118,7 +118,7 @@ struct Reactor::State {
   }
   bool try_take() { return !poll_lock.load() && !poll_lock.exchange(true); }
   // Poll lock held.
-  void sleep_for_everybody(CompletionQueue& queue, int ms) {
+  void sleep_for_all(CompletionQueue& queue, int ms) {
     queue.sleep_in_epoll(event.get(), [&] {
       epoll_event events[4];
       const bool idle = fall_asleep();
@@ -187,7 +187,7 @@ class Reactor::WaitScope {
   }
   void sleep(int ms) {
     if (held_ || enter()) {  // the probe may have run since the last look
-      state_.sleep_for_everybody(queue_, ms);
+      state_.sleep_for_all(queue_, ms);
     } else {
       sleep_alone(ms);
     }
@@ -324,7 +324,7 @@ class Reactor::Background {
 
   void sleep(int ms) {
     if (take()) {
-      state_.sleep_for_everybody(queue_, ms);
+      state_.sleep_for_all(queue_, ms);
       if (state_.in_foreground.load() == 0) state_.poll_all();
       give();
     } else {

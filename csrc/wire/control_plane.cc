@@ -112,7 +112,7 @@ void ControlPlane::dead_arrived(Rank from, const ControlMessage& message, TimePo
     return host_.excluded(from, cause);
   }
   if (!peers_.lives(rank)) return;
-  bury(rank, cause, cause + " (rank " + std::to_string(from) + " says so)", now);
+  mark_dead(rank, cause, cause + " (rank " + std::to_string(from) + " says so)", now);
 }
 
 void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
@@ -121,10 +121,11 @@ void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
   // Whoever left first was not told our goodbye, nor need tell us its own.
-  if (!goodbye_sent_ && peers_.lives(peer)) bury(peer, cause, cause, now);
+  if (!goodbye_sent_ && peers_.lives(peer)) mark_dead(peer, cause, cause, now);
 }
 
-void ControlPlane::bury(Rank peer, const std::string& cause, const std::string& reported, TimePoint now) {
+void ControlPlane::mark_dead(Rank peer, const std::string& cause, const std::string& reported,
+                             TimePoint now) {
   ControlMessage message;
   message.type = FrameType::kDead;
   message.end = {Code::kPeerFailure, peer, cause};

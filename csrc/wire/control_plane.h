@@ -91,7 +91,7 @@ class ControlPlane {
   void notice_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void dead_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void ping_arrived(Rank from, const ControlMessage& message);
-  void bury(Rank peer, const std::string& cause, const std::string& reported, TimePoint now);
+  void mark_dead(Rank peer, const std::string& cause, const std::string& reported, TimePoint now);
 
   // Tells every member that `call` ends for all, and starts gathering their reports.
   void open_episode(const CallId& call, const CallEnd& why, TimePoint now);

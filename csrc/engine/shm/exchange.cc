@@ -48,7 +48,7 @@ Status Exchange::differs(Rank peer) const {
 
 void Exchange::note_seen() {
   const bool needs_all = !is_rooted(request.collective) && !is_scan(request.collective);
-  if (needs_all) group.everybody_is_here();
+  if (needs_all) group.all_have_announced();
 }
 
 std::optional<uint64_t> Exchange::allocate(std::size_t nbytes) {

@@ -35,7 +35,7 @@ Status Group::make_rings() {
 
 // Whether all members have announced that call, or a later one.
 bool Group::have_announced(uint64_t sequence) {
-  if (everybody_ >= sequence) return true;
+  if (all_announced_ >= sequence) return true;
   for (Rank r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     const GroupArea& area = *peers_[index(r)].area;
@@ -45,7 +45,7 @@ bool Group::have_announced(uint64_t sequence) {
     const uint64_t other = area.slots[likely ^ 1U].word.load(std::memory_order_seq_cst);
     if (is_before(low(other), low(sequence))) return wait_for_slot(r, likely, word, other);
   }
-  everybody_ = sequence;
+  all_announced_ = sequence;
   return true;
 }
 
@@ -188,18 +188,18 @@ bool Group::is_done(Rank peer) {
   return seen >= announced_ || wait_for(done, seen, peer);
 }
 
-bool Group::stands(Rank peer) {
+bool Group::stays_exposed(Rank peer) {
 #ifdef __SANITIZE_THREAD__  // it knows no fences
   std::atomic_signal_fence(std::memory_order_acquire);
 #else
   std::atomic_thread_fence(std::memory_order_acquire);  // after what was read
 #endif
   // Who exposes cannot get past this call without us but by giving it up.
-  return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_news(peer);
+  return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_change(peer);
 }
 
 // The control plane ends the call here too.
-bool Group::await_news(Rank peer) {
+bool Group::await_change(Rank peer) {
   const std::atomic<uint64_t>& gave_up = peers_[index(peer)].area->gave_up;
   return wait_for(gave_up, gave_up.load(std::memory_order_seq_cst), peer);
 }
@@ -208,7 +208,7 @@ bool Group::await_news(Rank peer) {
 
 bool Group::is_free(const Ring::Use& use) {
   if (is_held(use)) return false;  // no member's word says when that ends: its owner comes again when it does
-  if (use.sequence < everybody_) return true;
+  if (use.sequence < all_announced_) return true;
   if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
   const uint64_t wanted = round_word(use.sequence, use.round + 1);
   for (Rank r = 0; r < size(); ++r) {

@@ -71,12 +71,12 @@ class Group : public Members {
   // A message in a member's ring. Null: it cannot be there, and `why` says so.
   const std::byte* message(Rank peer, const Place& place, Status& why);
   Place place_of(Rank peer) const;
-  void everybody_is_here() { everybody_ = compared_ = announced_; }
+  void all_have_announced() { all_announced_ = compared_ = announced_; }
 
   CopyPathTuner& copy_paths() { return copy_paths_; }
   // Whether that member still stands to its arrays: what was read there before is right.
-  bool stands(Rank peer);
-  bool await_news(Rank peer);  // false: it has given the call up, or will
+  bool stays_exposed(Rank peer);
+  bool await_change(Rank peer);  // false: it has given the call up, or will
   // This rank needs nothing more of the others' arrays in the last announced call.
   void set_done();
   bool is_done(Rank peer);
@@ -120,14 +120,14 @@ class Group : public Members {
     uint64_t sequence = 0;
     uint32_t fingerprint = 0;
   };
-  uint64_t announced_ = 0;    // this rank's last number
-  uint32_t fingerprint_ = 0;  // and what it was; void, once it was given up
-  Announcement sought_;       // what look() compares with
-  uint8_t next_ = 1;          // the slot that is written next
-  uint64_t everybody_ = 0;    // one that all have announced, or a later one
-  uint64_t compared_ = 0;     // and the last whose fingerprints were compared, or need not be
-  uint64_t count_[2] = {};    // of messages published in each stream
-  uint64_t read_[2] = {};     // what this rank has said of its reading
+  uint64_t announced_ = 0;      // this rank's last number
+  uint32_t fingerprint_ = 0;    // and what it was; void, once it was given up
+  Announcement sought_;         // what look() compares with
+  uint8_t next_ = 1;            // the slot that is written next
+  uint64_t all_announced_ = 0;  // one that all have announced, or a later one
+  uint64_t compared_ = 0;       // and the last whose fingerprints were compared, or need not be
+  uint64_t count_[2] = {};      // of messages published in each stream
+  uint64_t read_[2] = {};       // what this rank has said of its reading
   std::vector<LateMismatch> late_mismatches_;
   uint32_t held_[2] = {kAllRounds, kAllRounds};  // from which round on, by StreamKind
 };

@@ -30,7 +30,7 @@ bool LeaderCall::lead() {
   std::memcpy(group.payload(), is_inline() ? static_cast<const void*>(result) : &place,
               is_inline() ? nbytes : sizeof place);
   exchange_.announce();
-  if (combines) group.everybody_is_here();
+  if (combines) group.all_have_announced();
   return true;
 }
 
@@ -65,7 +65,7 @@ bool follow(Exchange& exchange) {
   const std::byte* const message = exchange.message(leader);
   if (message == nullptr) return false;
   exchange.arrays.take(message, 0, exchange.traffic.nbytes());
-  if (exchange.traffic.combines()) exchange.group.everybody_is_here();  // the leader has seen them
+  if (exchange.traffic.combines()) exchange.group.all_have_announced();  // the leader has seen them
   return true;
 }
 

@@ -63,7 +63,7 @@ bool Rounds::go_on() {
     stage = Stage::kMoving;
   }
   if (stage == Stage::kMoving) {
-    if (!move() || !have_stood(*this)) return false;
+    if (!move() || !stayed_exposed(*this)) return false;
     group.set_done();
     stage = Stage::kLeaving;
   }

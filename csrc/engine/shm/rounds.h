@@ -90,7 +90,7 @@ void hold_what_is_not_passed_on(Rounds& rounds);
 // Arrays that others read where they lie (rounds_exposed.cc).
 Rounds::Opening open_rounds(Rounds& rounds);  // decides which ones
 bool find_arrays(Rounds& rounds, Rank peer);  // those of that rank
-bool have_stood(Rounds& rounds);              // what was read there is right
+bool stayed_exposed(Rounds& rounds);          // what was read there is right
 bool are_given_back(Rounds& rounds);          // no rank reads there any more
 
 // Where a reader finds its part among those that a writer has put there, one behind the other.

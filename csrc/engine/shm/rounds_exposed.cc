@@ -99,11 +99,11 @@ bool find_arrays(Rounds& rounds, Rank peer) {
 }
 
 // It is right only if its rank was still in the call then.
-bool have_stood(Rounds& rounds) {
+bool stayed_exposed(Rounds& rounds) {
   for (Rank r = 0; r < rounds.launch.size; ++r) {
     const auto& [opening, arrays, private_address, taken] = rounds.from(r);
     const bool was_read = private_address != 0 || arrays[kInputs] != nullptr || arrays[kResults] != nullptr;
-    if (was_read && !rounds.group.stands(r)) return false;
+    if (was_read && !rounds.group.stays_exposed(r)) return false;
   }
   return true;
 }

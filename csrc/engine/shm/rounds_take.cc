@@ -26,8 +26,8 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
         const uint64_t begin = std::exchange(address, address + piece.size());
         return group.read(writer, begin, piece);
       });
-  if (read.code() == Code::kPeerFailure) return group.await_news(writer);  // it is gone
-  if (!read.is_ok() && !group.stands(writer)) return false;                // then the array may be gone
+  if (read.code() == Code::kPeerFailure) return group.await_change(writer);  // it is gone
+  if (!read.is_ok() && !group.stays_exposed(writer)) return false;           // then the array may be gone
   if (!read.is_ok()) {
     return exchange.fail(Status(Code::kSystem, read.message() + "; PYCOLLECTIVE_SINGLE_COPY=off does without")
                              .with_peer(writer));

@@ -253,7 +253,7 @@ Status IpcExecutor::make(Work& work) {
   Request within_reach = is_reached ? request : Request();
   if (!is_reached) {
     PC_TRY(queue(context, [&](cuda::CUstream stream) {
-      const Result<Request> made = gpu_->scratch.stand_in(request, gpu_->memory, stream);
+      const Result<Request> made = gpu_->scratch.substitute(request, gpu_->memory, stream);
       if (made.is_ok()) within_reach = made.value();
       return Status::ok();  // else there is no memory for it
     }));

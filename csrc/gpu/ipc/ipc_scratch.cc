@@ -18,7 +18,7 @@ bool are_one(const Request& request) {
 
 }  // namespace
 
-Result<Request> IpcScratch::stand_in(const Request& request, IpcMemory& memory, cuda::CUstream stream) {
+Result<Request> IpcScratch::substitute(const Request& request, IpcMemory& memory, cuda::CUstream stream) {
   const bool moves_in = !memory.shows(request.in), moves_out = !memory.shows(request.out);
   Request made = request;
   constexpr std::size_t kAlignment = 256;

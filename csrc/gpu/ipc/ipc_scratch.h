@@ -17,7 +17,7 @@ class IpcScratch {
   explicit IpcScratch(cuda::Context context) : context_(std::move(context)) {}
   // The same call of arrays that others reach. Copies of what it reads are queued on `stream`, whose context must be current.
   // Valid until the next one. Errors: there is no memory for it.
-  Result<Request> stand_in(const Request& request, IpcMemory& memory, cuda::CUstream stream);
+  Result<Request> substitute(const Request& request, IpcMemory& memory, cuda::CUstream stream);
   // The results, back to where they belong, if they are here: likewise.
   Status give_back(const Request& request, const Request& made, Rank rank, cuda::CUstream stream) const;
 

@@ -62,7 +62,7 @@ int note_copy(dl_phdr_info* info, std::size_t, void* into) {
 
 }  // namespace
 
-Result<Library> Library::open(const Surroundings& around) {
+Result<Library> Library::open(const SearchEnvironment& around) {
   std::vector<Attempt> tried;
   bool explicitly = false;
   for (const Candidate& candidate : candidates(around)) {

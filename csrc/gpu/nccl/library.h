@@ -21,7 +21,7 @@ class Library {
  public:
   // The first candidate that opens and can be used. kUnsupported: there is none; the message says what was looked at, and
   // what would help.
-  static Result<Library> open(const Surroundings& around);
+  static Result<Library> open(const SearchEnvironment& around);
 
   const Api& api() const { return *api_; }
   // For whoever outlives this object: the library itself is never closed.

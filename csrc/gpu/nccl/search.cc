@@ -31,11 +31,11 @@ std::string loaded_path() {
 
 }  // namespace
 
-Surroundings surroundings_of_process(std::vector<std::string> wheel_folders) {
+SearchEnvironment process_environment(std::vector<std::string> wheel_folders) {
   return {value_of, std::move(wheel_folders), loaded_path};
 }
 
-std::vector<Candidate> candidates(const Surroundings& around) {
+std::vector<Candidate> candidates(const SearchEnvironment& around) {
   const std::string name(kLibraryName);
   if (std::string said = around.variable(kLibraryVariable); !said.empty())
     return {{std::string(kLibraryVariable), std::move(said), true}};

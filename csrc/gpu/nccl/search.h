@@ -13,14 +13,14 @@ inline constexpr std::string_view kLibraryVariable = "PYCOLLECTIVE_NCCL_LIB";
 inline constexpr std::string_view kLibraryName = "libnccl.so.2";
 
 // What a search looks at.
-struct Surroundings {
+struct SearchEnvironment {
   std::function<std::string(std::string_view variable)> variable;  // empty: not set
   // The folders of Python's package nvidia.nccl, in the order of its search path; Python knows them without running code.
   std::vector<std::string> wheel_folders;
   std::function<std::string()>
       loaded;  // the path of a libnccl.so.2 that is in this process already; empty: none
 };
-Surroundings surroundings_of_process(std::vector<std::string> wheel_folders = {});
+SearchEnvironment process_environment(std::vector<std::string> wheel_folders = {});
 
 struct Candidate {
   std::string how;   // "PYCOLLECTIVE_NCCL_LIB", "already loaded", "wheel", "CUDA_HOME", "loader"
@@ -30,6 +30,6 @@ struct Candidate {
 
 // In the order in which they are to be tried. A copy that some framework has brought in comes before all others: the loader
 // would open a different file as a second NCCL, beside the first.
-std::vector<Candidate> candidates(const Surroundings& around);
+std::vector<Candidate> candidates(const SearchEnvironment& around);
 
 }  // namespace pc::nccl

@@ -74,8 +74,8 @@ class StagedCalls::Call final : public GpuWork {
   std::optional<Status> precede(const WaitContext& context, void* stream) override {
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    const std::optional<Status> on_its_way = until_on_its_way(*calls, context.deadline);
-    if (!on_its_way || !on_its_way->is_ok()) return on_its_way;
+    const std::optional<Status> in_flight = until_in_flight(*calls, context.deadline);
+    if (!in_flight || !in_flight->is_ok()) return in_flight;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls->context_.enter());
     const std::lock_guard lock(mutex_);
     if (end_ == nullptr) return Status::ok();
@@ -86,9 +86,9 @@ class StagedCalls::Call final : public GpuWork {
     if (ended_well()) return Status::ok();
     const std::shared_ptr<StagedCalls> calls = calls_.lock();
     if (calls == nullptr) return closed();
-    const std::optional<Status> on_its_way = until_on_its_way(*calls, deadline);
-    if (!on_its_way) return Status(Code::kTimeout, "the call has not ended on the CPU");
-    PC_TRY(*on_its_way);
+    const std::optional<Status> in_flight = until_in_flight(*calls, deadline);
+    if (!in_flight) return Status(Code::kTimeout, "the call has not ended on the CPU");
+    PC_TRY(*in_flight);
     const Deadline wait_limit = calls->wait_limit();
     const bool is_last = deadline.when() >= wait_limit.when();
     const Status ended =
@@ -117,12 +117,12 @@ class StagedCalls::Call final : public GpuWork {
   }
   // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while outcome() is null: it was
   // refused.
-  std::optional<Status> until_on_its_way(StagedCalls& calls, Deadline deadline) {
+  std::optional<Status> until_in_flight(StagedCalls& calls, Deadline deadline) {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
-    const std::optional<Status> on_its_way = come_back(calls);
-    if (on_its_way && !on_its_way->is_ok()) end(*on_its_way);
-    return on_its_way;
+    const std::optional<Status> in_flight = come_back(calls);
+    if (in_flight && !in_flight->is_ok()) end(*in_flight);
+    return in_flight;
   }
   // Once it has ended on the CPU: queues the copies back, and says how it went.
   std::optional<Status> come_back(StagedCalls& calls) {

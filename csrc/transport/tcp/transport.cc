@@ -17,7 +17,7 @@ namespace pc {
 namespace {
 
 constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
-constexpr std::size_t kAskEverybody =
+constexpr std::size_t kAskAllPeers =
     4;  // up to so many connections, reading each is cheaper than asking epoll first
 
 class TcpTransport final : public Transport {
@@ -148,7 +148,7 @@ Status TcpTransport::why_not(Rank peer) const {
 
 std::size_t TcpTransport::poll_locked() {
   std::size_t moved = 0;
-  if (open_.size() <= kAskEverybody) {
+  if (open_.size() <= kAskAllPeers) {
     for (Connection* connection : open_) moved += peer_of(*connection).serve(*connection);
   } else {
     std::array<epoll_event, 64> events;

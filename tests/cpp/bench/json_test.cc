@@ -9,17 +9,17 @@ namespace pc::bench {
 namespace {
 
 std::string host_json_of(const Row& row) {
-  Scene scene;
-  scene.ranks = {0, 1, 2, 3};
-  return json_line({}, scene, row, {});
+  RunInfo run_info;
+  run_info.ranks = {0, 1, 2, 3};
+  return json_line({}, run_info, row, {});
 }
 
 std::string gpu_json_of(const Row& row, const Route& route = {"nccl", {}}) {
-  Scene scene;
-  scene.ranks = {0};
-  scene.gpu = "NVIDIA \"H100\"";
-  if (route.by_nccl.is_ok()) scene.nccl = "2.28.9";
-  return json_line(on_gpus(), scene, row, route);
+  RunInfo run_info;
+  run_info.ranks = {0};
+  run_info.gpu = "NVIDIA \"H100\"";
+  if (route.by_nccl.is_ok()) run_info.nccl = "2.28.9";
+  return json_line(on_gpus(), run_info, row, route);
 }
 
 TEST(BenchJson, a_line_has_every_column) {

@@ -39,10 +39,10 @@ TEST(SharedGroup, what_was_read_in_an_array_counts_only_if_its_rank_has_not_give
     ASSERT_TRUE(member->group.catch_up(1));
     member->group.announce(1, 77);
   }
-  EXPECT_TRUE(reader.group.stands(1));
+  EXPECT_TRUE(reader.group.stays_exposed(1));
   exposer.group.give_up();
   reader.group.awaited().clear();
-  EXPECT_FALSE(reader.group.stands(1));
+  EXPECT_FALSE(reader.group.stays_exposed(1));
   EXPECT_EQ(reader.group.awaited().back().peer, 1);
 }
 
@@ -58,7 +58,7 @@ TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_u
   ASSERT_TRUE(exposer.group.catch_up(2));
   exposer.group.announce(2, 78);
   exposer.group.give_up();
-  EXPECT_FALSE(reader.group.stands(1));  // it is still in the first
+  EXPECT_FALSE(reader.group.stays_exposed(1));  // it is still in the first
 }
 
 struct Three {

@@ -13,7 +13,7 @@ class NcclOnGpu : public GpuTest {
   void SetUp() override {
     GpuTest::SetUp();
     if (!stream_) return;
-    auto library = nccl::Library::open(nccl::surroundings_of_process());
+    auto library = nccl::Library::open(nccl::process_environment());
     PC_NEEDS(library);
     RecordProperty("nccl", library.value().to_string());
     resources_.api = library.value().shared_api();

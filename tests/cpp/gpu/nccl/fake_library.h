@@ -21,7 +21,7 @@ namespace pc::nccl::testing {
 using pc::testing::FakeNccl;
 
 // Surroundings in which somebody has named the library.
-inline Surroundings named(const std::string& path) {
+inline SearchEnvironment named(const std::string& path) {
   return {[path](std::string_view variable) { return variable == kLibraryVariable ? path : std::string(); },
           {},
           [] { return std::string(); }};

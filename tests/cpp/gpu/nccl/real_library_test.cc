@@ -15,7 +15,7 @@ namespace {
 class RealNccl : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = Library::open(surroundings_of_process());
+    auto opened = Library::open(process_environment());
     if (!opened.is_ok()) GTEST_SKIP() << opened.status().message();
     if (::dlsym(::dlopen(opened.value().path().c_str(), RTLD_NOW), "fake_nccl_script") != nullptr)
       GTEST_SKIP() << "this is a fake";

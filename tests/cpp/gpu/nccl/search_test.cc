@@ -14,7 +14,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-Surroundings around(Variables variables, std::vector<std::string> wheels = {}, std::string loaded = "") {
+SearchEnvironment around(Variables variables, std::vector<std::string> wheels = {}, std::string loaded = "") {
   return {[variables = std::move(variables)](std::string_view name) {
             const auto found = variables.find(name);
             return found == variables.end() ? std::string() : found->second;
@@ -22,7 +22,7 @@ Surroundings around(Variables variables, std::vector<std::string> wheels = {}, s
           std::move(wheels), [loaded = std::move(loaded)] { return loaded; }};
 }
 
-std::vector<std::string> texts(const Surroundings& here) {
+std::vector<std::string> texts(const SearchEnvironment& here) {
   std::vector<std::string> list;
   for (const Candidate& each : candidates(here)) list.push_back(each.how + " " + each.path);
   return list;
@@ -131,7 +131,7 @@ class Findings {
 };
 
 [[noreturn]] void look_where_there_is_none(Findings& here, const Folder& empty) {
-  Surroundings around = surroundings_of_process({empty.path()});
+  SearchEnvironment around = process_environment({empty.path()});
   around.variable = [](std::string_view) { return std::string(); };
   around.loaded = [] { return std::string("/gone.so"); };
   const Result<Library> library = Library::open(around);
@@ -153,11 +153,11 @@ TEST(NcclLibraryDeathTest, if_there_is_none_the_error_says_what_was_looked_at_an
 }
 
 [[noreturn]] void share_and_open_another(Findings& here, const Folder& one, const Folder& two) {
-  here.require(surroundings_of_process().loaded().empty(), "one is loaded before");
+  here.require(process_environment().loaded().empty(), "one is loaded before");
   void* const framework = ::dlopen(one.library().c_str(), RTLD_NOW | RTLD_LOCAL);
   here.require(framework != nullptr, "it does not open");
-  here.require(surroundings_of_process().loaded() == one.library(), surroundings_of_process().loaded());
-  Surroundings around = surroundings_of_process({two.path()});
+  here.require(process_environment().loaded() == one.library(), process_environment().loaded());
+  SearchEnvironment around = process_environment({two.path()});
   around.variable = [](std::string_view) { return std::string(); };
   const Result<Library> shared = Library::open(around);
   here.require(shared.is_ok() && shared.value().how() == "already loaded", "it is not shared");
