@@ -10,6 +10,7 @@
 #include "bindings/python/end_signal.h"
 #include "bindings/python/ended_calls.h"
 #include "bindings/state/errors.h"
+#include "bindings/state/with_gil.h"
 #include "gpu/device_groups.h"
 #include "kernels/device/embedded.h"
 
@@ -114,10 +115,8 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
 
 Result<std::shared_ptr<Devices>> make_devices(const State& state, const std::shared_ptr<Session>& session,
                                               Runtime& runtime) {
-  const PyGILState_STATE gil = PyGILState_Ensure();
-  Result<std::shared_ptr<Devices>> made = make_with_gil(state, session, runtime);
-  PyGILState_Release(gil);
-  return made;
+  const WithGil held;
+  return make_with_gil(state, session, runtime);
 }
 
 std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> collective) {

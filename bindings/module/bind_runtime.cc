@@ -296,9 +296,11 @@ class PyRuntime {
     Status status;
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
-      status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)));
+      Status on_devices;
+      status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)), &on_devices);
       // Everybody has left: these values are nobody's, and the store may be a launcher's.
       if (status.is_ok() && rank_ == 0) (void)session_->store->erase_all("", Deadline::after(kForgettingS));
+      if (status.is_ok()) status = on_devices;
     }
     end(std::move(runtime));
     throw_unless_ok(*state_, status);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "bindings/module/kept_runtime.h"
+#include "bindings/state/with_gil.h"
 
 namespace py = pybind11;
 
@@ -97,17 +98,6 @@ class NumpyMemory {
 };
 
 // NumPy calls with the GIL or without: np.fromstring() and np.fromfile() let it go while what they read grows.
-class WithGil {
- public:
-  WithGil() = default;
-  WithGil(const WithGil&) = delete;
-  WithGil& operator=(const WithGil&) = delete;
-  ~WithGil() { PyGILState_Release(before_); }
-
- private:
-  const PyGILState_STATE before_ = PyGILState_Ensure();
-};
-
 // NumPy is C, and knows no exceptions. The GIL is asked for outside: when the interpreter ends, that unwinds the thread.
 template <class Body>
 void* or_null(void* ctx, Body&& body) {

@@ -198,6 +198,9 @@ Status Communicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank source
                               double timeout_s) {
   LazyDevices* const devices = devices_for(out.data.device, in.device);
   if (devices == nullptr) return messages_.sendrecv(out, in, source, tag, timeout_s);
+  if (tag != out.tag)
+    return Status(Code::kUnsupported, "a sendrecv of arrays on a GPU has one tag, not " +
+                                          std::to_string(out.tag) + " and " + std::to_string(tag));
   UserCall both = UserCall::of(out);
   both.kind = UserCall::Kind::kSendrecv;
   both.request.out = in;
@@ -207,8 +210,10 @@ Status Communicator::sendrecv(const OutgoingMessage& out, Buffer in, Rank source
 
 Status Communicator::recv(Buffer data, const FoundMessage& message, std::optional<uint64_t> bundle) {
   LazyDevices* const devices = devices_for(data.device);
-  return devices == nullptr ? messages_.recv(data, message, bundle)
-                            : devices->run(*this, UserCall::of(data, message, bundle), -1);
+  if (devices == nullptr) return messages_.recv(data, message, bundle);
+  const Result<std::shared_ptr<Devices>> made = devices->get();
+  if (!made.is_ok()) return messages_.put_back(message), made.status();
+  return made.value()->run(*this, UserCall::of(data, message, bundle), -1);
 }
 
 Result<std::shared_ptr<AsyncWork>> Communicator::begin_send(const OutgoingMessage& message,

@@ -33,9 +33,9 @@ class Communicator {
   std::span<const Rank> world_ranks() const;  // of its ranks, in their order
 
   // Blocking, in this thread. timeout_s < 0: the group's default. Bad input: kInvalidArgument before a byte is sent. A call of
-  // arrays on a GPU returns when it is queued on their stream, or, without a stream, has ended.
+  // arrays on a GPU returns as Request::stream says.
   Status run(const Request& request, double timeout_s = -1);
-  // The same without waiting; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
+  // The same without waiting, of arrays on the host; the Work is driven by whoever waits on it, and tells how the call ended, also if it could not
   // begin because others gave it up before. Null: it has ended well already.
   Result<WorkPtr> launch(const Request& request);
   // Likewise, but the progress thread drives what nobody waits for, and the call goes on whether anybody holds it or not:

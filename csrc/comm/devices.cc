@@ -25,6 +25,13 @@ std::shared_ptr<Devices> LazyDevices::made() const {
   return devices_;
 }
 
+bool LazyDevices::keep(const Communicator& group) const {
+  std::shared_ptr<Devices> devices;  // goes without the lock
+  const std::lock_guard lock(mutex_);
+  devices = devices_;
+  return ended_ || (devices != nullptr && devices->knows(group));
+}
+
 Status LazyDevices::run(Communicator& group, UserCall call, double timeout_s) {
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<Devices> devices, get());
   return devices->run(group, std::move(call), timeout_s);

@@ -64,6 +64,8 @@ class LazyDevices {
   // gets those of the other. kNotInitialized: the runtime has ended.
   Result<std::shared_ptr<Devices>> get();
   std::shared_ptr<Devices> made() const;  // null: there are none
+  // Whether something there may still refer to that group: it is known, or all of it is about to go.
+  bool keep(const Communicator& group) const;
   Status run(Communicator& group, UserCall call, double timeout_s);
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how);
   // The end: none are made any more, and those that are there go when the last call lets them go.

@@ -29,7 +29,8 @@ Result<std::shared_ptr<AsyncWork>> begin_call(Communicator& group, const UserCal
   switch (call.kind) {
     case UserCall::Kind::kSend: return group.begin_send(call.outgoing(), std::move(how));
     case UserCall::Kind::kRecv:
-      return group.begin_recv({request.out, request.root, call.tag, request.site}, std::move(how));
+      return group.begin_recv({request.out, request.root, call.tag, request.site, call.place, request.bundle},
+                              std::move(how));
     case UserCall::Kind::kRecvFound:
     case UserCall::Kind::kSendrecv:
       return Status(Code::kInternal, "this call has no form that does not wait");

@@ -1,4 +1,4 @@
-// A user's call, made by a group.
+// A user's call of arrays on the host, made by a group.
 #pragma once
 
 #include "comm/communicator.h"

@@ -394,8 +394,7 @@ LazyDevices& Runtime::devices() { return state_->devices; }
 
 void Runtime::close_group(const Communicator& group) {
   State& state = *state_;
-  if (const std::shared_ptr<Devices> made = state.devices.made(); made != nullptr && made->knows(group))
-    return;
+  if (state.devices.keep(group)) return;
   std::vector<std::unique_ptr<Communicator>> closed;  // end without the lock
   const std::lock_guard lock(state.groups_mutex);
   if (state.shut_down) return;  // it ends with the runtime
@@ -463,11 +462,12 @@ std::vector<CallRecord> Runtime::last_calls() const {
   return last_calls_of(*state_->recorder, *state_->messages);
 }
 
-Status Runtime::shutdown(Deadline deadline) {
+Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
   State& state = *state_;
   const std::lock_guard leaving(state.leaving);
   const double seconds = std::max(deadline.remaining_s(), 0.0);
-  const Status on_devices = state.devices.close(seconds);  // first: their calls may still make groups
+  Status closed = state.devices.close(seconds);  // first: their calls may still make groups
+  if (on_devices != nullptr) *on_devices = std::exchange(closed, Status());
   deadline = Deadline::after(seconds);
   {
     const std::lock_guard lock(state.groups_mutex);
@@ -477,7 +477,7 @@ Status Runtime::shutdown(Deadline deadline) {
     state.close_groups();
     if (state.control) state.control->send_goodbye();
     state.close();
-    return on_devices;
+    return closed;
   }
   if (state.options.before_leaving) state.options.before_leaving();
   Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
@@ -490,7 +490,7 @@ Status Runtime::shutdown(Deadline deadline) {
   }
   state.end_groups(Status(Code::kNotInitialized, "the runtime was shut down"));
   state.close();
-  return ended.is_ok() ? on_devices : ended;
+  return ended.is_ok() ? closed : ended;
 }
 
 void Runtime::abort(const Status& why) {

@@ -52,7 +52,8 @@ class Runtime {
       const;  // of this world, the same on every rank and unlike any other's; empty for one rank
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Waits until every rank is here, says goodbye, closes. `deadline`: of that, and as long before for the devices to close.
-  Status shutdown(Deadline deadline);
+  // `on_devices`: gets what went wrong with these, which the result has otherwise.
+  Status shutdown(Deadline deadline, Status* on_devices = nullptr);
   // Ends everything that runs in other threads, now and later, with `why`, and closes at once: peers see a failure. What runs on
   // devices ends first.
   void abort(const Status& why);

@@ -27,9 +27,9 @@ struct Request {
   std::span<const uint64_t> counts = {}, recv_counts = {};
   // Of several arrays that travel as one: how many (upper half), and what tells their shapes from others.
   uint64_t bundle = 0;
-  // Of arrays on a GPU: the CUDA stream on which they are made, and used afterwards. The call returns when it is queued there, and
-  // they must live, with what they are listed in, until it has ended. None: the legacy default stream, and a blocking call
-  // returns when it has ended.
+  // Of arrays on a GPU: the CUDA stream on which they are made, and used afterwards. A blocking call returns when it is
+  // queued there, if its backend works in the order of the stream, else when it has ended. Until it has ended the arrays
+  // must live, with what they are listed in. None: the legacy default stream, and a blocking call returns when it has ended.
   std::optional<void*> stream = {};
   std::string_view label;      // the user's name for this call, shown in errors and traces
   const char* site = nullptr;  // where the user makes it: "train.py:42 in step". Lives as long as the process

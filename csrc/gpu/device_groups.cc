@@ -171,8 +171,13 @@ Outcome DeviceGroups::by_backend(Communicator& group, UserCall& call, double tim
 }
 
 Status DeviceGroups::run(Communicator& group, UserCall call, double timeout_s) {
-  return by_backend<Status>(group, call, timeout_s,
-                            [&](auto& backend) { return backend.run(call, timeout_s); });
+  bool has_backend = false;
+  const Status ended = by_backend<Status>(group, call, timeout_s, [&](auto& backend) {
+    has_backend = true;
+    return backend.run(call, timeout_s);
+  });
+  if (!has_backend && call.found != nullptr) group.messages().put_back(*call.found);
+  return ended;
 }
 
 Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, UserCall call, AsyncOptions how) {

@@ -211,7 +211,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const Status outcome = rest()->outcome().value_or(Status::ok());
     end(outcome);
     if (!outcome.is_ok()) failures_->note(in_words(outcome), this);
-    if (on_end_) on_end_(outcome);
+    if (on_end_) on_end_(outcome.is_ok() ? outcome : in_words(outcome));
   }
 
   Communicator& group_;  // while it is not queued

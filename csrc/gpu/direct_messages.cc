@@ -54,7 +54,10 @@ bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
 Status DirectMessages::take_failure() { return failures_->take(); }
 
 Status DirectMessages::run(const UserCall& call, double timeout_s) {
-  PC_TRY(take_failure());
+  if (const Status failed = take_failure(); !failed.is_ok()) {
+    if (call.found != nullptr) group_.messages().put_back(*call.found);
+    return failed;
+  }
   if (call.kind == UserCall::Kind::kSendrecv) return sendrecv(call, timeout_s);
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(timeout_s, group_.timeout_s()));
   return run_until(call, Deadline::after(seconds));

@@ -15,7 +15,7 @@ struct AsyncOptions {
   double timeout_s = -1;  // from the beginning of the call; negative: the group's default
   std::function<void(const Status& outcome)> on_end = {};  // HostWork::Start
   std::shared_ptr<const void> keeps =
-      {};  // what arrays on a GPU need to live; released when the call has ended
+      {};  // what arrays on a GPU need to live, until the call has ended; others need nothing
 };
 
 // Thread-safety: all methods. The call's memory is the call's until it has ended, also if nobody holds this any more.

@@ -22,7 +22,7 @@ TEST(GroupTable, knows_the_domains_of_a_group_in_any_order) {
   EXPECT_EQ(table.place_here(2), -1);
 }
 
-TEST(GroupTable, a_inter_group_has_one_rank_of_each_domain_and_the_root_stands_for_its_own) {
+TEST(GroupTable, an_inter_group_has_one_rank_of_each_domain) {
   const GroupTable table(kDomainOf, 0);
   EXPECT_EQ(table.inter_group(0), (std::vector<Rank>{0, 1}));
   EXPECT_EQ(table.inter_group(1), (std::vector<Rank>{2, 4}));
