@@ -195,9 +195,7 @@ def test_what_a_rank_wrote_counts_though_it_arrives_after_its_end() -> None:
 
 def test_the_root_cause_is_a_failure_for_a_reason_of_its_own() -> None:
     victim, guilty = Failure(0, 1, consequence=True), Failure(3, -9, consequence=False)
-    assert root_cause([victim, guilty]) is guilty
-    assert root_cause([victim]) is victim
-    assert root_cause([]) is None
+    assert [root_cause(each) for each in ([victim, guilty], [victim], [])] == [guilty, victim, None]
     assert (guilty.exit_code, guilty.cause) == (137, "signal SIGKILL")
     assert is_consequence(
         [b"Traceback (most recent call last):", b'  File "x"', b"pycollective.PeerExited: rank 2"]
