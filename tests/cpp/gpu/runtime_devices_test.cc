@@ -288,6 +288,44 @@ TEST_F(RuntimeEnds, a_group_that_they_know_stays_open_until_the_end) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_F(RuntimeEnds, a_group_that_is_closed_while_they_end_stays_open_too_and_what_they_say_comes_apart) {
+  std::atomic<Communicator*> group{nullptr};
+  const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
+    const auto made = std::make_shared<ScriptedDevices>();
+    made->on_close = [&] {
+      runtime.close_group(*group);
+      EXPECT_EQ(runtime.group_count(), 1U);
+      return Status(Code::kAborted, "not all ended well");
+    };
+    return std::shared_ptr<Devices>(made);
+  };
+  const Outcomes outcomes = run_with(1, make, [&](Runtime& runtime, Communicator& world) -> Status {
+    PC_ASSIGN_OR_RETURN(group, runtime.make_group(1, {0}));
+    PC_TRY(world.run(call()));
+    Status on_devices;
+    PC_TRY(runtime.shutdown(Deadline::after(kLong), &on_devices));
+    EXPECT_EQ(on_devices.message(), "not all ended well");
+    return Status::ok();
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
+TEST_F(RuntimeEnds, a_message_that_was_found_is_put_back_where_they_cannot_be_made) {
+  const auto make = [](Runtime&) -> Result<std::shared_ptr<Devices>> {
+    return Status(Code::kSystem, "no driver today");
+  };
+  const Outcomes outcomes = run_with(2, make, [](Runtime&, Communicator& world) -> Status {
+    std::byte x{7};
+    if (world.rank() == 0) return world.send({&x, 1, DType::kU8}, 1, 3);
+    PC_ASSIGN_OR_RETURN(const FoundMessage found, world.find(0, 3));
+    EXPECT_EQ(world.recv({&x, 1, DType::kU8, {DeviceType::kCuda, 0}}, found).message(), "no driver today");
+    x = {};
+    PC_TRY(world.recv({&x, 1, DType::kU8}, 0, 3, kLong));
+    return x == std::byte{7} ? Status::ok() : wrong("another message came");
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(RuntimeDevices, shutdown_waits_for_calls_that_are_under_way) {
   const Outcomes outcomes = run(
       2,
