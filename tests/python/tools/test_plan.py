@@ -234,7 +234,7 @@ def test_explain_says_how_ranks_that_share_memory_do_it() -> None:
     inline, at_once, in_rounds = testing.run(shared_explained, 2)[0]
     for text in (inline, at_once, in_rounds):
         assert text.splitlines()[1] == "transport: shared memory"
-    assert "inside the line that announces the call" in inline
+    assert "inside the slot that announces the call" in inline
     assert "at once, through rings" in at_once
     assert "in rounds of 131072 bytes" in in_rounds
 
