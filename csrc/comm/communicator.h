@@ -55,7 +55,7 @@ class Communicator {
   Status recv(Buffer data, Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
     return recv({data, peer, tag, site}, timeout_s);
   }
-  // Sends and receives at once, so that ranks may do this in a ring.
+  // Sends and receives at once, so that ranks may do this in a ring. On a GPU with one tag: another is kUnsupported.
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag, double timeout_s = -1);
   Result<FoundMessage> find(Rank peer, uint32_t tag, double timeout_s = -1, const char* site = nullptr) {
     return messages_.find({{}, peer, tag, site}, timeout_s);

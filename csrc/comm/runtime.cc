@@ -427,7 +427,7 @@ Result<Communicator*> Runtime::make_internal_group(const Communicator& group) {
 Result<Communicator*> Runtime::make_channel(Rank from, Rank to) {
   if (std::max(from, to) >= kMostInChannels)
     return Status(Code::kUnsupported,
-                  "ranks above " + std::to_string(kMostInChannels - 1) + " have no lines");
+                  "ranks above " + std::to_string(kMostInChannels - 1) + " have no channels");
   const uint32_t id = kChannelBit | static_cast<uint32_t>(from) * kMostInChannels | static_cast<uint32_t>(to);
   State& state = *state_;
   const std::lock_guard lock(state.groups_mutex);

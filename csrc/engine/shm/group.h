@@ -43,7 +43,7 @@ class Group : public Members {
 
   // Before the first allocate(), once; then it is OK for good.
   Status make_rings();
-  // Room for a message of that kind, by its position. Results have a ring of their own: they are what frees inputs.
+  // Where a message of that kind is written, by its position. Results have a ring of their own: they are what frees inputs.
   std::optional<uint64_t> allocate(std::size_t nbytes, const Ring::Use& use) {
     return rings_[use.stream].take(nbytes, use, [this](const Ring::Use& old) { return is_free(old); });
   }

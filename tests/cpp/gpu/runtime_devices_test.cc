@@ -60,6 +60,8 @@ TEST_P(RuntimeDevices, so_do_its_messages) {
                    : world.recv({.data = other, .peer = 0, .stream = y.stream.get()}));
       drain(sends ? x : y);
       if (!sends) PC_TRY(expect(y, 1));
+      EXPECT_EQ(world.sendrecv({.data = own, .peer = peer, .tag = 3}, other, peer, 7).code(),
+                Code::kUnsupported);
       PC_TRY(world.sendrecv({.data = own, .peer = peer}, other, peer, 0));
       PC_TRY(expect(y, static_cast<float>(peer + 1)));
       PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> sent,
