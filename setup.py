@@ -1,5 +1,6 @@
-# pip uses the backend named in pyproject.toml; this file keeps `python setup.py build_ext --inplace` working.
-# It needs: pip install -U "setuptools>=77" "scikit-build-core>=1.0" "pybind11>=3.0" cmake ninja
+# pip uses the backend named in pyproject.toml. This file keeps `python setup.py build_ext
+# --inplace` working. It needs: pip install -U "setuptools>=77" "scikit-build-core>=1.0"
+# "pybind11>=3.0" cmake ninja
 import re
 from pathlib import Path
 

@@ -1,10 +1,10 @@
-"""What torch.distributed's backend adds to a call: dist.all_reduce of 8 B, beside a process group that does nothing.
+"""The overhead of torch.distributed's backend: dist.all_reduce of 8 B and an empty process group.
 
     torchrun --nproc-per-node 1 benchmarks/backend_overhead.py
 
-Rounds take turns. "floor": torch's own part of a call. With one rank there is no communication either, so what is left
-is the backend; with more, `pc.allreduce` is what a call costs without torch. us per call: the median of the rounds, and
-the best one.
+The kinds alternate in each round. "floor" is torch's own part of a call. With one rank there is no
+communication, so the rest is the backend. With more ranks, `pc.allreduce` is the cost of a call
+without torch. us per call: the median of the rounds, and the best one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pycollective as pc
 
 
 class Done(dist.Work):
-    """Of a call that did nothing."""
+    """The Work of a call that does nothing."""
 
     def wait(self, timeout: object = None) -> bool:  # noqa: D102
         return True
 
 
 class Nothing(dist.ProcessGroup):
-    """A process group whose allreduce returns at once."""
+    """A process group with an allreduce that returns at once."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
@@ -42,7 +42,7 @@ class Nothing(dist.ProcessGroup):
 
 
 def us_per_call(call: Callable[[], object], count: int) -> float:
-    """Of one round."""
+    """Returns the time per call of one round."""
     began = time.perf_counter()
     for _ in range(count):
         call()
@@ -50,7 +50,7 @@ def us_per_call(call: Callable[[], object], count: int) -> float:
 
 
 def main() -> None:
-    """Take turns, and tell."""
+    """Measures in alternation, and prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
-"""What Python adds to a call: 10^6 pycollective.allreduce(x) in a world of one, and the same calls in C++ alone.
+"""The overhead of Python: 10^6 pycollective.allreduce(x) in a world of one, and the same in C++.
 
-Ends with 1 if Python adds more than 0.25 us to a call on a NumPy array.
+Exits with 1 if Python adds more than 0.25 us to a call on a NumPy array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pycollective import _core
 from pycollective.launching.run_command import positive
 
 MOST_US = 0.25
-ROUNDS = 5  # the best one counts: others share the machine
+ROUNDS = 5  # the best one counts, because other programs use the machine, too
 
 
 def python_s(x: Any, count: int) -> float:  # noqa: ANN401, D103

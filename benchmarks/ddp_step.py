@@ -1,10 +1,11 @@
-"""A training step of torch's DDP over this backend and over gloo, and of pycollective.torch.DataParallel, in one run.
+"""A training step of torch's DDP over this backend and over gloo, and of pc.torch.DataParallel.
 
     torchrun --nproc-per-node 2 benchmarks/ddp_step.py
 
-A multilayer perceptron with 25 million float32 parameters, on the CPU, one thread per rank. Rounds are interleaved:
-each makes a step of every kind. "alone" is the step without communication (no_sync); a kind's communication time is the
-median of its steps less the median of those. Units: ms.
+A multilayer perceptron with 25 million float32 parameters, on the CPU, one thread per rank. Rounds
+are interleaved: each makes a step of every kind. "alone" is the step without communication
+(no_sync). The communication time of a kind is the median of its steps minus the median of "alone".
+Units: ms.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ WIDTH, LAYERS = 1768, 8  # 25.0 million parameters
 
 
 def perceptron() -> nn.Module:
-    """The model: the same on every rank."""
+    """Returns the model: the same on every rank."""
     torch.manual_seed(0)
     layers = [module for _ in range(LAYERS) for module in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     return nn.Sequential(*layers)
 
 
 def step_of(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
-    """Forward and backward, gradients forgotten."""
+    """Returns a step: forward and backward, with the gradients dropped."""
 
     def step() -> None:
         model(x).sum().backward()
@@ -44,7 +45,7 @@ def step_of(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
 
 
 def alone(model: DistributedDataParallel, x: torch.Tensor) -> Callable[[], None]:
-    """The same without communication."""
+    """Returns a step without communication."""
     step = step_of(model, x)
 
     def without() -> None:
@@ -55,7 +56,7 @@ def alone(model: DistributedDataParallel, x: torch.Tensor) -> Callable[[], None]
 
 
 def main() -> None:
-    """Take turns, and tell."""
+    """Measures in alternation, and prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -78,7 +79,7 @@ def main() -> None:
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(arguments.rounds + 3):
         order = list(kinds)
-        random.Random(number).shuffle(order)  # nobody always follows the same
+        random.Random(number).shuffle(order)  # no kind always follows the same one
         for kind in order:
             pc.barrier()
             began = time.perf_counter()
@@ -92,7 +93,7 @@ def main() -> None:
 
 
 def report(times: dict[str, list[float]]) -> None:
-    """Print the table."""
+    """Prints the table."""
     alone_ms = statistics.median(times["alone"])
     gloo_ms = statistics.median(times["DDP, gloo"]) - alone_ms
     print(f"{'':24}{'median':>9}{'p99':>9}{'communication':>15}{'of gloo':>9}")

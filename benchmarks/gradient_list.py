@@ -1,8 +1,7 @@
-"""The 161 gradients of ResNet-50 as one list, beside gloo, which gets them as one flat tensor; over loopback TCP.
+"""The 161 gradients of ResNet-50 as one list, and gloo with one flat tensor; over loopback TCP.
 
-Every rank is in both worlds; calls of the two alternate in one run, in changing order, and a call
-lasts until its last rank is done.
-Needs torch. Times are of private arrays, in milliseconds.
+Every rank is in both worlds. Calls of the two alternate in one run, in changing order, and a call
+lasts until its last rank has finished. Needs torch. Times are of private arrays, in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WARM_UP = 3
 
 
 def shapes() -> list[tuple[int, ...]]:
-    """Of torchvision's ResNet-50, in the order of registration."""
+    """Returns the shapes of torchvision's ResNet-50, in the order of registration."""
     found: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
     inplanes = 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
@@ -66,7 +65,7 @@ def measure(rounds: int) -> dict[str, list[float]]:  # noqa: D103
         **{name: lambda x=x: pc.allreduce(x) for name, x in lists.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
-    orders = list(itertools.permutations(calls))  # what comes before changes a call's time by a tenth
+    orders = list(itertools.permutations(calls))  # the preceding call changes a call's time by a tenth
     random.Random(0).shuffle(orders)
     for each in range(WARM_UP + rounds):
         for name in orders[each % len(orders)]:

@@ -1,13 +1,14 @@
-"""How much of a network's speed an allreduce gets: worlds over several hosts, made of network namespaces.
+"""The share of a network's speed that an allreduce reaches: worlds over network namespaces.
 
     sudo .venv/bin/python benchmarks/hosts.py --hosts 2 --rate 10gbit
 
-The hosts come from namespaces.py. Each round measures every size twice, one right after the other in the same
-processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of the array, from every
-host to the next one over plain sockets; and as an allreduce. Times are the slowest rank's. With --encrypt each round
-has a second world whose data are encrypted, and the last column says how many times as long an allreduce takes there.
-With --connection-mbit the kernel paces every connection, as networks do that limit them; --sockets then shows what
-several of them give back.
+namespaces.py makes the hosts. Each round measures every size twice, one after the other in the same
+processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of
+the array, from every host to the next one over plain sockets; and as an allreduce. Times are the
+slowest rank's. With --encrypt each round has a second world with encrypted data, and the last
+column is the time of an allreduce there, as a multiple of the first. With --connection-mbit the
+kernel paces every connection, as some networks do; --sockets then shows how much speed several
+connections recover.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 from namespaces import hosts
 
 RAW_PORT, STORE_PORT = 29500, 29501
-SO_MAX_PACING_RATE = 47  # of asm-generic/socket.h
+SO_MAX_PACING_RATE = 47  # from asm-generic/socket.h
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -44,7 +45,7 @@ class RawRing:
             try:
                 self.to = socket.create_connection((addresses[(rank + 1) % len(addresses)], RAW_PORT), 5)
                 break
-            except OSError:  # not there yet
+            except OSError:  # the peer does not listen yet
                 if time.monotonic() > deadline:
                     raise
         self.source, _ = listener.accept()
@@ -54,7 +55,7 @@ class RawRing:
         self.poll = select.poll()
 
     def stream(self, out: memoryview, into: memoryview) -> None:
-        """Sends all of `out` while it receives as much."""
+        """Sends all of `out` while receiving as much."""
         self.poll.register(self.to, select.POLLOUT)
         self.poll.register(self.source, select.POLLIN)
         sent = got = 0
@@ -71,7 +72,7 @@ class RawRing:
 
 
 def pace(connection_mbit: int) -> None:
-    """Every TCP connection of this process from now on."""
+    """Limits every open TCP connection of this process."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -81,7 +82,7 @@ def pace(connection_mbit: int) -> None:
 
 
 def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:
-    """Of single calls."""
+    """Returns the median time of single calls."""
     iterations = int(np.clip(budget_s * 1e9 / max(nbytes, 8 << 10), 5, 2000))
     times = []
     for _ in range(iterations + 2):
@@ -94,7 +95,7 @@ def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:
 def measure(
     sizes: list[int], name: str, budget_s: float, ring: RawRing | None
 ) -> dict[int, dict[str, float]]:
-    """Seconds of the slowest rank, by size: of the raw stream, if there is a ring, and of what `name` says."""
+    """Returns seconds of the slowest rank by size, for the raw stream, if any, and for `name`."""
     import pycollective as pc
 
     size, slowest = pc.size(), np.zeros(1)
@@ -112,7 +113,7 @@ def measure(
 
 
 def be_a_rank(options: argparse.Namespace, sizes: list[int]) -> None:
-    """Rank 0 prints one JSON line per size and round."""
+    """Runs as a rank. Rank 0 prints one JSON line per size and round."""
     import pycollective as pc
 
     ring = RawRing(options.rank, options.addresses)
@@ -134,12 +135,12 @@ def be_a_rank(options: argparse.Namespace, sizes: list[int]) -> None:
 
 
 def nbytes_of(text: str) -> int:
-    """Reads 8, 64K or 1M."""
+    """Parses 8, 64K or 1M."""
     return int(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else int(text)
 
 
 def report(lines: list[dict[str, float]], rate: str) -> None:
-    """The table: medians of the rounds, and the share of the raw stream's speed."""
+    """Prints the table: medians of the rounds, and the share of the raw stream's speed."""
     encrypts = "encrypted" in lines[0]
     print(
         f"{'bytes':>10} {'raw us':>10} {'allreduce us':>13} {'raw / allreduce':>16}   min .. max   ({rate})"
@@ -160,7 +161,7 @@ def report(lines: list[dict[str, float]], rate: str) -> None:
 
 
 def main() -> int:
-    """Makes the hosts and starts itself on each."""
+    """Makes the hosts and starts this program on each."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
-"""What `import pycollective` adds to NumPy's own import, in ms: the best and the median of some fresh interpreters.
+"""The time that `import pycollective` adds to NumPy's import: best and median of new interpreters.
 
-Ends with 1 if the best is above 20 ms.
+Units: ms. Exits with 1 if the best is above 20 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_MS = 20.0
 
 
 def added_ms() -> float:
-    """Milliseconds in pycollective and what it imports, NumPy being there already."""
+    """Returns the milliseconds of pycollective and its imports, with NumPy imported before."""
     command = [sys.executable, "-X", "importtime", "-c", "import numpy, pycollective"]
     listing = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr
     found = re.search(r"\|\s*(\d+) \| pycollective$", listing, re.MULTILINE)

@@ -1,12 +1,12 @@
-"""How fast one core reduces two arrays into a third: GB/s of the result, for each dtype and operation.
+"""The speed at which one core reduces two arrays into a third: GB/s of the result.
 
 Usage: python benchmarks/kernels.py [--all] [rounds]
 
-Without --all: each dtype with sum, and float32 with every operation. The rows of a size alternate in each round, and
-the best of all rounds counts, because other programs can only make it slower. Beside it stand two ratios: to the sum of
-float32, at 64 and 512 KiB, and to the baseline, which is NumPy's `add` of float32 in the same run, at 16 MiB. `<` marks
-a row that is below 0.8 of that baseline.
-Needs ml_dtypes.
+Without --all it measures each dtype with sum, and float32 with every operation. The rows of a size
+alternate in each round, and the best of all rounds counts, because other programs can only make it
+slower. Each row also has two ratios: to the sum of float32, at 64 and 512 KiB, and to the baseline,
+which is NumPy's `add` of float32 in the same run, at 16 MiB. `<` marks a row below 0.8 of that
+baseline. Needs ml_dtypes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEAST_OF_BASELINE = 0.8
 
 
 class Row(NamedTuple):
-    """What is measured: a name and what does it a number of times."""
+    """A measurement: its names, and the function that repeats it a number of times."""
 
     dtype: str
     op: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 def ones(dtype: str, nbytes: int) -> np.ndarray[Any, Any]:
-    """An array that starts at a cache line, where shared memory and large allocations do."""
+    """Returns an array aligned to a cache line, as in shared memory and large allocations."""
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     memory = np.zeros(nbytes + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -52,7 +52,7 @@ def ones(dtype: str, nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def kernel(dtype: str, op: object, nbytes: int) -> Row | None:
-    """The row of one kernel; None if there is no such kernel."""
+    """Returns the row of one kernel, or None if there is no such kernel."""
     out, a, b = (ones(dtype, nbytes) for _ in range(3))
     if op in ("minloc", "maxloc"):
         out, a, b = (x.reshape(-1, 2) for x in (out, a, b))
@@ -64,7 +64,7 @@ def kernel(dtype: str, op: object, nbytes: int) -> Row | None:
 
 
 def numpy_add(nbytes: int) -> Row:
-    """The baseline."""
+    """Returns the baseline."""
     out, a, b = (ones("float32", nbytes) for _ in range(3))
 
     def run(calls: int) -> None:
@@ -85,12 +85,12 @@ def rows(nbytes: int, everything: bool) -> Iterator[Row]:  # noqa: D103
 
 
 def measure(measured: list[Row], nbytes: int, rounds: int) -> dict[tuple[str, str], float]:
-    """GB/s by dtype and operation."""
+    """Returns GB/s by dtype and operation."""
     calls = max(1, (2 << 20) // nbytes)
     best = {(row.dtype, row.op): math.inf for row in measured}
     for _ in range(rounds):
         for row in measured:
-            row.run(1)  # brings its arrays near
+            row.run(1)  # loads the arrays into the caches
             began = time.perf_counter()
             row.run(calls)
             seconds = (time.perf_counter() - began) / calls

@@ -1,7 +1,8 @@
-"""Hosts made of network namespaces: each has one veth into a common switch, as fast as tbf lets it be.
+"""Hosts made of network namespaces: each has one veth to a common switch, limited by tbf.
 
-To pycollective each is a host of its own: another network namespace, another host name, no way around the switch.
-Needs root, iproute2 and a kernel with veth, bridge and tbf; `missing()` says what is not there.
+To pycollective each is a separate host: another network namespace, another host name, and no path
+except through the switch. Needs root, iproute2 and a kernel with veth, bridge and tbf; `missing()`
+reports what is missing.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NETWORKS = {4: ("10.78.0.{}", 24), 6: ("fd00:78::{}", 64)}
-OURS = re.compile(r"(pchosts-\d+-\d+)-\S+")  # a world, and what it is in it
-LOCKS = Path(tempfile.gettempdir())  # a world's file is locked as long as whoever made it lives
+OURS = re.compile(r"(pchosts-\d+-\d+)-\S+")  # the name of a world, and a suffix
+LOCKS = Path(tempfile.gettempdir())  # the file of a world is locked while the process that made it lives
 PATIENCE_S = 20
-# As an own host name, whose name space ends with the process.
+# Runs with its own host name, in a name space that ends with the process.
 NAMED = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
 _worlds = itertools.count()
 
 
 class Unavailable(Exception):
-    """There can be no such hosts here."""
+    """Such hosts cannot be made here."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """One of them. `switch` and `port` are the far end of its only cable."""
+    """One host. `switch` and `port` are the far end of its only cable."""
 
     name: str
     address: str
@@ -42,20 +43,20 @@ class Host:
     port: str
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """What to execute to have these words executed there. It is the same process throughout."""
+        """Returns a command that runs `words` on the host, without an additional process."""
         return ["ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", NAMED, self.name, *words]
 
     def ip(self, *commands: str) -> None:
-        """Runs `ip` there, once for each of these."""
+        """Runs `ip` on the host, once for each command."""
         sh(*(f"ip -n {self.name} {command}" for command in commands))
 
     def unplug(self) -> None:
-        """Pulls the cable out of the switch: what is on its way is lost, and nobody is told."""
+        """Unplugs the cable at the switch: data in flight are lost, without any notification."""
         sh(f"ip -n {self.switch} link set {self.port} down")
 
 
 def sh(*commands: str) -> None:
-    """Runs them one after the other; none of them needs a shell."""
+    """Runs the commands one after the other; none of them needs a shell."""
     for command in commands:
         done = subprocess.run(command.split(), capture_output=True, text=True, timeout=PATIENCE_S)
         if done.returncode != 0:
@@ -63,7 +64,7 @@ def sh(*commands: str) -> None:
 
 
 def missing(family: int = 4) -> str | None:
-    """Why there can be no such hosts here."""
+    """Returns why such hosts cannot be made here, or None."""
     for name in ("ip", "tc", "unshare"):
         if shutil.which(name) is None:
             return f"{name} is not installed (on Debian: iproute2, util-linux)"
@@ -81,11 +82,13 @@ def missing(family: int = 4) -> str | None:
 
 @contextlib.contextmanager
 def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int = 4) -> Iterator[list[Host]]:
-    """Hosts that reach each other by IPv4 or by IPv6, not by both. They and what runs there are gone afterwards.
+    """Makes hosts that reach each other by IPv4 or by IPv6, not by both.
+
+    At the end they are removed with all processes in them.
 
     Parameters:
-        count: how many.
-        rate: of each host's way out, in tbf's notation, or "none".
+        count: the number of hosts.
+        rate: of the outgoing link of each host, in tbf's notation, or "none".
         congestion: net.ipv4.tcp_congestion_control of all of them.
         family: 4 or 6.
     """
@@ -120,12 +123,13 @@ def plug_in(host: Host, prefix: int) -> None:
     sh(f"ip netns add {host.name}")
     sh(f"ip link add eth0 netns {host.name} type veth peer name {host.port} netns {host.switch}")
     sh(f"ip -n {host.switch} link set {host.port} master bridge up")
-    sixth = " nodad" if ":" in host.address else ""  # an address is there at once, not after a look around
+    # makes an address usable at once, without duplicate address detection
+    sixth = " nodad" if ":" in host.address else ""
     host.ip("link set lo up", f"addr add {host.address}/{prefix} dev eth0{sixth}", "link set eth0 up")
 
 
 def remove(name: str) -> None:
-    """The namespace and all that still runs in it."""
+    """Removes the namespace and all processes in it."""
     listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=PATIENCE_S)
     for pid in listed.stdout.split():
         with contextlib.suppress(ProcessLookupError):
@@ -134,7 +138,7 @@ def remove(name: str) -> None:
 
 
 def locked(world: str) -> int | None:
-    """A descriptor of this world's file, locked; none: somebody else has it."""
+    """Returns a locked descriptor of this world's file, or None if another process holds it."""
     lock = os.open(LOCKS / world, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,7 +149,7 @@ def locked(world: str) -> int | None:
 
 
 def remove_those_of_the_dead() -> None:
-    """What a process that was killed could not take away itself."""
+    """Removes what a killed process has left behind."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=PATIENCE_S)
     worlds: dict[str, list[str]] = {}
     for found in map(OURS.match, listed.stdout.splitlines()):

@@ -1,4 +1,4 @@
-"""What calls on objects cost, and what the same calls on arrays do: medians of two ranks on this host.
+"""The cost of calls on objects and of the same calls on arrays: medians, two ranks on this host.
 
 Usage: python benchmarks/objects.py
 """
@@ -29,7 +29,7 @@ def median_us(call: Callable[[], object], count: int = 2000) -> float:  # noqa: 
 
 
 def pings() -> dict[str, float]:
-    """One way, in us."""
+    """Returns one-way times in us."""
     x, peer = np.zeros(256, np.uint8), 1 - pc.rank()
     send: tuple[Callable[[], object], Callable[[], object]] = (
         lambda: pc.send(x, peer),
@@ -47,7 +47,7 @@ def pings() -> dict[str, float]:
 
 
 def collectives() -> dict[str, float]:
-    """In us; a barrier keeps the root from running ahead."""
+    """Returns times in us; a barrier prevents the root from running ahead."""
     x, large = np.zeros(256, np.uint8), np.zeros(1 << 27, np.uint8)
     return {
         "barrier": median_us(pc.barrier),
@@ -65,7 +65,7 @@ def everything() -> dict[str, float]:  # noqa: D103
 
 
 def codec() -> dict[str, float]:
-    """In us, without any rank."""
+    """Returns times in us, without ranks."""
     records = [{"a": number, "b": str(number), "c": [1, 2]} for number in range(10_000)]
     found = {}
     for name, value, count in (("small", SMALL, 2000), ("10,000 dicts", records, 7)):

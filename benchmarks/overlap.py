@@ -1,10 +1,10 @@
-"""How much of the time of gradient buckets is hidden behind backward: pycollective.torch.DataParallel.
+"""The share of the time of gradient buckets that is hidden behind backward, in DataParallel.
 
     torchrun --nproc-per-node 2 benchmarks/overlap.py --trace overlap.json
 
-The model of ddp_step.py. A bucket's time runs from its launch until its allreduce has ended; what of it lies before
-the launch of the last bucket, when backward has nothing left to compute, is hidden. The trace (of rank 0) is for
-https://ui.perfetto.dev or chrome://tracing.
+It uses the model of ddp_step.py. The time of a bucket runs from its launch until its allreduce has
+ended. The part before the launch of the last bucket, when backward has nothing left to compute, is
+hidden. The trace (of rank 0) is for https://ui.perfetto.dev or chrome://tracing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pycollective.training.gradients.bucket import Bucket
 
 
 class Span(NamedTuple):
-    """Of a bucket, in seconds of time.perf_counter()."""
+    """The time of a bucket, in seconds of time.perf_counter()."""
 
     name: str
     begin: float
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 def steps(model: DataParallel, x: torch.Tensor, count: int) -> list[tuple[float, float, list[Span]]]:
-    """Of each step: when backward began, when it had computed everything, and its buckets."""
+    """Returns for each step the begin of backward, the end of its computation, and its buckets."""
     done = []
     for _ in range(count):
         pc.barrier()
@@ -51,7 +51,7 @@ _ended: list[Span] = []
 
 
 def watch() -> None:
-    """Notes when buckets begin, and how long they took when they are waited for."""
+    """Records when buckets begin, and how long they took, at the wait for them."""
     launch, error = Bucket.launch, Bucket.error
 
     def noted_launch(self: Bucket, *arguments: object) -> None:
@@ -70,7 +70,7 @@ def watch() -> None:
 
 
 def read_and_forget() -> tuple[list[Span], float]:
-    """The buckets of this step, and when the last one was launched: backward had computed everything."""
+    """Returns the buckets of this step, and the launch of the last one, after all computation."""
     spans, computed = list(_ended), max(at for _, at in _launched)
     _launched.clear()
     _ended.clear()
@@ -78,7 +78,7 @@ def read_and_forget() -> tuple[list[Span], float]:
 
 
 def main() -> None:
-    """Measure, tell, write the trace."""
+    """Measures, prints the result, writes the trace."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def write_trace(path: Path, began: float, computed: float, spans: list[Span]) -> None:
-    """In the Trace Event Format of Chrome; times in us."""
+    """Writes Chrome's Trace Event Format; times in us."""
     rows = [("backward", Span("backward computes", began, computed))]
     rows += [(f"bucket {number + 1}", span) for number, span in enumerate(spans)]
     events = [

@@ -1,8 +1,8 @@
-"""More ranks than cores, and a rank that is stopped for a moment: does a small allreduce still do its job?
+"""A small allreduce with more ranks than cores, and with a rank that is stopped for a moment.
 
 Usage: python benchmarks/oversubscribed.py
 
-Times are of an allreduce of 8 bytes, as rank 0 sees it.
+Times are those of an allreduce of 8 bytes, on rank 0.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STOPPED_S = 0.1
 
 
 def compute(seconds: float) -> None:
-    """Takes a core for so long, however often it is taken away meanwhile."""
+    """Uses a core for this CPU time, even if it is preempted meanwhile."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
 def calls(compute_s: float) -> list[float]:
-    """Seconds per call with the computing before it, by block."""
+    """Returns seconds per call, including the computation before it, by block."""
     x = np.ones(2, np.float32)
     took = []
     for _ in range(BLOCKS):
@@ -44,7 +44,7 @@ def calls(compute_s: float) -> list[float]:
 
 
 def beside_a_stop() -> float:
-    """The longest call while the last rank is stopped once."""
+    """Returns the longest call while the last rank is stopped once."""
     x = np.ones(2, np.float32)
     goes_on = np.ones(1, np.int32)
     stopper = None

@@ -1,4 +1,4 @@
-"""What reproducible sums cost: medians and 99th percentiles of calls that take turns, on ranks of this host."""
+"""The cost of reproducible sums: medians and 99th percentiles of interleaved calls on this host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_ROUNDS = 100
 
 
 def calls(nbytes: int) -> dict[str, Callable[[], object]]:
-    """Of float32; "world" with one leaf a rank."""
+    """Returns the calls on float32; "world" has one leaf per rank."""
     x = np.ones(nbytes // 4, np.float32)
     out, part = np.empty_like(x), np.empty(x.size // pc.size(), np.float32)
     return {
@@ -33,7 +33,10 @@ def calls(nbytes: int) -> dict[str, Callable[[], object]]:
 
 
 def measured(nbytes: int, rounds: int) -> dict[str, list[float]]:
-    """The times of every round in us, as this rank sees them. In each round every mode comes once, in another order."""
+    """Returns the times of every round in us, on this rank.
+
+    Each round has every mode once, in another order.
+    """
     made = calls(nbytes)
     times: dict[str, list[float]] = {mode: [] for mode in MODES}
     order = random.Random(nbytes)  # the same on all ranks

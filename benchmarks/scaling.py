@@ -1,27 +1,30 @@
-"""How training scales with the number of ranks: measured here, and simulated for clusters; drawn as a picture.
+"""The scaling of training with the number of ranks: measured here, simulated for clusters, drawn.
 
     python benchmarks/scaling.py --rounds 12 --plot benchmarks/scaling.svg
 
-ResNet-18 for images of 32 x 32 (11.2 million float32 parameters), pc.torch.DataParallel, a fixed batch per rank (weak
-scaling), one thread per rank.
+ResNet-18 for images of 32 x 32 (11.2 million float32 parameters), pc.torch.DataParallel, a fixed
+batch per rank (weak scaling), one thread per rank.
 
-Measured. Efficiency is the images per second of all ranks together, divided by those of as many processes that do the
-same steps and do not communicate (no_sync). So ranks may be more than cores: that cores and memory are shared is in
-both, and only communication and waiting is charged. Each round runs a few steps of each kind, in random order. A
-process that is done early leaves its core to the others, which flatters those that do not communicate.
+Measured. Efficiency is the images per second of all ranks together, divided by those of as many
+processes that make the same steps and do not communicate (no_sync). So there may be more ranks than
+cores: both figures include the sharing of cores and memory, and only communication and waiting make
+the difference. Each round runs a few steps of each kind, in random order. A process that finishes
+early leaves its core to the others, which favours those that do not communicate.
 
-Simulated. A step of one process is taken apart: forward, the moment at which backward has completed each bucket of
-gradients, end of backward, update. Then, for n ranks on n hosts,
+Simulated. A step of one process is divided into forward, the time at which backward has completed
+each bucket of gradients, the end of backward, and the update. Then, for n ranks on n hosts,
 
-    a rank begins with a broadcast of the buffers; forward and backward take as long as here, on every rank;
+    a rank begins with a broadcast of the buffers; forward and backward take as long as here;
     the allreduce of a bucket begins when the bucket is complete and the one before has ended;
-    it takes what pc.explain predicts, which is the plan that would run, on a model of the link (docs/plans.md);
+    its time is the prediction of pc.explain: the plan that would run, on a model of the link
+    (docs/plans.md);
     the update begins when backward and the last allreduce have ended.
 
-Efficiency is the step without communication divided by this one. What the model leaves out: communication takes no
-time of the cores, all ranks are equally fast, links are idle and share no switch that is too small. With "10 times
-faster" the measured times are divided by 10: the faster the ranks, the more the link counts. "None hidden" is the same
-with all allreduces after backward, as if cores could not do both.
+Efficiency is the step without communication divided by this one. The model omits the following:
+communication takes no time of the cores, all ranks are equally fast, links are idle, and no switch
+is a bottleneck. With "10 times faster" the measured times are divided by 10: the faster the ranks,
+the more the link matters. "None hidden" is the same with all allreduces after backward, as if cores
+could not do both.
 """
 
 from __future__ import annotations
@@ -40,10 +43,10 @@ from torch import nn
 
 import pycollective as pc
 
-STEPS = 3  # of a kind in a round
+STEPS = 3  # per kind and round
 SIZES = (2, 4, 8, 16, 32)
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-CLUSTERS = {  # link, how many times faster the ranks are than a core here, colour
+CLUSTERS = {  # link, speed of the ranks relative to a core here, colour
     "100 Gbit/s": ("ethernet_100g", 1.0, "#1b7837"),
     "10 Gbit/s": ("ethernet_10g", 1.0, "#2166ac"),
     "100 Gbit/s, ranks 10 times faster": ("ethernet_100g", 10.0, "#b35806"),
@@ -63,19 +66,19 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if same else convolution(inputs, outputs, 1, stride)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """As in K. He et al., 2016."""
+        """Computes the block as in He et al., 2016 (ResNet)."""
         return (self.second(self.first(x).relu()) + self.shortcut(x)).relu()
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Module:
-    """And its batch normalization."""
+    """Returns a convolution with its batch normalization."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs)
     )
 
 
 def resnet18() -> nn.Module:
-    """As scripts train it on CIFAR: no stride and no pooling at the beginning."""
+    """Returns the network as trained on CIFAR: no stride and no pooling at the beginning."""
     widths = (64, 128, 256, 512)
     blocks = [
         Block(64 if width == 64 else width // 2, width, 1 if width == 64 else 2)
@@ -89,7 +92,7 @@ def resnet18() -> nn.Module:
 
 
 def step_of(model: nn.Module, batch: int) -> Callable[[], None]:
-    """A whole training step on images that are always the same."""
+    """Returns a whole training step on constant images."""
     torch.set_num_threads(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     x, y = torch.randn(batch, 3, 32, 32), torch.arange(batch) % 100
@@ -103,7 +106,7 @@ def step_of(model: nn.Module, batch: int) -> Callable[[], None]:
 
 
 def measure(batch: int, rounds: int) -> list[tuple[float, float]]:
-    """On each rank: of every round, images per second without and with communication."""
+    """Returns images per second without and with communication for each round, on each rank."""
     pc.seed(0, per_rank=False)
     model = pc.torch.DataParallel(resnet18())
     step = step_of(model, batch)
@@ -126,10 +129,10 @@ def measure(batch: int, rounds: int) -> list[tuple[float, float]]:
 
 
 class Anatomy(NamedTuple):
-    """Of a step of one process, in seconds."""
+    """The parts of a step of one process, in seconds."""
 
     forward: float
-    buckets: tuple[tuple[int, float], ...]  # bytes; when it is complete, from the beginning of backward
+    buckets: tuple[tuple[int, float], ...]  # bytes, and time of completion since the begin of backward
     backward: float
     update: float
     buffers_nbytes: int
@@ -141,7 +144,7 @@ class Anatomy(NamedTuple):
 
 
 def anatomy(batch: int, rounds: int) -> Anatomy:
-    """The fastest of so many steps."""
+    """Returns the fastest of `rounds` steps."""
     torch.set_num_threads(1)
     model = resnet18()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
@@ -172,7 +175,10 @@ def anatomy(batch: int, rounds: int) -> Anatomy:
 
 
 def predicted(collective: str, nbytes: int, n: int, link: str) -> float:
-    """Seconds of one call of n ranks, each on a host of its own unless they share memory."""
+    """Returns the predicted seconds of one call of n ranks, each on its own host.
+
+    The ranks of the model shared_memory are on one host.
+    """
     hosts = 1 if link == "shared_memory" else n
     text = pc.explain(collective, nbytes=nbytes, size=n, hosts=hosts, model=link)
     found = re.search(r"^predicted: ([\d.]+) (\w+) ", text, re.MULTILINE)
@@ -181,10 +187,10 @@ def predicted(collective: str, nbytes: int, n: int, link: str) -> float:
 
 
 def simulated(step: Anatomy, n: int, link: str, *, faster: float = 1.0, hidden: bool = True) -> float:
-    """The efficiency of n ranks; the step's parts are `faster` times faster than here."""
+    """Returns the efficiency of n ranks, with computation `faster` times as fast as here."""
     begin = predicted("broadcast", step.buffers_nbytes, n, link) + step.forward / faster
     computed = begin + step.backward / faster
-    free = begin  # when the link is
+    free = begin  # time at which the link is free
     for nbytes, complete in step.buckets:
         ready = begin + complete / faster if hidden else computed
         free = max(free, ready) + predicted("allreduce", nbytes, n, link)
@@ -192,7 +198,7 @@ def simulated(step: Anatomy, n: int, link: str, *, faster: float = 1.0, hidden: 
 
 
 def draw(path: Path, measured: dict[int, list[float]], step: Anatomy, about: str) -> None:
-    """Efficiency over the number of ranks."""
+    """Draws efficiency over the number of ranks."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.4, 3.8), layout="constrained")
@@ -206,7 +212,7 @@ def draw(path: Path, measured: dict[int, list[float]], step: Anatomy, about: str
         ends.append((name, line[-1], colour))
     below = 2.0
     for name, height, colour in sorted(ends, key=lambda each: -each[1]):
-        below = min(height, below - 0.045)  # names do not lie on each other
+        below = min(height, below - 0.045)  # keeps names from overlapping
         axes.annotate(
             name, (SIZES[-1] * 1.08, below), fontsize=7.5, color=colour, va="center", annotation_clip=False
         )
@@ -234,7 +240,7 @@ def draw(path: Path, measured: dict[int, list[float]], step: Anatomy, about: str
 
 
 def tell(measured: dict[int, list[float]], step: Anatomy) -> None:
-    """Both tables."""
+    """Prints both tables."""
     print("| measured | efficiency: median (quartiles) | simulated, shared memory |\n|---|---|---|")
     for n, rounds in measured.items():
         low, middle, high = statistics.quantiles(rounds, n=4)
@@ -249,7 +255,7 @@ def tell(measured: dict[int, list[float]], step: Anatomy) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, simulate, tell, draw."""
+    """Measures, simulates, prints, draws."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -260,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     (step,) = pc.run(
         anatomy, options.batch, 5 * options.rounds, n=1
-    )  # many: the fastest shall be a quiet one
+    )  # many, so that the fastest one is undisturbed
     sizes = ", ".join(f"{nbytes / 1e6:.1f} MB at {complete:.3f}" for nbytes, complete in step.buckets)
     print(
         f"a step alone, s: forward {step.forward:.3f}, backward {step.backward:.3f}, update {step.update:.3f}"

@@ -1,4 +1,4 @@
-"""Every rank contributes a vector; every rank gets the sum.   pycollective run -n 4 examples/01_hello.py"""
+"""Every rank contributes a vector and gets the sum.   pycollective run -n 4 examples/01_hello.py"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A token goes once round the ring of ranks.   pycollective run -n 4 examples/02_send_recv.py"""
+"""A token passes once around the ring of ranks.   pycollective run -n 4 examples/02_send_recv.py"""
 
 import numpy as np
 

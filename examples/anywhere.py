@@ -1,4 +1,7 @@
-"""One program for every launcher: `pycollective run`, torchrun, mpirun, mpiexec, srun. Says where it is, or fails."""
+"""One program for every launcher: `pycollective run`, torchrun, mpirun, mpiexec, srun.
+
+Prints its rank, or fails.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ local_ranks, local_sizes, pids = pc.allreduce(places).T
 assert all(0 <= local < count <= size for local, count in zip(local_ranks, local_sizes, strict=True))
 assert len(set(pids.tolist())) == size, "one process is two ranks"
 if os.environ.get("FAIL_RANK") == str(rank):
-    raise RuntimeError("this rank was told to fail")
+    raise RuntimeError("this rank was requested to fail")
 sys.stdout.write(
     f"rank {rank} of {size}, local {pc.local_rank()} of {pc.local_size()}, init {took_ms:.0f} ms\n"
 )

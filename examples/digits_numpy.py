@@ -1,4 +1,4 @@
-"""Data-parallel training in NumPy alone: handwritten digits, two layers, the gradient by hand, any number of ranks.
+"""Data-parallel training in NumPy: handwritten digits, two layers, any number of ranks.
 
 pycollective run -n 4 examples/digits_numpy.py
 """
@@ -60,7 +60,7 @@ for epoch in range(options.epochs):
             v[...] = 0.9 * v - 0.1 * g
             p += v
     digest = hashlib.sha256(b"".join(p.tobytes() for p in parameters))
-    hashes.append(pc.allgather_object(digest.hexdigest()))  # one of every rank
+    hashes.append(pc.allgather_object(digest.hexdigest()))  # one hash per rank
     accuracy = float(((np.maximum(test_x @ w1 + b1, 0) @ w2 + b2).argmax(1) == test_y).mean())
     if pc.rank() == 0:
         print(f"epoch {epoch + 1:2}  loss {loss:.4f}  test accuracy {accuracy:.4f}", flush=True)

@@ -1,4 +1,4 @@
-"""Data-parallel training in PyTorch: handwritten digits, a small convolutional network, any number of ranks.
+"""Data-parallel training in PyTorch: handwritten digits, convolutions, any number of ranks.
 
 pycollective run -n 4 examples/digits_torch.py
 """
@@ -55,7 +55,7 @@ for epoch in range(options.epochs):
             pc.allreduce(p.grad, "avg")
         optimizer.step()
     digest = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters()))
-    hashes.append(pc.allgather_object(digest.hexdigest()))  # one of every rank
+    hashes.append(pc.allgather_object(digest.hexdigest()))  # one hash per rank
     with torch.no_grad():
         accuracy = (model(test_x).argmax(1) == test_y).double().mean().item()
     if pc.rank() == 0:

@@ -3,13 +3,15 @@
     import numpy as np
     import pycollective as pc
 
-    pc.init()                          # finds rank, size and the others; alone it is a world of one
+    pc.init()                     # finds rank, size and the other ranks; without a
+    launcher: size 1
     x = np.full(4, pc.rank() + 1.0)
-    pc.allreduce(x)                    # in place, and returned: the sum over all ranks
+    pc.allreduce(x)               # in place, and returned: the sum over all ranks
     pc.shutdown()
 
-Start it with `pycollective run -n 4 script.py`, `torchrun`, or by hand with `init("host:port", rank=, size=)`.
-Arrays may come from NumPy, PyTorch, or anything with the buffer protocol or DLPack. Errors: see pycollective.errors.
+Start the ranks with `pycollective run -n 4 script.py` or `torchrun`, or start each one by hand with
+`init("host:port", rank=, size=)`. Arrays may come from NumPy, PyTorch, or any library that supports
+the buffer protocol or DLPack. pycollective.errors lists the exceptions.
 """
 
 import importlib.util
@@ -18,7 +20,7 @@ import typing
 if importlib.util.find_spec("pycollective._core") is None:  # this is the source folder of a clone
     from pycollective.installed import installed_folder
 
-    __path__[:] = [installed_folder(__path__[0])]  # all modules below come from there
+    __path__[:] = [installed_folder(__path__[0])]  # all modules below are loaded from there
     __file__ = f"{__path__[0]}/__init__.py"
 
 from pycollective._core import (
@@ -213,7 +215,7 @@ __all__ = [
 _answers_for_attributes(Group)
 _answers_for_attributes(Work)
 
-# Imported when they are first used: names from these modules, and whole modules.
+# These names and modules are imported at their first use.
 _LATER = {
     "Availability": "runtime.availability",
     "GradientReducer": "training.gradients.reducer",
@@ -240,17 +242,18 @@ _LATER = {
     "zeros": "runtime.heap",
 }
 _MODULES_LATER = ("checkpoint", "data", "debug", "jax", "metrics", "paddle", "torch")
-_FRAMEWORKS = ("jax", "paddle", "torch")  # whose modules are of use only where the framework is installed
+_FRAMEWORKS = ("jax", "paddle", "torch")  # Their modules are useful only where the framework is installed.
 
 
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    missing = {name for name in _FRAMEWORKS if not find_spec(name)}  # help() looks at everything
+    # help() reads every attribute that dir() lists
+    missing = {name for name in _FRAMEWORKS if not find_spec(name)}
     return sorted({*globals(), *_LATER, *_MODULES_LATER} - missing)
 
 
-if not typing.TYPE_CHECKING:  # to which every name would seem to be there
+if not typing.TYPE_CHECKING:  # type checkers would believe that every name exists
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

@@ -1,4 +1,4 @@
-# The C++ core as mypy sees it. tests/python/project/test_import.py compares it with the module.
+# Types of the C++ core for mypy. tests/python/project/test_import.py compares them with the module.
 import types
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload
@@ -8,7 +8,7 @@ from typing_extensions import Buffer, Self
 
 from pycollective.errors import CollectiveError
 
-ANY_SOURCE: int  # to receive from whoever sends first
+ANY_SOURCE: int  # receives from the rank that sends first
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self) -> Any: ...  # noqa: ANN401  a PyCapsule
@@ -17,7 +17,7 @@ class SupportsDLPack(Protocol):
 # NumPy arrays, torch tensors, bytearray, memoryview, array.array, ...
 Array: TypeAlias = Buffer | SupportsDLPack
 Number: TypeAlias = complex  # and so float, int and bool
-# A number, a vector, arrays that travel together.
+# A number, a vector, or arrays that are sent together.
 ListOfArrays: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
 A = TypeVar("A", bound=Array | ListOfArrays)
 R = TypeVar("R", covariant=True)

@@ -1,6 +1,7 @@
-"""`pycollective bench`: how long collectives take here, in the columns of nccl-tests, results verified.
+"""`pycollective bench`: times collectives on this host, with the columns of nccl-tests.
 
-Runs as one rank of a world: `pycollective bench -n 2`, or `torchrun --nproc-per-node 2 -m pycollective.bench`.
+The results are verified. Each process runs as one rank of a world: `pycollective bench -n 2`, or
+`torchrun --nproc-per-node 2 -m pycollective.bench`.
 """
 
 from __future__ import annotations
@@ -20,34 +21,37 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 TYPES = ("float32", "float64", "int32", "int64", "uint8", "float16")
 WARM_UP = 5
-PER_SIZE_BYTES = 256 << 20  # so many bytes per row, within the limits below
+PER_SIZE_BYTES = 256 << 20  # bytes per row, within the limits below
 FEWEST, MOST = 10, 1000
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One collective: how it is called, what it must give, and how its bus bandwidth follows from its time."""
+    """One collective: its call, its expected result, and the formula of its bus bandwidth."""
 
     call: Callable[[Array], object]
-    expected: Callable[[Array, int, int], Array | None]  # (pattern, rank, size); None: not looked at
+    expected: Callable[[Array, int, int], Array | None]  # (pattern, rank, size); None if it is not checked
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     formula: str
-    parts: int = 1  # how often a call does what the time is given for
+    parts: int = 1  # number of timed units per call
 
 
 def weight(rank: int) -> int:
-    """What a rank multiplies the common pattern with: small, so that sums are exact in every type."""
+    """Return a rank's factor of the common pattern.
+
+    It is small, so that sums are exact in every type.
+    """
     return 1 + rank % 2
 
 
 def scaled(pattern: Array, factor: int) -> Array:
-    """The product in the pattern's own type; bytes wrap round as they do in a sum."""
+    """Return the product in the pattern's own type. Bytes wrap around as they do in a sum."""
     product: Array = (pattern.astype("int64") * factor).astype(pattern.dtype)
     return product
 
 
 def operations() -> dict[str, Operation]:
-    """The table of what can be measured."""
+    """Return the operations that can be measured, by name."""
     import pycollective as pc
 
     def sum_of_all(pattern: Array, rank: int, size: int) -> Array:
@@ -64,7 +68,7 @@ def operations() -> dict[str, Operation]:
     def of_last(pattern: Array, rank: int, size: int) -> Array:
         return scaled(pattern, weight(size - 1 if rank == 0 else rank))
 
-    def there_and_back(x: Array) -> None:  # one way would measure how fast sends can be posted
+    def there_and_back(x: Array) -> None:  # one direction alone would measure how fast sends can be posted
         last = pc.size() - 1
         if pc.rank() == last > 0:
             pc.send(x, 0)
@@ -99,7 +103,7 @@ OPERATION_NAMES = ("allreduce", "broadcast", "reduce", "sendrecv", "barrier")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     nbytes: int
     count: int
@@ -111,12 +115,12 @@ class Row:
 
 
 def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> Row:
-    """One line of the table. All ranks call it together."""
+    """Measure one row of the table. All ranks call it together."""
     import numpy as np
 
     import pycollective as pc
 
-    count = -(-nbytes // np.dtype(dtype).itemsize)  # whole elements, and not fewer bytes than asked for
+    count = -(-nbytes // np.dtype(dtype).itemsize)  # whole elements, and at least the requested bytes
     wrong = verify(operation, count, dtype)
     x = np.zeros(count, dtype)
     seconds = np.empty(WARM_UP + iterations)
@@ -125,7 +129,7 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
         operation.call(x)
         seconds[i] = time.perf_counter() - begin
     seconds = seconds[WARM_UP:] / operation.parts
-    # The slowest rank's figures: a root of a broadcast is done long before its leaves.
+    # Report the slowest rank's figures: the root of a broadcast finishes long before its leaves.
     figures = np.array([np.median(seconds), np.percentile(seconds, 99)])
     pc.allreduce(figures, "max")
     median_s, p99_s = float(figures[0]), float(figures[1])
@@ -142,7 +146,10 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
 
 
 def verify(operation: Operation, count: int, dtype: str) -> int:
-    """How many elements over all ranks are wrong. Whole numbers, so that there is one right answer."""
+    """Return the number of wrong elements over all ranks.
+
+    The values are whole numbers, so that the correct result is exact.
+    """
     import numpy as np
 
     import pycollective as pc
@@ -159,21 +166,21 @@ def verify(operation: Operation, count: int, dtype: str) -> int:
 
 
 def iterations_for(nbytes: int) -> int:
-    """The same on every rank, and few where they take long."""
+    """Return the number of iterations: the same on every rank, and fewer for large sizes."""
     return min(MOST, max(FEWEST, PER_SIZE_BYTES // max(1, nbytes)))
 
 
 def number_of_bytes(text: str) -> int:
-    """`64K` is 65536."""
+    """Parse a size: `64K` is 65536."""
     unit = text[-1:].upper() if text[-1:].isalpha() else ""
     number = text[: len(text) - len(unit)]
-    if unit not in UNITS or not (number.isascii() and number.isdigit()):  # a sign is no digit
+    if unit not in UNITS or not (number.isascii() and number.isdigit()):  # int() would accept a sign
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8, 64K, 16M or 1G")
     return int(number) * UNITS[unit]
 
 
 def iterations(text: str) -> int:
-    """0 means that the size decides."""
+    """Parse a number of iterations. 0 means that it depends on the size."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must be at least 0")
@@ -181,12 +188,12 @@ def iterations(text: str) -> int:
 
 
 def sizes(text: str) -> list[int]:
-    """`8,64K` is [8, 65536]."""
+    """Parse a list of sizes: `8,64K` is [8, 65536]."""
     return [number_of_bytes(word) for word in text.split(",")]
 
 
 def names(text: str, known: Collection[str] = OPERATION_NAMES) -> list[str]:
-    """Names of operations, refused if there is no such operation."""
+    """Parse a list of operation names, and refuse unknown ones."""
     words = text.split(",")
     unknown = [word for word in words if word not in known]
     if unknown:
@@ -197,7 +204,10 @@ def names(text: str, known: Collection[str] = OPERATION_NAMES) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser, known: Collection[str] = OPERATION_NAMES) -> None:
-    """The options of `pycollective bench`, with the operations that `--ops` takes."""
+    """Add the options of `pycollective bench`.
+
+    `known` lists the operations that `--ops` accepts.
+    """
     parser.add_argument(
         "--sizes",
         type=sizes,
@@ -213,7 +223,7 @@ def add_arguments(parser: argparse.ArgumentParser, known: Collection[str] = OPER
 
 
 def words(options: argparse.Namespace) -> list[str]:
-    """The command line that gives the same options again."""
+    """Return the command line that yields the same options."""
     listed = [
         f"--sizes={','.join(map(str, options.sizes))}",
         f"--ops={','.join(options.ops)}",
@@ -229,7 +239,7 @@ UNITS_LINE = f"{'(B)':>12}{'':>12}{'':>10}{'(us)':>12}{'(us)':>12}{'(GB/s)':>10}
 
 
 def line(row: Row, dtype: str) -> str:
-    """A row as it is printed."""
+    """Format a row."""
     return (
         f"{row.nbytes:>12}{row.count:>12}{dtype:>10}{row.median_s * 1e6:>12.1f}{row.p99_s * 1e6:>12.1f}"
         f"{row.algbw:>10.3f}{row.busbw:>10.3f}{row.wrong:>8}"
@@ -237,7 +247,7 @@ def line(row: Row, dtype: str) -> str:
 
 
 def main() -> int:
-    """One rank of the benchmark; 1 if any result was wrong."""
+    """Run one rank of the benchmark. Returns 1 if any result was wrong."""
     parser = argparse.ArgumentParser(prog="python -m pycollective.bench", description=__doc__)
     add_arguments(parser)
     options = parser.parse_args()
@@ -265,7 +275,7 @@ def main() -> int:
 
 
 def report(text: str) -> None:
-    """Prints on rank 0."""
+    """Print on rank 0."""
     import pycollective as pc
 
     if pc.rank() == 0:

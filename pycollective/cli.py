@@ -21,7 +21,7 @@ from pycollective.tools.compare.collectives import COLLECTIVES
 
 
 def several_ranks(text: str) -> list[int]:
-    """`2,4`: groups of how many are tuned."""
+    """Parse the group sizes to tune: `2,4`."""
     counts = sorted({int(word) for word in text.split(",")})
     if counts[0] < 2:
         raise argparse.ArgumentTypeError("a group has at least 2 ranks")
@@ -29,7 +29,7 @@ def several_ranks(text: str) -> list[int]:
 
 
 def seconds(text: str) -> float:
-    """More than nothing, and not for ever."""
+    """Parse a number of seconds, positive and at most a day."""
     value = float(text)
     if not 0 < value <= 86400:
         raise argparse.ArgumentTypeError("must be more than 0, and at most a day")
@@ -37,15 +37,22 @@ def seconds(text: str) -> float:
 
 
 class Parser(argparse.ArgumentParser):
-    """Knows what options are called elsewhere, and takes none of ours cut short: Paddle's --rank is not --ranks."""
+    """A parser that knows the options of other launchers and accepts no abbreviations.
 
-    is_launcher = False  # of ranks: other launchers have other words
+    An abbreviation would confuse, for example, Paddle's --rank with --ranks.
+    """
+
+    is_launcher = False  # whether this command starts ranks; other launchers have other options
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  as argparse has it
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
-        """Refuses what a launcher does not know there and then: the whole command's parser knows no command."""
+        """Refuse options that are unknown to a launcher.
+
+        It is done here because the parser of the whole command does not know which command was
+        given.
+        """
         if self.is_launcher:
             self._refuse_run_together(list(args or ()))
         found, unknown = super().parse_known_args(args, namespace)
@@ -56,7 +63,10 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _refuse_run_together(self, words: Sequence[str]) -> None:
-        """Other launchers have words behind one dash: -hostfile is no -h with "ostfile" behind it."""
+        """Refuse other launchers' long options with one dash.
+
+        For example, -hostfile does not mean -h with "ostfile".
+        """
         left = iter(words)
         for word in left:
             if not word.startswith("-") or word in ("-", "--"):
@@ -65,11 +75,11 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized arguments: {word}; {hint}")
             action = self._option_string_actions.get(word)
             if action is not None and action.nargs is None:
-                next(left, None)  # its value
+                next(left, None)  # skips the option's value
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+    """Return the parser with all commands and their options."""
     parser = Parser(prog="pycollective", description="Collective communication for any array library.")
     parser.add_argument("--version", action="version", version=f"pycollective {__version__}")
     commands = parser.add_subparsers(dest="command_name", required=True, metavar="command")
@@ -127,7 +137,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """`bench`: the comparison if any of its options is given, else the ranks of the plain benchmark."""
+    """Run `bench`: the comparison if any of its options is given, else the plain benchmark."""
     if compare.asked_for(options):
         if options.dtype != "float32":
             parser.error(f"bench: the comparison is of float32, not {options.dtype}")
@@ -146,11 +156,11 @@ def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code for the shell."""
+    """Run one command. Returns the exit code for the shell."""
     try:
         code = _run_command(argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of what is printed has ended, as `head` does
+    except BrokenPipeError:  # the reader of the output has ended, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return code

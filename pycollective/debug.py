@@ -1,4 +1,4 @@
-"""What this rank is doing and has done last, and a look into one: for finding out why a job hangs, or why it failed."""
+"""The recent calls of this rank, and a debugger on one rank, to diagnose jobs that hang or fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AS_LONG_AS_IT_TAKES_S = 1e6
 
 
 class Call(TypedDict):
-    """One call of this rank. What a call does not have is None: a barrier has no dtype, a message no collective."""
+    """One call of this rank. A field that does not apply is None, e.g. the dtype of a barrier."""
 
     kind: str  # "collective", "confirmation" (PYCOLLECTIVE_CHECK=strict), "send", "recv" or "shutdown"
     collective: str | None  # "allreduce", ...
@@ -23,20 +23,20 @@ class Call(TypedDict):
     op: str | None
     state: str  # "running", "done" or "failed"
     result: str | None  # "ok", "timeout", "peer failure", ...; None while it runs
-    root_or_peer: int | None  # a collective's root, or the rank at a message's other end
+    root_or_peer: int | None  # a collective's root, or the peer of a message
     group: int  # 0 is the world
     tag: int | None
-    sequence: int  # the number that the group gave to it
-    digest: str  # equal on all ranks that made the same call: 16 hexadecimal digits
+    sequence: int  # the number that the group assigned to the call
+    digest: str  # 16 hexadecimal digits; equal on all ranks that made the same call
     count: int | None  # elements
     algorithm: str | None
-    site: str | None  # where the program made it: "train.py:42 in step"
-    began_s: float  # seconds from now, so never positive
-    elapsed_s: float  # until it ended, or until now
+    site: str | None  # where the program made the call: "train.py:42 in step"
+    began_s: float  # seconds relative to now, so never positive
+    elapsed_s: float  # until the call ended, or until now
 
 
 class Dump(TypedDict):
-    """What dump() returns; `json.dumps` takes it as it is."""
+    """The result of dump(). `json.dumps` accepts it unchanged."""
 
     rank: int
     size: int
@@ -46,10 +46,11 @@ class Dump(TypedDict):
 
 
 def dump() -> Dump:
-    """Return who this rank is and its last calls, at most 1024, oldest first. They are recorded always.
+    """Return this rank's identity and its last calls (at most 1024, oldest first).
 
-    Any thread may ask, also while a call runs or after one has failed. Compare the dumps of several ranks: the call
-    that some have and others have not, or whose digests differ, is where they parted.
+    Calls are always recorded. Any thread may call this, also while a call runs or after one has
+    failed. Compare the dumps of several ranks: the ranks diverge at the first call that is missing
+    on some of them or has different digests.
 
     Raises:
         NotInitialized: there is no world.
@@ -63,7 +64,7 @@ def dump() -> Dump:
         (0, 1)
         >>> pc.shutdown()
     """
-    import json  # takes milliseconds, and importing pycollective shall not
+    import json  # imported here because it takes milliseconds, and `import pycollective` must be fast
 
     world = _core.world()
     calls = json.loads(_core._flight_record())
@@ -79,17 +80,20 @@ def dump() -> Dump:
 def breakpoint(rank: int = 0) -> None:
     """Stop in Python's debugger on one rank, at the caller's line, while the other ranks wait here.
 
-    Every rank makes this call. What is typed goes to that rank: under `pycollective run` and pc.run on the terminal of
-    the launcher, elsewhere on the rank's own standard input. With the first command that goes on (`continue`, `next`,
-    `step`) all ranks go on; until then no call of the world must be made at the prompt. Without a world this process
-    stops. The builtin `breakpoint()` stops one rank too, while the others run into their next call and its deadline.
+    Every rank makes this call. The debugger reads its commands from the terminal of the launcher
+    under `pycollective run` and pc.run, and otherwise from the rank's own standard input. The first
+    command that resumes the program (`continue`, `next`, `step`) resumes all ranks. Until then, do
+    not make a call of the world at the prompt. Without a world, this process stops. The builtin
+    `breakpoint()` also stops one rank, but the other ranks continue to their next call and wait
+    there until its deadline passes.
 
     Parameters:
-        rank: which one stops.
+        rank: the rank that stops.
 
     Raises:
         InvalidArgument: there is no such rank.
-        Unsupported: that rank and its launcher have no terminal, and no standard input that is a pipe or a file.
+        Unsupported: neither that rank nor its launcher has a terminal, and its standard input
+            is not a pipe or a file.
         PeerFailure: on the other ranks, after `quit`.
 
     Example:

@@ -1,4 +1,7 @@
-"""Python's debugger in one rank, on the terminal of the launcher. Imported when used: breakpoint() leads here."""
+"""Python's debugger in one rank, on the terminal of the launcher.
+
+This module is imported at the first call of breakpoint().
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ ERASE = "\r\x1b[K"
 
 
 def hook(*, header: str | None = None, **_: object) -> None:
-    """What breakpoint() calls in the ranks of `pycollective run` and pc.run, unless PYTHONBREAKPOINT says otherwise."""
+    """The breakpoint() hook in ranks of `pycollective run` and pc.run.
+
+    PYTHONBREAKPOINT overrides it.
+    """
     debugger = _debugger()
     if header is not None:
         debugger.message(header)
@@ -31,7 +37,7 @@ def hook(*, header: str | None = None, **_: object) -> None:
 
 
 def stop(frame: FrameType, before_going_on: Callable[[], None]) -> None:
-    """Lets the user look around in `frame`. What `before_going_on` does comes before the next line is executed."""
+    """Open the debugger in `frame`. `before_going_on` runs before the next line executes."""
     debugger = _debugger()
     debugger.reset()
     debugger.interaction(frame, None)
@@ -40,17 +46,18 @@ def stop(frame: FrameType, before_going_on: Callable[[], None]) -> None:
     before_going_on()
     goes_on = debugger.goes_on
     if debugger.breaks or not goes_on:
-        debugger.set_trace(frame)  # our own frames are not traced: nothing may be called after this
+        # nothing may be called after this, because this module's frames are not traced
+        debugger.set_trace(frame)
         if goes_on:
             debugger.set_continue()
 
 
 class RankDebugger(pdb.Pdb):
-    """One rank at a time has the terminal, from its first question until it goes on."""
+    """A debugger of one rank. One rank at a time holds the terminal, until its program resumes."""
 
     def __init__(self, terminal: str | None) -> None:
         self.goes_on = False
-        self.lock: int | None = None  # the terminal, locked by the rank that has it
+        self.lock: int | None = None  # the terminal; the rank that uses it holds a lock on it
         if terminal is None:
             super().__init__(nosigint=True)
         else:
@@ -80,7 +87,7 @@ class RankDebugger(pdb.Pdb):
             fcntl.flock(self.lock, fcntl.LOCK_EX)
         self.stdout.write(
             ERASE
-        )  # the launcher's unfinished line, which it does not draw while the lock is taken
+        )  # erases the launcher's unfinished line, which is not redrawn while the lock is held
         self.stdout.flush()
 
     def set_continue(self) -> None:
@@ -104,16 +111,22 @@ def _debugger() -> RankDebugger:
 
 @functools.cache
 def _debugger_at(terminal: str, pid: int, thread: int) -> RankDebugger:
-    """One for all breakpoints of a thread. A forked child has one of its own, for a lock is that of an open file."""
+    """Return the debugger for all breakpoints of a thread.
+
+    A forked child gets its own one, because a lock belongs to an open file description.
+    """
     return RankDebugger(terminal)
 
 
 def _opened(fd: int, mode: str) -> IO[str]:
-    return open(os.dup(fd), mode)  # as long as the debugger lives
+    return open(os.dup(fd), mode)  # open as long as the debugger exists
 
 
 def _launchers_terminal() -> str | None:
-    """A rank is in a session of its own, whose first process is a child of the launcher."""
+    """Return the launcher's terminal, or None.
+
+    A rank runs in its own session. The session's first process is a child of the launcher.
+    """
     try:
         first = Path(f"/proc/{os.getsid(0)}/stat").read_bytes()
         launcher = int(first.rpartition(b")")[2].split()[1])
@@ -128,7 +141,10 @@ def _launchers_terminal() -> str | None:
 
 
 def _is_answered() -> bool:
-    """Whether standard input is somebody's answers: the ranks of pc.run have a file without a name there."""
+    """Return whether standard input is a source of commands.
+
+    The ranks of pc.run have an unnamed file there, which does not count.
+    """
     try:
         kind = os.fstat(0)
         name = os.readlink("/proc/self/fd/0")

@@ -1,4 +1,4 @@
-"""An import of this name, guessed after torch.distributed, is an error that says what to write instead."""
+"""Importing this name, a guess after torch.distributed, raises an error with the correct import."""
 
 raise ImportError(
     "there is no pycollective.distributed: write `import pycollective as pc`, then pc.init(), pc.rank(), pc.size(), "

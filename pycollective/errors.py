@@ -1,24 +1,27 @@
 """Every error of pycollective, in one tree.
 
     CollectiveError (also a RuntimeError)
-    ├── InvalidArgument (also a ValueError)     an argument cannot be right; nothing was sent, everything is as before
-    ├── CollectiveMismatch                      the ranks made different calls
-    ├── CollectiveTimeout (also a TimeoutError) a deadline passed; the message says who was waited for
-    ├── PeerFailure (also a ConnectionError)    a rank died or its connection broke
-    │   ├── PeerExited                          it said goodbye and ended while it was still needed
-    │   ├── PeerUnresponsive (reserved)         its connection stands, but it does not answer
-    │   └── PeerInterrupted                     somebody pressed Ctrl-C there; the group can be used again
-    ├── Excluded                                the others hold this rank for dead
-    ├── Aborted                                 another rank dropped or cancelled this call; the group can be used again
-    ├── Unsupported                             valid, but this build or this path cannot do it
-    ├── RemoteError                             a function failed on another rank; the message has the traceback
-    ├── NotInitialized                          there is no world: init() was not called, or shutdown() was
-    └── ForkedProcess                           a forked child uses connections that belong to its parent
+    ├── InvalidArgument (also a ValueError)   an argument is invalid; nothing was sent or changed
+    ├── CollectiveMismatch                    the ranks made different calls
+    ├── CollectiveTimeout (and TimeoutError)  a deadline passed; the message names the missing ranks
+    ├── PeerFailure (also a ConnectionError)  a rank died or its connection broke
+    │   ├── PeerExited                        it shut down while it was still needed
+    │   ├── PeerUnresponsive (reserved)       it is connected, but does not answer
+    │   └── PeerInterrupted                   it received Ctrl-C; the group remains usable
+    ├── Excluded                              the other ranks consider this rank dead
+    ├── Aborted                               another rank dropped or cancelled this call;
+    │                                         the group remains usable
+    ├── Unsupported                           valid, but this build or this path cannot do it
+    ├── RemoteError                           a function failed on another rank; the message has
+    │                                         the traceback
+    ├── NotInitialized                        there is no world: init() was not called, or
+    │                                         shutdown() was
+    └── ForkedProcess                         a forked child uses connections of its parent
 
-Reserved: this version never raises it; a rank that does not answer is named by CollectiveTimeout.
-docs/errors.md says who raises what, and what can be used afterwards.
-Ctrl-C raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python function.
-All of them can be pickled, with their attributes.
+This version never raises the reserved class: CollectiveTimeout names a rank that does not answer.
+docs/errors.md describes which call raises which error, and what remains usable afterwards. Ctrl-C
+raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python
+function. All of these exceptions can be pickled, with their attributes.
 """
 
 from __future__ import annotations
@@ -42,16 +45,18 @@ __all__ = [
 
 
 class CollectiveError(RuntimeError):
-    """The root of the tree. Raised itself when the operating system refuses something, or for a fault of our own.
+    """The base class. Raised itself for operating system errors and for internal errors.
 
-    It is a RuntimeError, so that `except RuntimeError` around a torch.distributed program catches it.
+    It is a RuntimeError, so that `except RuntimeError` in a torch.distributed program catches it.
 
     Attributes:
         rank: the rank that raises; None if it is not known.
-        peer: the rank at the other end; None if no single one is known.
-        operation: what was running, for example "allreduce #12 (ring, 64 MiB float32)"; None if nothing had begun.
-        elapsed_s: seconds from the start of that operation; None if nothing had begun.
-        sequence: the number of that operation among the collectives of its group, from 1; None if it is none.
+        peer: the rank at the other end; None if no single rank is known.
+        operation: the running operation, for example "allreduce #12 (ring, 64 MiB float32)";
+            None if nothing had begun.
+        elapsed_s: seconds since the start of that operation; None if nothing had begun.
+        sequence: the number of that operation among the collectives of its group, from 1; None
+            if it is not a collective.
     """
 
     rank: int | None
@@ -79,24 +84,27 @@ class CollectiveError(RuntimeError):
 
 
 class InvalidArgument(CollectiveError, ValueError):
-    """An argument cannot be right. Nothing was sent, everything is as before."""
+    """An argument is invalid. Nothing was sent, and nothing has changed."""
 
 
 class CollectiveMismatch(CollectiveError):
-    """The ranks made different calls: another collective, count, dtype, op or root. The message says who differs."""
+    """The ranks made different calls (collective, count, dtype, op or root).
+
+    The message names them.
+    """
 
 
 class CollectiveTimeout(CollectiveError, TimeoutError):
-    """A deadline passed. The message says which rank was waited for, and in which step."""
+    """A deadline passed. The message names the ranks that were missing, and the step."""
 
 
 class PeerFailure(CollectiveError, ConnectionError):
-    """A rank died or its connection broke. Every rank of the group raises it, and every later call does so again.
+    """A rank died or its connection broke. All ranks of the group raise it, now and in later calls.
 
     Attributes, besides those of CollectiveError:
-        host: where `peer` ran; None if it is not known.
-        pid: its process there; None if it is not known.
-        cause: how it was noticed, for example "its process ended".
+        host: the host where `peer` ran; None if it is not known.
+        pid: the process id of `peer` there; None if it is not known.
+        cause: how the failure was detected, for example "its process ended".
     """
 
     host: str | None
@@ -125,25 +133,26 @@ class PeerFailure(CollectiveError, ConnectionError):
 
 
 class PeerExited(PeerFailure):
-    """A rank said goodbye and ended, or aborted this group, while it was still needed."""
+    """A rank shut down, or aborted this group, while it was still needed."""
 
 
 class PeerUnresponsive(PeerFailure):
-    """A rank's connection stands, but it does not answer. Reserved: not raised yet."""
+    """A rank is connected, but does not answer. Reserved: this version never raises it."""
 
 
 class PeerInterrupted(PeerFailure):
-    """Somebody pressed Ctrl-C at another rank in this call. Unlike after other failures of peers, the group goes on."""
+    """Another rank received Ctrl-C in this call. The group remains usable."""
 
 
 class Excluded(CollectiveError):
-    """The others hold this rank for dead, and have gone on or failed without it."""
+    """The other ranks consider this rank dead, and have continued or failed without it."""
 
 
 class Aborted(CollectiveError):
-    """Another rank dropped or cancelled its part of this call, or had no memory for it: the group goes on.
+    """Another rank dropped or cancelled this call, or lacked memory for it. The group stays usable.
 
-    Or this rank aborted a process group of torch.distributed, which has ended.
+    It is also raised after this rank aborted a process group of torch.distributed, which has then
+    ended.
     """
 
 
@@ -152,15 +161,15 @@ class Unsupported(CollectiveError):
 
 
 class RemoteError(CollectiveError):
-    """A function that another rank ran failed there, with an exception of a type that is not raised from afar.
+    """A function failed on another rank, with an exception of a type that is not raised here.
 
-    Built-in exceptions and those of this module are raised as what they are, with a RemoteError as their cause. The
-    message has the exception's type, text and traceback; `peer` is the rank.
+    Built-in exceptions and those of this module are raised with their own type and a RemoteError as
+    their cause. The message has the exception's type, text and traceback; `peer` is the rank.
     """
 
 
 class NotInitialized(CollectiveError):
-    """There is no world: init() was not called yet, or shutdown() was."""
+    """There is no world: init() has not been called, or shutdown() has been called."""
 
 
 class ForkedProcess(CollectiveError):

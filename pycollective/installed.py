@@ -1,4 +1,7 @@
-"""Where the installed package is, for programs that find the source folder of a clone, which has no compiled module."""
+"""Finds the installed package for programs that import the source folder of a clone.
+
+The source folder has no compiled module.
+"""
 
 import filecmp
 import os
@@ -7,7 +10,10 @@ from importlib.machinery import PathFinder
 
 
 def installed_folder(sources: str) -> str:
-    """The first folder of the package on `sys.path` that has the compiled module, which `sources` has not."""
+    """Return the first folder of the package on `sys.path` that has the compiled module.
+
+    `sources` is the source folder, which lacks it.
+    """
     for entry in sys.path:
         folder = os.path.join(entry, "pycollective")
         if os.path.exists(f"{folder}/__init__.py") and PathFinder.find_spec("pycollective._core", [folder]):

@@ -7,8 +7,9 @@
     def test_total():
         assert pycollective.testing.run(total, 4) == [10.0] * 4
 
-The function, its arguments and its results travel as pickles between a process and its own children. So the function
-must be importable: defined at the top level of a module (a test module or a script will do), no lambda or local one.
+The function, its arguments and its results are pickled between a process and its own children.
+Therefore the function must be importable: it must be defined at the top level of a module (a test
+module or a script), and must not be a lambda or a local function.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class RankError:
 
     rank: int
     summary: str  # "ValueError: boom", "killed by SIGKILL", "still running after 60 s"
-    details: str  # its traceback, or what it wrote to standard error
+    details: str  # the rank's traceback, or what it wrote to standard error
     exception: BaseException | None  # the exception itself, if it could be pickled
 
 
 class WorldFailed(Exception):
-    """At least one rank raised, died or was late. `errors` and `results` are keyed by rank."""
+    """At least one rank raised, died or timed out. `errors` and `results` are keyed by rank."""
 
     def __init__(self, errors: dict[int, RankError], results: dict[int, Any], size: int) -> None:
         self.errors = errors
@@ -75,11 +76,17 @@ def run(
     init: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> list[T]:
-    """Calls `function(*args)` on n ranks, each a fresh process, and returns their results in rank order.
+    """Call `function(*args)` on n ranks, each a fresh process, and return the results by rank.
 
-    Each rank calls `pycollective.init()` before and `shutdown()` after, unless `init` is False. What ranks print comes
-    out here, with the rank in front. Raises WorldFailed, with every rank's exception and traceback, if any rank fails;
-    ranks that are late by `timeout_s` first print the stacks of all their threads. No process is left behind.
+    Each rank calls `pycollective.init()` before the function and `shutdown()` after it, unless
+    `init` is False. The output of the ranks is printed here, with the rank in front. When
+    `timeout_s` has passed, the ranks that still run print the stacks of all their threads before
+    they are killed. No process is left behind.
+
+    Raises:
+        InvalidArgument: n is less than 1.
+        WorldFailed: at least one rank failed. It holds the exception and traceback of every
+            failed rank.
     """
     n = whole_number("testing.run", "n", n)
     if n < 1:
@@ -100,7 +107,8 @@ def run(
         with started(job, world, key, env=ranks_env, show=show, merged=True, store=store) as ranks:
             while ranks.next_end(deadline):
                 pass
-    # Only now, when no process is left: reading a rank's objects runs code that is not ours.
+    # Results are unpickled only after all processes have ended, because unpickling runs foreign
+    # code.
     errors: dict[int, RankError] = {}
     results: dict[int, Any] = {}
     for each in ranks.ranks:
@@ -125,7 +133,7 @@ def _error(each: JobRank, printed: list[str], timeout_s: float) -> RankError | N
         return RankError(each.rank, f"still running after {timeout_s:g} s", last_words, None)
     if outcome is not None and outcome.error is not None:
         exception: BaseException | None = None
-        with contextlib.suppress(Exception):  # the summary and the traceback say it all the same
+        with contextlib.suppress(Exception):  # the summary and the traceback suffice without it
             exception = pickle.loads(outcome.exception) if outcome.exception else None
         return RankError(each.rank, outcome.error, outcome.traceback, exception)
     if each.status < 0:

@@ -1,6 +1,6 @@
-"""The package's build backend: scikit-build-core, which on a terminal also shows how far the compiler is.
+"""The package's build backend: scikit-build-core, with compilation progress on a terminal.
 
-Without -v pip shows a spinner, and nothing of what a build prints. Beside the spinner is room for ninja's "[12/44]".
+Without -v pip shows only a spinner. The backend writes ninja's "[12/44]" beside the spinner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_editable(folder: str, settings: Settings = None, metadata: str | None 
 
 @contextlib.contextmanager
 def steps_shown() -> Iterator[None]:
-    """On the terminal that pip, the parent process, writes to. Where there is none, nothing is shown."""
+    """Show steps on the terminal of pip, the parent process; without a terminal show nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             terminal = stack.enter_context(open(f"/proc/{os.getppid()}/fd/1", "wb", buffering=0))
@@ -42,7 +42,7 @@ def steps_shown() -> Iterator[None]:
 
 @contextlib.contextmanager
 def output_watched(terminal: BinaryIO) -> Iterator[None]:
-    """What this process and its children print goes through a pipe, and on to where it went before."""
+    """Pass the output of this process and its children through a pipe to its destination."""
     before = os.dup(1)
     reading, writing = os.pipe()
     os.dup2(writing, 1)

@@ -1,4 +1,4 @@
-// Arrays for results, of the library and dtype of an argument.
+// New arrays for results, with the library and dtype of an argument.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace pc {
 
-// A new reference to a tuple, or null with a Python error set.
+// Returns a new reference to a tuple, or null with a Python error set.
 PyObject* shape_tuple(const std::vector<int64_t>& shape);
 
-// A new reference to an array like `like` but of that shape, contents unspecified. Null without a Python error: only
-// pycollective.calls.packing knows how to make one.
+// Returns a new reference to an array like `like` with the given shape and unspecified contents.
+// Returns null without a Python error if only pycollective.calls.packing can make such an array.
 PyObject* new_array(State& state, PyObject* like, const std::vector<int64_t>& shape);
 
 }  // namespace pc

@@ -14,7 +14,8 @@ std::string text_of(const Buffer& buffer, const int64_t* shape, int ndim) {
 
 }  // namespace
 
-// The view that `buffer` comes from may have another shape by now, or point to where one was.
+// The array is viewed again: the view of `buffer` may have another shape by now, or point to a
+// freed one.
 bool PlannedArrays::add(State& state, PyObject* array, const Buffer& buffer, const Use& use) {
   View now;
   if (!now.take(state, array, use)) return false;

@@ -1,4 +1,5 @@
-// The arrays of a planned call, which are looked at again before each call: whoever has them can change them meanwhile.
+// The arrays of a planned call. They are checked again before each call, because the program can
+// change them in between.
 #pragma once
 
 #include <vector>
@@ -10,10 +11,12 @@ namespace pc {
 // Thread-safety: with the GIL.
 class PlannedArrays {
  public:
-  // `array` is borrowed; `buffer` is what the call has of it. Those come first whose looking at may run code that moves
-  // others: NumPy's last. False: a Python error is set.
+  // `array` is borrowed; `buffer` is the call's view of it. Add NumPy arrays last: a check
+  // of another array may run Python code, which could move their memory. Returns false with a
+  // Python error set.
   bool add(State& state, PyObject* array, const Buffer& buffer, const Use& use);
-  // True if all lie where they lay, with their shapes and dtypes, and may still be written; else the error is set.
+  // Returns true if every array still has its memory, shape and dtype and may be written. Otherwise
+  // sets the error.
   bool are_the_same(State& state) const;
 
  private:
@@ -21,7 +24,7 @@ class PlannedArrays {
     PyObject* array;
     Use use;
     Buffer buffer;
-    std::vector<int64_t> shape;  // a copy: the array's own can go away
+    std::vector<int64_t> shape;  // a copy: the array's own shape can be freed
   };
   static bool is_the_same(State& state, const Planned& planned);
 

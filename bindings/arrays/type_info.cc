@@ -1,4 +1,4 @@
-// Which way leads into the memory of a type; decided once per type.
+// Determines how to access the memory of a type, once per type.
 #include <pybind11/pybind11.h>
 
 #include "bindings/arrays/view_builder.h"
@@ -9,9 +9,9 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostTypes = 256;  // types made in a loop must not pile up
+constexpr std::size_t kMostTypes = 256;  // bounds the cache when a program makes types in a loop
 
-// The attribute of a module if that module is already imported, else null. Never imports.
+// Returns the attribute of a module if that module is already imported, else null. Never imports.
 py::object already_imported(const char* module, const char* attribute) {
   const py::dict modules = py::reinterpret_borrow<py::dict>(PyImport_GetModuleDict());
   if (!modules.contains(module)) return py::object();
@@ -23,8 +23,8 @@ bool is_subtype(PyTypeObject* type, const py::object& base) {
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base.ptr())) != 0;
 }
 
-// torch._C._increment_version does what torch.autograd.graph.increment_version does in half the time, but its argument
-// has changed before; so it is tried, not trusted.
+// torch._C._increment_version does what torch.autograd.graph.increment_version does in half the
+// time. Its argument has changed between versions, so it is tried first.
 bool bumps(const py::object& function, const py::object& tensor) {
   try {
     const py::object before = tensor.attr("_version");
@@ -38,7 +38,8 @@ bool bumps(const py::object& function, const py::object& tensor) {
 
 void learn_torch(State& state) {
   if (state.increment_version != nullptr) return;
-  const py::module_ torch = py::module_::import("torch");  // is imported: a tensor type was seen
+  // Already imported, since a tensor type was encountered
+  const py::module_ torch = py::module_::import("torch");
   const py::object tensor_type = torch.attr("Tensor");
   state.is_conj = py::object(tensor_type.attr("is_conj")).release().ptr();
   state.is_neg = py::object(tensor_type.attr("is_neg")).release().ptr();
@@ -75,7 +76,7 @@ TypeInfo paddle_info(State& state, py::handle type, const py::object& tensor_typ
 
 TypeInfo torch_info(State& state, py::handle type, const py::object& tensor_type) {
   learn_torch(state);
-  // Subclasses that dispatch for themselves have no memory behind them.
+  // Subclasses with their own dispatch have no memory of their own.
   const py::object own = py::getattr(type, "__torch_dispatch__", py::none());
   if (!own.equal(py::getattr(tensor_type, "__torch_dispatch__", py::none())))
     return {Access::kWrapper, nullptr};
@@ -89,7 +90,7 @@ bool is_jax_array(PyTypeObject* type) {
          name.ends_with("jaxlib.xla_extension.ArrayImpl");  // before JAX 0.6
 }
 
-// Numbers, and what holds numbers or arrays.
+// Numbers, and containers of numbers or arrays.
 bool is_staged(PyTypeObject* type) {
   for (PyTypeObject* base :
        {&PyList_Type, &PyTuple_Type, &PyDict_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type}) {
@@ -108,12 +109,12 @@ TypeInfo classify(State& state, PyObject* array) {
   if (is_jax_array(type)) return {Access::kImmutable, nullptr};
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
-  // A module "paddle" may be the program's own.
+  // The program may have its own module named "paddle".
   const py::object paddle_type =
       already_imported("paddle.base", "core") ? already_imported("paddle", "Tensor") : py::object();
   if (is_subtype(type, paddle_type))
     return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
-  // Before buffers: CuPy has them for GPUs whose memory the host can read, on all machines.
+  // Checked before buffers: CuPy has buffers on all machines, for GPUs with host-readable memory.
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "__cuda_array_interface__") != 0)
     return {Access::kCuda, nullptr};
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};

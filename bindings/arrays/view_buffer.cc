@@ -1,4 +1,4 @@
-// Everything with the buffer protocol: bytearray, memoryview, array.array, ctypes arrays, mmap.
+// All types with the buffer protocol: bytearray, memoryview, array.array, ctypes arrays, mmap.
 #include "bindings/arrays/view_builder.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/errors.h"
@@ -22,7 +22,7 @@ class BufferHold final : public Hold {
   bool exported = false;
 };
 
-// `format` is one item of the struct module's language without its byte order.
+// `format` is one item in the syntax of the struct module, without its byte order.
 std::optional<DType> dtype_of_format(std::string_view format, std::size_t nbytes) {
   const auto pick = [&](DType b1, DType b2, DType b4, DType b8) -> std::optional<DType> {
     switch (nbytes) {
@@ -59,7 +59,7 @@ bool ViewBuilder::from_buffer() {
     const std::string why = take_python_error();
     if (PyErr_Occurred() != nullptr) return false;
     if (has_dlpack(array_)) return from_dlpack();
-    return refuse_it("(" + type_name() + ") does not give its memory away (" + why + "): pass a NumPy array");
+    return refuse_it("(" + type_name() + ") does not export its memory (" + why + "): pass a NumPy array");
   }
   hold->exported = true;
   const Py_buffer& raw = hold->raw;

@@ -5,7 +5,8 @@
 namespace pc {
 namespace {
 
-// Row-major without holes. Dimensions of one element may have any stride; an array of no elements is always contiguous.
+// Returns true if the memory is row-major without gaps. Dimensions of length one may have any
+// stride.
 bool contiguous(const int64_t* shape, const int64_t* strides, int ndim, int64_t expected) {
   for (int i = ndim - 1; i >= 0; --i) {
     if (shape[i] != 1 && strides[i] != expected) return false;
@@ -46,7 +47,7 @@ bool ViewBuilder::refuse_layout(const int64_t* shape, const int64_t* strides, in
   if (view_.torch_tensor_ != nullptr) copy = name + ".contiguous()", back = name + ".copy_(copy)";
   if (device_.type == DeviceType::kCuda && view_.torch_tensor_ == nullptr)
     copy = "cupy.ascontiguousarray(" + name + ")";
-  // Its contiguous() would move the tensor itself elsewhere.
+  // Paddle's contiguous() would move the tensor itself to other memory.
   if (view_.paddle_tensor_ != nullptr) copy = name + ".clone()", back = name + ".copy_(copy, True)";
   bool expanded = false;
   for (int i = 0; i < ndim; ++i) expanded = expanded || (shape[i] > 1 && strides[i] == 0);
@@ -68,7 +69,8 @@ bool ViewBuilder::fill(void* data, DType dtype, int ndim, const int64_t* shape, 
   if (count != 0 && data == nullptr) {
     return refuse_it("is a " + type_name() + " that has no memory of its own: pass an ordinary array");
   }
-  // Without elements there may be no memory; but to the core, no memory means no array.
+  // An array without elements may have no memory, but the core takes null for the absence of an
+  // array.
   if (data == nullptr) data = &view_.nowhere_;
   view_.buffer_ = Buffer{static_cast<std::byte*>(data), static_cast<std::size_t>(count), dtype, device_};
   view_.ndim_ = ndim;

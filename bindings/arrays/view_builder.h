@@ -1,5 +1,5 @@
-// The ways into an array's memory, one file each: view_numpy.cc, view_torch.cc, view_paddle.cc, view_buffer.cc,
-// view_dlpack.cc, view_cuda.cc.
+// The methods of access to an array's memory. Each has its own file: view_numpy.cc, view_torch.cc,
+// view_paddle.cc, view_buffer.cc, view_dlpack.cc, view_cuda.cc.
 #pragma once
 
 #include <string>
@@ -8,10 +8,12 @@
 
 namespace pc {
 
-// How the memory of `array`'s type is reached; remembered per type. nullptr: a Python error is set.
+// Returns how to access the memory of `array`'s type, cached per type. Returns nullptr with a
+// Python error set.
 const TypeInfo* type_info(State& state, PyObject* array);
 
-// Whether it has __dlpack__. Throws py::error_already_set if asking is interrupted.
+// Returns true if the array has __dlpack__. Throws py::error_already_set if the lookup is
+// interrupted.
 bool has_dlpack(PyObject* array);
 
 class ViewBuilder {
@@ -30,16 +32,18 @@ class ViewBuilder {
   bool from_dlpack();
   bool from_cuda_interface();
 
-  // "allreduce: x <what>". Always false, with the Python error set.
+  // Sets the error "<function>: <argument> <what>", such as "allreduce: x is read-only". Always
+  // returns false.
   bool refuse_it(const std::string& what, Code code = Code::kInvalidArgument) const;
   std::string type_name() const { return Py_TYPE(array_)->tp_name; }
 
  private:
-  // Fills the view and checks that the memory is one block. `strides` in units of `stride_unit` bytes; null: contiguous.
+  // Fills the view and checks that the memory is contiguous. `strides` are in units of
+  // `stride_unit` bytes; null means contiguous.
   bool fill(void* data, DType dtype, int ndim, const int64_t* shape, const int64_t* strides,
             int64_t stride_unit);
   bool fill(const dlpack::Tensor& tensor);
-  // A NumPy array of elements that are moved as bytes; `dtype` is NumPy's.
+  // Takes a NumPy array with elements that are moved as bytes. `dtype` is NumPy's.
   bool from_opaque(PyObject* dtype);
   bool refuse_byte_order() const;
   bool refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const;
@@ -50,16 +54,16 @@ class ViewBuilder {
   bool check_torch_flags(const dlpack::Tensor& tensor);
   bool check_torch_grad();
   bool check_paddle_grad();
-  // Takes over what __dlpack__ of `exporter` returns.
+  // Calls __dlpack__ of `exporter` and takes ownership of the result.
   bool from_capsule(PyObject* exporter);
-  // Takes over the exported tensor.
+  // Takes ownership of the exported tensor.
   bool from_managed(dlpack::ManagedTensor* managed);
 
   State& state_;
   PyObject* array_;
   const Use& use_;
   View& view_;
-  Device device_ = {};  // where fill() says that the memory lies
+  Device device_ = {};  // device of the memory, for fill()
 };
 
 }  // namespace pc

@@ -1,5 +1,6 @@
-// Arrays on a GPU: of libraries that speak the CUDA array interface (CuPy, Numba), and on which stream a library works now.
-// The interface: https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3.
+// Arrays on a GPU from libraries with the CUDA array interface (CuPy, Numba), and the stream on
+// which a library works now. The interface:
+// https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3.
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -16,9 +17,9 @@ namespace pc {
 namespace {
 
 constexpr const char* kInterface = "__cuda_array_interface__";
-constexpr int kVersion = 3;  // the first that says on which stream
+constexpr int kVersion = 3;  // the first version that reports the stream
 
-// The lengths of a view, which the interface gives in a new dict each time.
+// The lengths of a view, since the interface returns them in a new dict each time.
 class ShapeHold final : public Hold {
  public:
   explicit ShapeHold(std::vector<int64_t> shape) : shape_(std::move(shape)) {}
@@ -34,7 +35,7 @@ std::vector<int64_t> integers(const py::handle& tuple) {
   return all;
 }
 
-// "<f4" as NumPy writes it. Types that NumPy does not have look like raw bytes there, and have their name in x.dtype.
+// "<f4" in NumPy's notation. Types that NumPy lacks appear as raw bytes; their name is in x.dtype.
 std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle array) {
   if (typestr.size() < 3) return std::nullopt;
   const std::string kind = typestr.substr(1);
@@ -52,7 +53,7 @@ std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle arr
                                                                                           : std::nullopt;
 }
 
-// None: whoever uses the memory need not wait for anybody. CUDA's numbers 1 and 2 are its default streams.
+// None means that no synchronization is needed. CUDA's numbers 1 and 2 are its default streams.
 std::optional<void*> stream_in(const py::dict& facts) {
   if (!facts.contains("stream") || facts["stream"].is_none()) return std::nullopt;
   return reinterpret_cast<void*>(facts["stream"].cast<uintptr_t>());
@@ -81,7 +82,7 @@ bool ViewBuilder::from_cuda_interface() {
     const py::dict facts(py::handle(array_).attr(kInterface));
     const int version = facts["version"].cast<int>();
     if (version < kVersion) {
-      view_.stageable_ = true;  // JAX copies by itself
+      view_.stageable_ = true;  // JAX makes its own copy
       return refuse_it("(" + type_name() + ") speaks version " + std::to_string(version) +
                            " of the CUDA array interface, which does not say on which stream it is made: "
                            "version 3 does",
@@ -110,7 +111,8 @@ bool ViewBuilder::from_cuda_interface() {
   } catch (py::error_already_set& e) {
     e.restore();
     if (PyErr_ExceptionMatches(PyExc_AttributeError) != 0 && clear_python_error()) {
-      if (has_dlpack(array_)) return from_dlpack();  // its type has the interface, this array is elsewhere
+      // The type has the interface, but this array is not on a GPU
+      if (has_dlpack(array_)) return from_dlpack();
       if (PyObject_CheckBuffer(array_) != 0) return from_buffer();
     }
   } catch (const py::cast_error& e) {
@@ -132,7 +134,7 @@ bool ViewBuilder::take_stream(const dlpack::ExchangeApi& exchange, int32_t devic
 }
 
 bool ViewBuilder::refuse_gpu(const std::string& where) const {
-  view_.stageable_ = true;  // a call that is planned: Python makes it anew each time
+  view_.stageable_ = true;  // a planned call: Python makes it anew each time
   return refuse_it("lies on " + where + ", and " + use_.function +
                        " takes arrays of the CPU alone in this form (docs/gpu.md): pass a copy on the CPU",
                    Code::kUnsupported);

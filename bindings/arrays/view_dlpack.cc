@@ -1,4 +1,4 @@
-// Any other array that has __dlpack__, and what is common to all that speak DLPack.
+// All other arrays that have __dlpack__, and the parts common to all DLPack exporters.
 #include <pybind11/pybind11.h>
 
 #include <utility>
@@ -40,8 +40,8 @@ std::optional<DType> dtype_of(const dlpack::DataType& t) {
   }
 }
 
-// A capsule's destructor and a tensor's deleter belong to the exporter, and JAX's clear the Python error that is set: an
-// error of ours is put aside while they run.
+// A capsule's destructor and a tensor's deleter belong to the exporter, and JAX's clear the current
+// Python error. An error of this package is saved while they run.
 class Capsule final {
  public:
   explicit Capsule(py::object capsule) : capsule_(std::move(capsule)) {}
@@ -57,7 +57,7 @@ class Capsule final {
   py::object capsule_;
 };
 
-// Owns what a capsule carried.
+// Owns the contents of a capsule.
 template <class Managed>
 class CapsuleHold final : public Hold {
  public:
@@ -74,7 +74,7 @@ class CapsuleHold final : public Hold {
   Managed* managed_;
 };
 
-// What was in the capsule becomes ours; a capsule named "used_..." frees nothing.
+// Transfers ownership from the capsule; a capsule named "used_..." frees nothing.
 template <class Managed>
 Managed* take_over(const Capsule& capsule, const char* name, const char* used_name) {
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
@@ -82,7 +82,8 @@ Managed* take_over(const Capsule& capsule, const char* name, const char* used_na
   return managed;
 }
 
-// A copy of what is to be written would swallow the result: exporters that know the word are asked for none.
+// A copy of an array that the call writes would lose the result. Exporters that know the argument
+// are called with copy=False.
 py::object export_capsule(py::handle exporter, bool written) {
   const py::object method = exporter.attr("__dlpack__");
   const py::tuple version = py::make_tuple(1, 1);
@@ -95,7 +96,7 @@ py::object export_capsule(py::handle exporter, bool written) {
       if (!e.matches(PyExc_TypeError)) throw;
     }
   }
-  return method();  // written before DLPack 1.0
+  return method();  // an exporter older than DLPack 1.0
 }
 
 }  // namespace
@@ -160,7 +161,8 @@ bool ViewBuilder::from_capsule(PyObject* exporter) {
     }
     auto* managed = take_over<dlpack::LegacyManagedTensor>(capsule, dlpack::kLegacyCapsule, "used_dltensor");
     view_.hold_ = std::make_unique<CapsuleHold<dlpack::LegacyManagedTensor>>(managed);
-    if (use_.written && view_.torch_tensor_ == nullptr) {  // torch's are neither read-only nor copies
+    // Torch exports neither read-only memory nor copies
+    if (use_.written && view_.torch_tensor_ == nullptr) {
       return refuse_it(
           "(" + type_name() +
           ") speaks a DLPack older than 1.0, which cannot say whether its memory may be written: "
@@ -174,7 +176,7 @@ bool ViewBuilder::from_capsule(PyObject* exporter) {
 }
 
 bool ViewBuilder::from_dlpack() {
-  try {  // asked first: exporting from a device may wait for its stream
+  try {  // check the device first: an export from a GPU may wait for its stream
     const py::tuple device = py::handle(array_).attr("__dlpack_device__")();
     dlpack::Tensor where{};
     where.device = {device[0].cast<int32_t>(), device[1].cast<int32_t>()};

@@ -1,4 +1,5 @@
-// NumPy arrays and their subclasses, read through pybind11's picture of the array struct: about 10 ns.
+// NumPy arrays and their subclasses, read through pybind11's declaration of the array struct: about
+// 10 ns.
 #include <pybind11/numpy.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ constexpr std::array<MlDtype, 3> kMlDtypes = {{
     {"float8_e5m2", DType::kF8E5M2},
 }};
 
-// kNothing: NumPy's number says nothing, or has not been seen yet.
+// Returns kNothing if NumPy's number does not determine the dtype or has not been seen yet.
 uint8_t known_as(const State& state, int type_num) {
   if (type_num >= 0 && static_cast<std::size_t>(type_num) < kByNumber.size())
     return kByNumber[static_cast<std::size_t>(type_num)];
@@ -43,7 +44,7 @@ uint8_t known_as(const State& state, int type_num) {
   return kNothing;
 }
 
-// NumPy numbers the types of ml_dtypes in the order in which it meets them.
+// NumPy numbers the types of ml_dtypes in the order in which it encounters them.
 uint8_t learn(State& state, int type_num, py::handle descr) {
   if (type_num < kFirstUserType) return kNothing;
   const std::string name = py::str(descr.attr("name"));
@@ -55,7 +56,7 @@ uint8_t learn(State& state, int type_num, py::handle descr) {
   return kNothing;
 }
 
-// Of every field too: NumPy's own isnative does not look into subarrays.
+// Checks every field too: NumPy's own isnative does not check subarrays.
 bool is_foreign(py::handle descr) {
   if (py::detail::array_descriptor_proxy(descr.ptr())->byteorder == '>') return true;
   const py::object subarray = descr.attr("subdtype");
@@ -75,9 +76,10 @@ uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-// Two dtypes with one name are one dtype: the name tells fields, units, offsets and lengths.
+// Two dtypes with the same name are the same dtype: the name includes fields, units, offsets and
+// lengths.
 const Layout* layout_called(State& state, const std::string& name, std::size_t item_nbytes) {
-  constexpr std::size_t kShown = 120;  // of a record with many fields, in messages
+  constexpr std::size_t kShown = 120;  // bounds the text of a record with many fields in messages
   Layout& layout = state.layouts[name];
   if (!layout.name.empty()) return &layout;
   layout.hash = hash_of(name);
@@ -104,7 +106,8 @@ bool ViewBuilder::from_opaque(PyObject* numpy_dtype) {
   const std::string text = py::str(descr);
   if (number == kObject || descr.attr("hasobject").cast<bool>() || number == kVariableWidthString)
     return refuse_dtype(text, Code::kInvalidArgument);
-  if (number < 0) return refuse_dtype(text, Code::kUnsupported);  // NumPy alone knows what such a type needs
+  // Only NumPy knows the layout of such a type
+  if (number < 0) return refuse_dtype(text, Code::kUnsupported);
   if (is_foreign(descr)) return refuse_byte_order();
   const int64_t item_nbytes = descr.attr("itemsize").cast<int64_t>();
   if (!fill(raw->data, DType::kOpaque, raw->nd, raw->dimensions, raw->strides, item_nbytes)) return false;
@@ -122,7 +125,7 @@ bool ViewBuilder::from_numpy() {
   if (use_.written && (raw->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) == 0)
     return refuse_read_only();
   if (known == kNothing) return from_opaque(descr.ptr());
-  // NumPy writes the machine's own order, which is little-endian, as '='.
+  // NumPy writes the machine's own order, little-endian, as '='.
   if (dtype->byteorder == '>') return refuse_byte_order();
   static_assert(std::is_same_v<std::remove_cv_t<std::remove_pointer_t<decltype(raw->dimensions)>>, int64_t>);
   return fill(raw->data, static_cast<DType>(known), raw->nd, raw->dimensions, raw->strides,

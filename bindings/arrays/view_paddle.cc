@@ -1,10 +1,11 @@
-// Paddle tensors. Paddle is never imported here: a tensor can only come from a process that has done so.
+// Paddle tensors. Paddle is never imported here: a tensor exists only in a process that has
+// imported it.
 #include "bindings/arrays/view_builder.h"
 #include "bindings/state/errors.h"
 
 namespace pc {
 
-// stop_gradient is what torch calls requires_grad, the other way round.
+// stop_gradient is the negation of torch's requires_grad.
 bool ViewBuilder::check_paddle_grad() {
   PyObject* stopped = PyObject_GetAttr(array_, state_.stop_gradient);
   if (stopped == nullptr) return false;
@@ -13,7 +14,7 @@ bool ViewBuilder::check_paddle_grad() {
   PyObject* leaf = PyObject_GetAttr(array_, state_.is_leaf);
   if (leaf == nullptr) return false;
   Py_DECREF(leaf);
-  if (leaf == Py_True) return true;  // a parameter: written as under paddle.no_grad()
+  if (leaf == Py_True) return true;  // a parameter may be written, as under paddle.no_grad()
   return refuse_it(
       "requires grad (stop_gradient is False) and is the result of another operation, which autograd may "
       "still "
@@ -28,7 +29,8 @@ bool ViewBuilder::from_paddle(const dlpack::ExchangeApi* exchange) {
         "is a tensor of a Paddle older than 3.3, which does not say where it lies: pass a NumPy array",
         Code::kUnsupported);
   }
-  // Asked first: the exchange interface takes every tensor for one with plain memory, and crashes.
+  // Checked first: the exchange interface assumes plain memory for every tensor, and crashes
+  // otherwise.
   PyObject* dense = PyObject_CallOneArg(state_.paddle_is_dense, array_);
   if (dense == nullptr) return false;
   Py_DECREF(dense);
@@ -38,7 +40,8 @@ bool ViewBuilder::from_paddle(const dlpack::ExchangeApi* exchange) {
         "such as x.values()");
   }
   if (use_.written && !check_paddle_grad()) return false;
-  // Not what the object lends: Paddle changes a tensor in place that is made contiguous, and detach() shares it all.
+  // Owns the export instead of borrowing from the object: Paddle modifies a tensor in place when it
+  // is made contiguous, and detach() shares everything.
   dlpack::ManagedTensor* managed = nullptr;
   if (exchange->managed_from_object(array_, &managed) != 0) {
     return refuse_it("cannot be exported by DLPack: " + take_python_error());

@@ -1,4 +1,4 @@
-// By which way the memory of an array is taken, as its type says.
+// Selects the method of access to an array's memory by its type.
 #include "bindings/arrays/view_builder.h"
 
 namespace pc {
@@ -17,7 +17,7 @@ bool View::take(State& state, PyObject* array, const Use& use) {
     case Access::kDlpack: return builder.from_dlpack();
     case Access::kCuda: return builder.from_cuda_interface();
     case Access::kMasked:
-      return builder.refuse_it("is a masked array, whose mask would be lost: pass x.filled(0) or x.data");
+      return builder.refuse_it("is a masked array, and its mask would be lost: pass x.filled(0) or x.data");
     case Access::kWrapper:
       return builder.refuse_it("is a " + builder.type_name() +
                                ", which wraps other tensors: pass the tensor inside, such as x.to_local()");

@@ -1,4 +1,5 @@
-// torch tensors. Torch is never imported here: a tensor can only come from a process that has done so.
+// torch tensors. Torch is never imported here: a tensor exists only in a process that has imported
+// it.
 #include "bindings/arrays/view_builder.h"
 #include "bindings/python/ref.h"
 #include "bindings/state/errors.h"
@@ -6,7 +7,7 @@
 namespace pc {
 namespace {
 
-// The storage of a tensor, which x.set_() in another thread would let go of.
+// Keeps the storage of a tensor, which x.set_() in another thread would release.
 class StorageHold final : public Hold {
  public:
   explicit StorageHold(PyObject* storage) : storage_(storage) {}
@@ -29,13 +30,14 @@ bool ViewBuilder::check_torch_grad() {
   PyObject* leaf = PyObject_GetAttr(array_, state_.is_leaf);
   if (leaf == nullptr) return false;
   Py_DECREF(leaf);
-  if (leaf == Py_True) return true;  // a parameter: written as under torch.no_grad()
+  if (leaf == Py_True) return true;  // a parameter may be written, as under torch.no_grad()
   return refuse_it(
       "requires grad and is the result of another operation, which autograd may still need: pass " +
       std::string(use_.argument) + ".detach().clone()");
 }
 
-// The exchange interface hands out memory that means something else while one of these lazy bits is set.
+// The memory of the exchange interface is to be interpreted differently while one of these lazy
+// bits is set.
 bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
   if (t.dtype.code != dlpack::kFloat && t.dtype.code != dlpack::kComplex) return true;
   for (PyObject* method : {t.dtype.code == dlpack::kComplex ? state_.is_conj : nullptr, state_.is_neg}) {
@@ -54,7 +56,7 @@ bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
 bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   view_.torch_tensor_ = array_;
   if (use_.written && !check_torch_grad()) return false;
-  // Neither of the two lets go of the GIL, so that storage and address belong together.
+  // Neither call releases the GIL, so the storage and the address belong together.
   PyObject* storage = use_.held ? PyObject_CallOneArg(state_.untyped_storage, array_) : nullptr;
   if (storage != nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);
   dlpack::Tensor tensor;
@@ -65,24 +67,24 @@ bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   }
   if (tensor.device.type == dlpack::kCuda) {
     if (!take_stream(exchange, tensor.device.index)) return false;
-    // The GPU goes on when this call is over.
+    // The GPU still uses the memory after this call has returned.
     if (storage == nullptr) storage = PyObject_CallOneArg(state_.untyped_storage, array_);
     if (storage == nullptr) return false;
     if (view_.hold_ == nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);
   }
-  return fill(tensor) && check_torch_flags(tensor);  // in this order: asking for the flags lets go of the GIL
+  return fill(tensor) && check_torch_flags(tensor);  // in this order: check_torch_flags() releases the GIL
 }
 
 bool ViewBuilder::from_torch_capsule() {
   view_.torch_tensor_ = array_;
   if (use_.written && !check_torch_grad()) return false;
   PyObject* detached =
-      PyObject_CallMethod(array_, "detach", nullptr);  // __dlpack__ refuses what requires grad
+      PyObject_CallMethod(array_, "detach", nullptr);  // __dlpack__ refuses tensors that require grad
   if (detached == nullptr) return false;
   bool fine = from_capsule(detached);
   Py_DECREF(detached);
   if (!fine) return false;
-  dlpack::Tensor lazy{};  // __dlpack__ refuses conjugated tensors, not negated ones
+  dlpack::Tensor lazy{};  // __dlpack__ refuses conjugated tensors, but not negated ones
   lazy.dtype.code = dlpack::kFloat;
   return check_torch_flags(lazy);
 }

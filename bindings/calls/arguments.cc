@@ -11,19 +11,19 @@
 namespace pc {
 namespace {
 
-// The parameter that `keyword` names, or null.
+// Returns the parameter that `keyword` names, or null.
 const Name* find(const State& state, const Signature& signature, PyObject* keyword) {
   const Name* const begin = signature.names.data();
   const Name* const end = begin + signature.count;
   const Name* found = std::find_if(begin, end, [&](Name name) { return state.names[name] == keyword; });
-  if (found == end)  // not interned: built at run time
+  if (found == end)  // a string built at run time is not interned
     found = std::find_if(begin, end,
                          [&](Name name) { return PyUnicode_Compare(state.names[name], keyword) == 0; });
   return found == end ? nullptr : found;
 }
 
-// What to write for a keyword that is called otherwise here, from Python's part, which has the table. Null with an error
-// set if that cannot be had.
+// Returns advice for a keyword that has another name here, from the table in Python. Null with an
+// error set on failure.
 Ref advice_on(const State& state, const Signature& signature, PyObject* keyword) {
   const Ref module(PyImport_ImportModule("pycollective.base.foreign_words"));
   if (!module) return Ref(nullptr);
@@ -38,7 +38,7 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                                              PyObject* keyword) {
   const Ref advice = advice_on(state, signature, keyword);
   if (!advice) {
-    // The error of the call stands for what went wrong with the advice, but not for Ctrl-C or the end of the memory.
+    // A failure of the advice is replaced by the error of the call, except Ctrl-C and MemoryError.
     const bool is_of_the_advice =
         PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_MemoryError) == 0;
     if (!is_of_the_advice) return;
@@ -53,7 +53,7 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                  keyword);
 }
 
-// Users of other systems give a list for the results first, a root or a group by position.
+// Users of other systems pass a list for the results first, or a root or a group by position.
 [[gnu::cold, gnu::noinline]] void too_many(const State& state, const Signature& signature, Py_ssize_t given) {
   std::string keywords;
   for (int i = signature.positional; i < signature.count; ++i) {
@@ -66,10 +66,10 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                signature.positional, signature.positional == 1 ? "" : "s", given, keywords.c_str());
 }
 
-// Left out, it is 0.
+// Returns true if the default is 0.
 bool is_number(Name name) { return name == kRoot || name == kTag || name == kAxis; }
 
-// What "SUM", "PRODUCT" or "Average" means, as other systems have it.
+// Interprets "SUM", "PRODUCT" or "Average" from other systems.
 std::optional<ReduceOp> op_of_elsewhere(std::string_view name) {
   std::string lower(name);
   for (char& each : lower) {
@@ -152,7 +152,7 @@ bool to_op(const State& state, const char* function, PyObject* value, Reduction*
   }
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(value, &length);
-  if (text == nullptr) {  // a lone surrogate
+  if (text == nullptr) {  // the string has a lone surrogate
     if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError) == 0) return false;
     PyErr_Clear();
     text = "?";

@@ -39,10 +39,11 @@ Parameters:
     factor: a finite real number, the same on all ranks.
 
 Returns:
-    What allreduce() and reduce() take for `op`: an immutable object with the attributes `op` and `factor`.
+    An `op` for allreduce() and reduce(): an immutable object with the attributes `op` and `factor`.
 
-The contribution of each rank is multiplied once, in the type that the sum is computed in (docs/dtypes.md): nothing overflows that
-the scaled numbers do not, and no pass over the array is added.
+The contribution of each rank is multiplied once, in the type in which the sum is computed
+(docs/dtypes.md). The sum overflows only if the sum of the scaled numbers does, and needs no
+additional pass over the array.
 
 Raises:
     InvalidArgument: another op, or a factor that is infinite or NaN.

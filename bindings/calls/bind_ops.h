@@ -9,7 +9,7 @@ namespace pc {
 
 void bind_ops(pybind11::module_& m, State* state);
 
-// What `value` holds if scaled() made it, else null.
+// Returns the reduction in `value` if scaled() made it, else null.
 const Reduction* scaled_reduction(const State& state, PyObject* value);
 
 }  // namespace pc

@@ -5,7 +5,7 @@
 namespace pc {
 
 bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
-  // The list itself may change while the call runs.
+  // A tuple, because the list may change while the call runs.
   held_ = std::make_unique<Ref>(PyList_CheckExact(arrays) ? PyList_AsTuple(arrays) : PyTuple_Pack(1, arrays));
   if (!*held_) return false;
   count_ = static_cast<std::size_t>(PyTuple_GET_SIZE(held_->get()));
@@ -14,7 +14,7 @@ bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
     return false;
   }
   views_ = std::make_unique<View[]>(count_);
-  // NumPy arrays last: taking others runs Python code, which could move their memory.
+  // NumPy arrays last: to take other arrays runs Python code, which could move their memory.
   for (const bool numpy : {false, true}) {
     for (std::size_t i = 0; i < count_; ++i) {
       PyObject* const array = PyTuple_GET_ITEM(held_->get(), static_cast<Py_ssize_t>(i));
@@ -41,7 +41,7 @@ Buffer Blocks::buffer() const {
 bool Blocks::note_write(const State& state) const {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  for (std::size_t i = 0; i < count_; ++i) {  // all of them, and the first error counts
+  for (std::size_t i = 0; i < count_; ++i) {  // marks all of them and keeps the first error
     if (views_[i].note_write(state)) continue;
     if (type == nullptr) {
       PyErr_Fetch(&type, &value, &traceback);

@@ -32,24 +32,25 @@ PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
 template <std::size_t row, Form form>
 PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
-    // Held: shutdown() in another thread lets go of the world while this call waits.
+    // Holds a reference: shutdown() in another thread releases the world while this call waits.
     const Ref world(current_world(*reinterpret_cast<WorldObject*>(self)->state));
     if (!world) return nullptr;
     return make(*reinterpret_cast<GroupObject*>(world.get()), kCallTable[row], form, {args, nargs, kwnames});
   });
 }
 
-// With {name} for the call that it is a form of.
+// {name} stands for the blocking call.
 constexpr const char* kAsync = R"(Begin {name}() and return its Work at once.
 {order}
 Parameters:
-    As {name}(). The timeout counts from here. {held}
+    As {name}(). The timeout begins now. {held}
 
 Returns:
-    The Work, whose wait() returns what {name}() does.
+    The Work. Its wait() returns what {name}() returns.
 
 Raises:
-    InvalidArgument, Unsupported, NotInitialized, ForkedProcess: as {name}(), at once. All else is raised by wait().
+    InvalidArgument, Unsupported, NotInitialized, ForkedProcess: as {name}(), at once. wait() raises
+        all other errors.
     CollectiveMismatch and others: an earlier call has failed, and its error has not been raised yet.
 
 Source: {name}().
@@ -61,13 +62,14 @@ Example:
     >>> pc.shutdown()
 )";
 constexpr const char* kOrderOfMessages = R"(
-Messages are ordered only among those with the same peer, tag and direction: a message that has begun keeps nothing
-else waiting, so `send_async(x, next); recv(y, previous)` on every rank of a ring is right.
+Messages are ordered only among those with the same peer, tag and direction. A message in progress
+does not delay other calls, so `send_async(x, next); recv(y, previous)` is correct on every rank of
+a ring.
 )";
-constexpr const char* kArraysAreHeld = R"(Arrays are held until the call has ended: do not touch
-    what is written, nor change what is read.)";
+constexpr const char* kArraysAreHeld = R"(Arrays are kept until
+    the call has ended: do not access an array that it writes, nor change an array that it reads.)";
 constexpr const char* kEqualParts = R"(
-    Equal parts along axis 0 of arrays that lie in one block; Unsupported for others.)";
+    Takes equal parts along axis 0 of contiguous arrays; raises Unsupported for others.)";
 
 void replace_all(std::string& text, std::string_view what, const std::string& by) {
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
@@ -76,7 +78,7 @@ void replace_all(std::string& text, std::string_view what, const std::string& by
 
 std::string async_text(const CallRow& row) {
   const bool has_array = row.signature.required > 0;
-  std::string held = has_array ? kArraysAreHeld : "Other calls may be made meanwhile; they come after it.";
+  std::string held = has_array ? kArraysAreHeld : "Other calls may be made meanwhile; they run after it.";
   if (row.background == Background::kParts) held += kEqualParts + std::string(row.async_note);
   std::string text = kAsync;
   replace_all(text, "{order}", row.is_message ? kOrderOfMessages : "");
@@ -86,7 +88,7 @@ std::string async_text(const CallRow& row) {
   return text;
 }
 
-struct Texts {  // of one row
+struct Texts {  // the docstrings of one row
   std::string blocking, async, planned;
 };
 
@@ -94,7 +96,7 @@ std::string with_signature(const CallRow& row, Form form, const std::string& tex
   return signature_text(row.signature_of(form)) + "\n--\n\n" + text;
 }
 
-// CPython keeps pointers into them: they are never destroyed.
+// Never destroyed, because CPython keeps pointers to them.
 const std::array<Texts, kCallTable.size()>& texts() {
   static const auto* const all = [] {
     auto* const made = new std::array<Texts, kCallTable.size()>;
@@ -112,7 +114,7 @@ const std::array<Texts, kCallTable.size()>& texts() {
 
 using Entry = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 
-struct Entries {  // of one row: how each form of it is called
+struct Entries {  // the entry points of one row, one per form
   Entry blocking, async, planned;
 };
 

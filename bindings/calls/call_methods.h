@@ -1,4 +1,4 @@
-// The methods and functions that the table of calls makes.
+// The methods and functions that are generated from the table of calls.
 #pragma once
 
 #include <Python.h>
@@ -7,14 +7,14 @@
 
 namespace pc {
 
-// The object that the functions of the module are bound to: they act on the current world.
+// The object that the module's functions are bound to. They act on the current world.
 struct State;
 struct WorldObject {
   PyObject ob_base;
   State* state;
 };
 
-// Their docstrings live as long as the process, as CPython needs them.
+// Their docstrings live as long as the process, because CPython keeps pointers to them.
 void add_group_calls(std::vector<PyMethodDef>& methods);
 void add_world_calls(std::vector<PyMethodDef>& methods);
 

@@ -1,4 +1,5 @@
-// What the binding of one call says of itself: its name, its parameters, the forms in which it is made, and what users read.
+// The description of one call in the bindings: its name, its parameters, its forms, and its
+// docstrings.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +9,17 @@
 
 namespace pc {
 
-// What the form `_async` does with arguments that the core cannot take as they lie.
+// How the `_async` form handles arguments that the core cannot take without packing.
 enum class Background : uint8_t {
-  kNever,  // there is no such form
+  kNever,  // the call has no `_async` form
   kPlain,  // refuses them
-  kLists,  // hands lists and immutable arrays to pycollective.calls.packing
-  kParts,  // refuses them, and says that parts must be equal
+  kLists,  // passes lists and immutable arrays to pycollective.calls.packing
+  kParts,  // refuses them, with a message that parts must be equal
 };
 
-// Makes the request of a call from what it was given, without sending anything. `call.function` and the call's site are set.
-// False: a Python error is set, or the arguments are for pycollective.calls.packing (PreparedCall::is_staged, View::stageable()).
+// Builds the request of a call from its arguments and sends nothing. `call.function` and the call's
+// site are already set. Returns false with a Python error set, or if the arguments are for
+// pycollective.calls.packing (PreparedCall::is_staged, View::stageable()).
 using Prepare = bool (*)(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
 struct CallRow {
@@ -25,13 +27,13 @@ struct CallRow {
   const char* async_name = nullptr;
   const char* planned_name = nullptr;
   Background background = Background::kNever;
-  int blocking_only = 0;    // so many of the last parameters are of the blocking form alone
+  int blocking_only = 0;    // how many trailing parameters only the blocking form has
   bool is_message = false;  // it may also wait in a world of one rank
   Prepare prepare = nullptr;
-  const char* doc = nullptr;  // what comes behind the signature
+  const char* doc = nullptr;  // the docstring after the signature
   const char* planned_doc = nullptr;
-  const char* async_note = "";     // what its parameters must be in the background
-  const char* async_example = "";  // lines behind init() and before shutdown()
+  const char* async_note = "";     // the additional requirements on its parameters in the background
+  const char* async_example = "";  // the lines between init() and shutdown()
 
   constexpr Signature signature_of(Form form) const {
     Signature own = signature;

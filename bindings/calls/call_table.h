@@ -1,5 +1,6 @@
-// The calls on arrays and the messages of a group, one row each. From a row come the methods of Group, the functions of the module,
-// their signatures and docstrings, and the arguments that pycollective.calls.packing gets.
+// The calls on arrays and the messages of a group, one row each. Each row generates the methods of
+// Group, the functions of the module, their signatures and docstrings, and the arguments for
+// pycollective.calls.packing.
 #pragma once
 
 #include <array>

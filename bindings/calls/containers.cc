@@ -16,7 +16,8 @@ Py_ssize_t length_of(PyObject* container) {
   return PyList_Check(container) ? PyList_GET_SIZE(container) : PyTuple_GET_SIZE(container);
 }
 
-// Borrowed. Of a dict null if it has no such key; then a Python error may be set.
+// Returns a borrowed reference. Returns null if a dict has no such key; then a Python error may be
+// set.
 PyObject* at(PyObject* container, PyObject* key, Py_ssize_t place) {
   if (PyDict_Check(container)) return PyDict_GetItemWithError(container, key);
   return PyList_Check(container) ? PyList_GET_ITEM(container, place) : PyTuple_GET_ITEM(container, place);
@@ -40,7 +41,7 @@ bool Containers::take(PyObject* x) {
   return *kept_ && keep(x) && add(x);
 }
 
-// One may hold itself.
+// The recursion limit applies because a container may contain itself.
 bool Containers::add(PyObject* x) {
   if (!PyList_Check(x) && !PyTuple_Check(x) && !PyDict_Check(x)) return true;
   if (Py_EnterRecursiveCall(" while a call was planned") != 0) return false;
@@ -84,7 +85,7 @@ bool Containers::are_the_same(const State& state, const char* function) const {
     for (Py_ssize_t i = 0; i < planned; ++i) {
       const Item& item = container.items[static_cast<std::size_t>(i)];
       if (at(container.self, item.key, i) == item.value) continue;
-      if (PyErr_Occurred() != nullptr) return false;  // looking up a key runs its code
+      if (PyErr_Occurred() != nullptr) return false;  // a key lookup may run Python code
       return refuse(state, std::string(function) + ": a " + kind_of(container.self) +
                                " in x has another object at " + text_of_key(item.key, i) + " now than" +
                                kAgain);

@@ -1,4 +1,5 @@
-// What the lists, tuples and dicts of an argument hold, and whether they still do.
+// A snapshot of the lists, tuples and dicts in an argument, to check that they still hold the same
+// objects.
 #pragma once
 
 #include <memory>
@@ -9,19 +10,21 @@
 
 namespace pc {
 
-// Keeps all of it. Thread-safety: with the GIL.
+// Keeps a reference to every object in it. Thread-safety: with the GIL.
 class Containers {
  public:
-  // False: a Python error is set. Of what is no list, tuple or dict there is nothing to keep.
+  // Returns false with a Python error set. For an object that is no list, tuple or dict it records
+  // only the object.
   bool take(PyObject* x);
-  // True if every one of them holds the same objects at the same places; else the error is set.
+  // Returns true if every container holds the same objects at the same places. Otherwise sets the
+  // error.
   bool are_the_same(const State& state, const char* function) const;
-  // All of it, for the garbage collector: a list whose first member is `x`. Null before take().
+  // A list of all objects, for the garbage collector. Its first item is `x`. Null before take().
   PyObject* kept() const { return kept_ == nullptr ? nullptr : kept_->get(); }
 
  private:
   struct Item {
-    PyObject* key;  // of a dict; else null
+    PyObject* key;  // the key in a dict, else null
     PyObject* value;
   };
   struct Container {
@@ -32,7 +35,7 @@ class Containers {
   bool add_container(PyObject* x);
   bool keep(PyObject* object) const { return PyList_Append(kept(), object) == 0; }
 
-  std::unique_ptr<Ref> kept_;  // what follows is borrowed from it
+  std::unique_ptr<Ref> kept_;  // owns every object that the members below borrow
   std::vector<Container> containers_;
 };
 

@@ -17,7 +17,7 @@
 namespace pc {
 namespace {
 
-template <class Call, class Each>  // PreparedCall, const or not
+template <class Call, class Each>  // `Call` is PreparedCall, const or not
 void for_each_view(Call& call, Each&& each) {
   if (call.list != nullptr) {
     for (auto& view : call.list->views()) each(view);
@@ -27,11 +27,12 @@ void for_each_view(Call& call, Each&& each) {
   }
 }
 
-// What a call on the GPU needs, until its end there has been seen by a thread without the GIL.
+// The arrays of a call on the GPU. A thread without the GIL passes them to ended_calls when it has
+// seen the end of the call.
 class KeptArrays final : public Ended {
  public:
   explicit KeptArrays(PreparedCall& call) : objects_{call.arrays[0], call.arrays[1], call.result, nullptr} {
-    if (call.list != nullptr) objects_[3] = call.list->arrays();  // the list may change
+    if (call.list != nullptr) objects_[3] = call.list->arrays();  // the list itself may change
     for (PyObject* object : objects_) Py_XINCREF(object);
     for_each_view(call, [this](View& view) { holds_.push_back(view.take_hold()); });
   }
@@ -57,7 +58,8 @@ std::shared_ptr<const void> kept(const State& state, PreparedCall& call) {
           }};
 }
 
-// Where NVIDIA's wheels have NCCL. False: a Python error is set.
+// Finds the folders of NVIDIA's wheels that may contain NCCL. Returns false with a Python error
+// set.
 bool find_wheel_folders(std::vector<std::string>* folders) {
   const Ref module(PyImport_ImportModule("pycollective.runtime.availability"));
   const Ref found(module ? PyObject_CallMethod(module.get(), "wheel_folders", nullptr) : nullptr);
@@ -71,7 +73,7 @@ bool find_wheel_folders(std::vector<std::string>* folders) {
   return true;
 }
 
-// With the GIL.
+// Called with the GIL.
 Result<std::shared_ptr<Devices>> make_with_gil(const State& state, const std::shared_ptr<Session>& session,
                                                Runtime& runtime) {
   const Status raised(Code::kInvalidArgument, {});
@@ -83,12 +85,13 @@ Result<std::shared_ptr<Devices>> make_with_gil(const State& state, const std::sh
   options.abandoned = state.abandoned;
   options.interrupted = hears_ctrl_c();
   if (options.interrupted == nullptr) return raised;
-  if (session == nullptr || session->runtime == nullptr)  // the import ran code
+  if (session == nullptr || session->runtime == nullptr)  // the import ran Python code
     return Status(Code::kNotInitialized, kWorldWasShutDown);
   return std::shared_ptr<Devices>(std::make_shared<DeviceGroups>(runtime, std::move(options)));
 }
 
-// On which stream the call goes. Empty: on the default one, and the host waits. False: the error is set.
+// Sets the stream of the call. Empty means the default stream, with the host waiting. Returns false
+// with the error set.
 bool stream_of(const State& state, const PreparedCall& call, std::optional<void*>* stream) {
   const auto plain_of = [](const View& view) {
     const std::optional<void*> its = view.stream();
@@ -99,7 +102,7 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
   const int16_t device = view_on_gpu(call)->buffer().device.index;
   for_each_view(call, [&](const View& view) {
     if (view.is_on_gpu()) one = one && plain_of(view) == *stream;
-    // Of an array and its out= the core says it.
+    // For an array and its out= the core checks the device.
     together =
         together && (call.list == nullptr || (view.is_on_gpu() && view.buffer().device.index == device));
   });
@@ -130,7 +133,8 @@ std::string explain_on_gpu(const GroupObject& group, std::optional<Collective> c
 
 namespace {
 
-// Runs `call(communicator, devices)` without the GIL, also alone in the world: the driver and NCCL may wait.
+// Runs `call(communicator, devices)` without the GIL, also in a world of one rank: the driver and
+// NCCL may wait.
 template <class Call>
 Status run_on_devices(GroupObject& group, Call&& call) {
   watch_end_signals_again();
@@ -139,11 +143,12 @@ Status run_on_devices(GroupObject& group, Call&& call) {
   const Status status = run(
       group, [&](Communicator& communicator) { return call(communicator, devices); }, true);
   if (!status.is_ok() && PyErr_Occurred() == nullptr)
-    (void)PyErr_CheckSignals();  // it may have been stuck inside NCCL, where no handler runs
+    (void)PyErr_CheckSignals();  // a signal may have arrived inside NCCL, where no Python handler runs
   return status;
 }
 
-// Calls `make(communicator, devices, made)`, with `made` the call and what keeps its arrays, without the GIL.
+// Calls `make(communicator, devices, made)` without the GIL. `made` is the call together with what
+// keeps its arrays.
 template <class Make>
 Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;
@@ -194,7 +199,7 @@ PyObject* run_on_gpu(GroupObject& group, PreparedCall& call) {
   };
   const Status status = on_gpus(group, call, run);
   PyObject* const result = finished(group, call, status, call.result);
-  group.state->ended_calls->settle();  // last: letting arrays go may run code
+  group.state->ended_calls->settle();  // last, because the release of arrays may run Python code
   return result;
 }
 
@@ -228,7 +233,7 @@ PyObject* can_split_gpus(GroupObject& group, PyObject* const*, Py_ssize_t, PyObj
 }
 
 PyObject* split_gpus(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  const bool is_alone = nargs == 2 && args[0] == Py_None;  // in no new group
+  const bool is_alone = nargs == 2 && args[0] == Py_None;  // this rank is in no new group
   if (nargs != 2 || kwnames != nullptr || (!is_alone && !is_group(*group.state, args[0])))
     return PyErr_Format(PyExc_TypeError, "_split_gpus(child, timeout)");
   double timeout_s = -1;

@@ -10,7 +10,7 @@ GroupHold::~GroupHold() {
   if (session_->forked || runtime == nullptr || !holds_gil()) return;
   const WithoutGil released;
   runtime->close_group(communicator_);
-  runtime.reset();  // it may be the last reference, and letting it go may wait
+  runtime.reset();  // this may be the last reference, and its release may wait
 }
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// What a group that is not the world has taken. It is given back when the Group in Python is closed or gone, and no call needs it.
+// The resources of a group other than the world. They are released when the Group in Python is
+// closed or destroyed and no call uses them.
 #pragma once
 
 #include <memory>
@@ -7,10 +8,10 @@
 
 namespace pc {
 
-// Shared by a Group in Python and the calls on it that are under way. Thread-safety: with the GIL.
+// Shared by a Group in Python and its running calls. Thread-safety: with the GIL.
 class GroupHold {
  public:
-  // `communicator`: of Runtime::make_group().
+  // `communicator` comes from Runtime::make_group().
   GroupHold(std::shared_ptr<Session> session, Communicator& communicator)
       : session_(std::move(session)),
         communicator_(communicator) {}

@@ -1,4 +1,4 @@
-// Calls whose work is done in Python, in a module that is imported by the first of them.
+// Calls implemented in Python. The first of them imports the module.
 #pragma once
 
 #include "bindings/calls/arguments.h"
@@ -6,12 +6,13 @@
 
 namespace pc {
 
-// `function` of pycollective.`module`, called with the group in front of the arguments. nullptr: a Python error is set.
+// Calls `function` of `module` with the group before the other arguments. Returns nullptr with a
+// Python error set.
 PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
                     Py_ssize_t nargs, PyObject* kwnames);
 
-// The same call in pycollective/calls/packing.py, after a view has failed and is stageable. It is given every parameter by name, those that
-// were left out as their defaults.
+// Makes the same call in pycollective/calls/packing.py after a view has failed and is stageable.
+// Passes every parameter by name, with the default for each one that was omitted.
 PyObject* staged(GroupObject& group, const Signature& signature, const Given& given);
 
 }  // namespace pc

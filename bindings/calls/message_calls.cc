@@ -24,7 +24,7 @@ bool is_any_rank(PyObject* value) {
          PyLong_AsLongAndOverflow(value, &overflow) == kAnyRank && overflow == 0;
 }
 
-// Each needs a rank, a tag and a timeout.
+// The peer, tag and timeout of a message.
 struct Address {
   int64_t peer = 0, tag = 0;
   double timeout_s = -1;
@@ -47,13 +47,13 @@ std::span<const int64_t> shape_of(const View& view) {
 }
 
 bool refuse_any_rank(const State& state, const char* function) {
-  return refuse(state, std::string(function) +
-                           ": ANY_SOURCE is for recv(), which waits until somebody sends: name one rank");
+  return refuse(
+      state, std::string(function) + ": ANY_SOURCE is for recv(), which waits for any sender: name one rank");
 }
 
-// What a token stands for.
+// The message behind a token.
 struct Found {
-  std::optional<FoundMessage> message;  // until it is received
+  std::optional<FoundMessage> message;  // empty once it is received
   std::shared_ptr<Session> session;
   Communicator* communicator;
   std::shared_ptr<GroupHold> hold;
@@ -71,7 +71,7 @@ void end_token(PyObject* token) {
   let_go(*found);
 }
 
-// Group._send and _recv(x, peer, tag, timeout, bundle).
+// Python: Group._send and _recv(x, peer, tag, timeout, bundle).
 template <bool kSends>
 PyObject* as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   constexpr const char* kName = kSends ? "send" : "recv";
@@ -199,7 +199,7 @@ PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nar
   const Rank source = found->message->peer;
   const Ref token(PyCapsule_New(found.get(), kToken, end_token));
   if (!token) return nullptr;
-  static_cast<void>(found.release());  // the token's now
+  static_cast<void>(found.release());  // now owned by the token
   const std::string dtype = !described.is_ok()     ? std::string()
                             : array.layout.empty() ? std::string(name_of(array.dtype))
                                                    : array.layout;

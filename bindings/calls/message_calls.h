@@ -1,5 +1,5 @@
-// Messages between two ranks. Made here where both know what is sent; pycollective/calls/packing.py makes the others out of
-// find_message() and receive_found().
+// Messages between two ranks. Calls where both ranks know the array are made here.
+// pycollective/calls/packing.py builds the other calls from find_message() and receive_found().
 #pragma once
 
 #include "bindings/calls/arguments.h"
@@ -12,14 +12,16 @@ bool prepare_send(GroupObject& group, const Given& given, Form form, PreparedCal
 bool prepare_recv(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 bool prepare_sendrecv(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
-// Messages of arrays that lie in one block, with what lists that travel as one must agree about, or 0:
-// Group._send(x, peer, tag, timeout, bundle), Group._recv(x, peer, tag, timeout, bundle).
+// Messages of contiguous arrays: Group._send(x, peer, tag, timeout, bundle), Group._recv(x, peer,
+// tag, timeout, bundle). `bundle` is what both sides must agree on for lists that are sent as one
+// message, else 0.
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* recv_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
-// Group._find(peer, tag, timeout): waits for a message and returns (source, dtype, shape, token); dtype is empty if the message
-// does not say. Until the token is given to Group._receive(x, token, bundle), or goes away, nobody else can receive it.
-// Without a bundle (None), x was made for the message; else it must be what was expected.
+// Group._find(peer, tag, timeout): waits for a message and returns (source, dtype, shape, token).
+// dtype is empty if the message does not describe its array. The message is reserved until the
+// token is passed to Group._receive(x, token, bundle) or destroyed. If bundle is None, x was made
+// for the message; otherwise the message must match x.
 PyObject* find_message(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* receive_found(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 

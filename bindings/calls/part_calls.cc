@@ -15,7 +15,7 @@
 namespace pc {
 namespace {
 
-// Like x's but for the length of the first axis. Good as long as the view of x.
+// The shape of the result: x's shape with another first length. Valid while the view of x is.
 struct ResultShape {
   int ndim = 0;
   int64_t first = 0;
@@ -32,9 +32,9 @@ struct ResultShape {
   }
 };
 
-// False: x cannot be cut; the error is set.
+// Returns false with the error set if x cannot be divided.
 bool result_shape(const GroupObject& group, Collective collective, const View& x, ResultShape& result) {
-  static constexpr int64_t kNumber = 1;  // numbers make a vector
+  static constexpr int64_t kNumber = 1;  // 0-d arrays are gathered into a vector
   const bool gathers = collective == Collective::kAllgather || collective == Collective::kGather;
   const bool is_number = x.ndim() == 0;
   const int64_t* const shape = is_number ? &kNumber : x.shape();
@@ -61,7 +61,7 @@ enum class Prepared : uint8_t {
   kYes,
   kNo,
   kStaged
-};  // no: a Python error is set; staged: pycollective.calls.packing can
+};  // kNo: a Python error is set; kStaged: pycollective.calls.packing can make the call
 
 class PartCall {
  public:
@@ -91,7 +91,7 @@ class PartCall {
   bool at_root() const { return !is_rooted(call_.request.collective) || call_.request.root == group_.rank; }
   static Prepared refused(const View& view) { return view.stageable() ? Prepared::kStaged : Prepared::kNo; }
 
-  // This rank has the array of all parts, or gets it.
+  // This rank passes or receives the array of all parts.
   Prepared with_whole() {
     const Collective collective = call_.request.collective;
     if (!is_given(given_[kOut])) {
@@ -123,7 +123,7 @@ class PartCall {
   Prepared make_result() {
     const Collective collective = call_.request.collective;
     if (collective == Collective::kScatter) return Prepared::kStaged;
-    View x;  // looked at once more afterwards: making an array may run code
+    View x;  // taken again afterwards: new_array() may run Python code
     if (!x.take(state_, given_[kX], {call_.function, "x", false, true, true})) return refused(x);
     ResultShape shape;
     if (!result_shape(group_, collective, x, shape)) return Prepared::kNo;
@@ -141,10 +141,10 @@ class PartCall {
                               shape_text(lengths.data(), shape.ndim));
   }
 
-  // This rank gives a part to the root, or gets one from it.
+  // This rank passes a part to the root, or receives one from it.
   Prepared without_whole() {
     const bool gathers = call_.request.collective == Collective::kGather;
-    if (!gathers && !is_given(given_[kOut])) return Prepared::kStaged;  // its shape must come from the root
+    if (!gathers && !is_given(given_[kOut])) return Prepared::kStaged;  // the shape must come from the root
     PyObject* const array = gathers ? given_[kX] : given_[kOut];
     View& view = call_.in_view;
     if (!view.take(state_, array, {call_.function, gathers ? "x" : "out", !gathers, true, true}))
@@ -165,7 +165,7 @@ class PartCall {
   PreparedCall& call_;
 };
 
-// Sizes from a Python sequence of integers. False: the error is set.
+// Converts a Python sequence of integers to sizes. Returns false with the error set.
 bool to_counts(const State& state, const char* function, const char* name, PyObject* value,
                std::vector<uint64_t>& counts) {
   if (!is_given(value)) return true;
@@ -180,7 +180,8 @@ bool to_counts(const State& state, const char* function, const char* name, PyObj
   return true;
 }
 
-// The arguments of _run() and _begin(): collective, x, out, op, root, counts, recv_counts, timeout, fixed_order.
+// The arguments of _run() and _begin(): collective, x, out, op, root, counts, recv_counts, timeout,
+// fixed_order.
 bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& call) {
   State& state = *group.state;
   const char* const name = PyUnicode_AsUTF8(args[0]);
@@ -214,7 +215,7 @@ bool prepare_as_it_is(GroupObject& group, PyObject* const* args, PreparedCall& c
   }
   if (has_in) call.arrays[0] = args[1];
   if (!has_parts(*collective)) note_shape(group, has_in ? in : out, request);
-  // The core counts elements it knows only as bytes in bytes.
+  // The core measures opaque elements in bytes.
   const Layout* const layout = has_in ? in.buffer().layout : out.buffer().layout;
   for (std::vector<uint64_t>* list : {&call.counts, &call.recv_counts}) {
     for (uint64_t& count : *list) count *= layout == nullptr ? 1 : layout->item_nbytes;

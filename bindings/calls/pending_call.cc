@@ -27,7 +27,7 @@ PendingCall::PendingCall(const GroupObject& group, std::unique_ptr<PreparedCall>
 }
 
 PendingCall::~PendingCall() {
-  prepared_.reset();  // its views belong to the arrays
+  prepared_.reset();  // before the arrays: its views refer to them
   for (PyObject* object : held_) Py_XDECREF(object);
   Py_XDECREF(array_);
 }
@@ -39,7 +39,7 @@ bool PendingCall::begin(GroupObject& group) {
 bool PendingCall::begin_on_host(const GroupObject& group) {
   std::function<void(const Status&)> on_end;
   const bool may_wait = waits(group) || prepared_->is_message();
-  self_ = shared_from_this();  // first: it may end at once
+  self_ = shared_from_this();  // first, since the call may end at once
   if (may_wait) on_end = [call = self_](const Status&) { ended(call); };
   const Status status = run(group, [&](Communicator& communicator) -> Status {
     PC_ASSIGN_OR_RETURN(handle_,
@@ -56,7 +56,7 @@ bool PendingCall::begin_on_host(const GroupObject& group) {
   return true;
 }
 
-// What says that it has ended does not keep it: the handle keeps that.
+// The on_end callback holds only a weak reference, because the handle owns the callback.
 bool PendingCall::begin_on_gpu(GroupObject& group) {
   const std::unique_ptr<PreparedCall> prepared = std::move(prepared_);
   const auto on_end = [weak = weak_from_this()](const Status&) {
@@ -75,7 +75,7 @@ void PendingCall::settle() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   if (!prepared->note_write(*state_)) PyErr_Clear();
-  prepared.reset();  // its views belong to the arrays
+  prepared.reset();  // before the arrays: its views refer to them
   for (PyObject*& object : held_) Py_CLEAR(object);
   hold_.reset();
   PyErr_Restore(type, value, traceback);
@@ -84,14 +84,14 @@ void PendingCall::settle() {
 void PendingCall::ended(std::shared_ptr<PendingCall> call) {
   call->notifier_.notify();
   EndedCalls* const calls = call->state_->ended_calls;
-  calls->add(std::move(call));  // its last reference needs the GIL
+  calls->add(std::move(call));  // its last reference must be released with the GIL
 }
 
 bool PendingCall::ask_stream(std::optional<void*>* stream) const {
   return !is_on_gpu() || stream_->ask(array_, stream);
 }
 
-// `wait(context, runtime)` without the GIL. Null: also where a signal handler raised.
+// Runs `wait(context, runtime)` without the GIL. Also returns null if a signal handler raised.
 template <class Wait>
 std::optional<Status> PendingCall::without_gil(const Session& session, double timeout_s, Wait&& wait) const {
   std::shared_ptr<Runtime> runtime = session.alive.lock();

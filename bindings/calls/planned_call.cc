@@ -25,14 +25,14 @@ struct PlannedStep {
   PlannedArrays arrays;
 };
 
-// What is planned: steps, or a call that Python makes.
+// A plan: either steps, or a callable in Python.
 struct PlannedCall {
   explicit PlannedCall(GroupObject& of) : group(Py_NewRef(reinterpret_cast<PyObject*>(&of))) {}
   const Ref group;
-  std::unique_ptr<Ref> in, out;  // of a call on one array
-  Containers x;                  // of a call on a list, or of one that Python makes
+  std::unique_ptr<Ref> in, out;  // for a call on one array
+  Containers x;                  // for a call on a list, or one made in Python
   std::unique_ptr<Ref> words, again;
-  std::vector<PlannedStep> steps;  // last: their views belong to the arrays
+  std::vector<PlannedStep> steps;  // declared last, hence destroyed first: their views refer to the arrays
 
   GroupObject& on() const { return *reinterpret_cast<GroupObject*>(group.get()); }
 };
@@ -40,21 +40,22 @@ struct PlannedCall {
 // Layout of a PlannedCall in Python.
 struct PlannedObject {
   PyObject ob_base;
-  PlannedCall* plan;  // owned; null: the garbage collector has taken it
+  PlannedCall* plan;  // owned; null once the garbage collector has cleared it
 };
 
 PlannedObject& planned_of(PyObject* self) { return *reinterpret_cast<PlannedObject*>(self); }
 
 std::unique_ptr<Ref> share(PyObject* object) { return std::make_unique<Ref>(Py_NewRef(object)); }
 
-// Null: a Python error is set.
+// Returns null with a Python error set.
 PyObject* new_planned(const State& state, std::unique_ptr<PlannedCall> plan) {
   PyObject* self = state.planned_type->tp_alloc(state.planned_type, 0);
   if (self != nullptr) planned_of(self).plan = plan.release();
   return self;
 }
 
-// Adds what this rank's list is, which the core does not know, to a mismatch that is set.
+// Appends the description of this rank's list, which the core does not know, to a pending mismatch
+// error.
 void add_words(const State& state, PyObject* words) {
   if (PyErr_ExceptionMatches(state.errors[static_cast<std::size_t>(Code::kMismatch)]) == 0) return;
   PyObject *type = nullptr, *error = nullptr, *traceback = nullptr;
@@ -81,8 +82,9 @@ PyObject* make_steps(const PlannedCall& plan) {
   GroupObject& group = plan.on();
   State& state = *group.state;
   const Clock::time_point began = Clock::now();
-  const char* const site = site_of(group);  // before the arrays: it may run Python code
-  // Looking at one may run code that changes those of another: the first step's come last, just before it is made.
+  const char* const site = site_of(group);  // before the arrays: this may run Python code
+  // A check may run code that changes another step's arrays. The arrays of the first step are
+  // checked last, just before it runs.
   for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
     if (!step->arrays.are_the_same(state)) return nullptr;
   }
@@ -90,7 +92,7 @@ PyObject* make_steps(const PlannedCall& plan) {
   for (const PlannedStep& step : plan.steps) {
     const bool first = result == nullptr;
     Py_XDECREF(result);
-    if (!first && !step.arrays.are_the_same(state)) return nullptr;  // others may have run meanwhile
+    if (!first && !step.arrays.are_the_same(state)) return nullptr;  // other code may have run meanwhile
     result = make_step(step, group, site, began);
     if (result != nullptr) continue;
     if (plan.words != nullptr) add_words(state, plan.words->get());
@@ -101,7 +103,7 @@ PyObject* make_steps(const PlannedCall& plan) {
 
 PyObject* make(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
-    const Ref alive(Py_NewRef(self));  // whatever runs meanwhile
+    const Ref alive(Py_NewRef(self));  // keeps this object while other code runs
     if (planned_of(self).plan == nullptr)
       return PyErr_Format(PyExc_ReferenceError, "this PlannedCall has been collected with its arrays");
     const PlannedCall& plan = *planned_of(self).plan;
@@ -150,7 +152,7 @@ bool is_numpy(const State& state, PyObject* array) {
   return PyObject_TypeCheck(array, reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
 }
 
-// A call on the blocks of one element type.
+// Adds a step: a call on the blocks of one element type.
 bool add_list(GroupObject& group, PyObject* arguments, PlannedCall& plan) {
   PlannedStep step = {std::make_unique<PreparedCall>(), {}};
   PreparedCall& call = *step.call;
@@ -220,7 +222,7 @@ PyObject* plan_staged(GroupObject& group, PyObject* const* args, Py_ssize_t narg
 
 bool add_planned_call(PyObject* module, State* state) {
   static PyMethodDef methods[] = {
-      {"__call__", make, METH_NOARGS | METH_COEXIST, docs::kPlannedMake},  // for its signature
+      {"__call__", make, METH_NOARGS | METH_COEXIST, docs::kPlannedMake},  // gives inspect a signature
       {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, docs::kPlannedClassGetItem},
       {},
   };

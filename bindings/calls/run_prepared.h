@@ -1,11 +1,11 @@
-// Makes a call whose arguments have been looked at, and waits for it.
+// Runs a call with checked arguments, and waits for it.
 #pragma once
 
 #include "bindings/calls/prepared_call.h"
 
 namespace pc {
 
-// nullptr: a Python error is set.
+// Returns nullptr with a Python error set.
 PyObject* run_prepared(GroupObject& group, PreparedCall& call);
 
 }  // namespace pc

@@ -31,7 +31,7 @@ Communicator* usable(const GroupObject& group) {
       if (its_thread != thread) continue;
       refuse(*group.state,
              "a call on a group of " + std::to_string(group.size) + " ranks inside " + what +
-                 ", where the others do not come: it would wait for them. Make it outside, on all ranks");
+                 ", which other ranks do not run: it would wait for them. Make it outside, on all ranks");
       return nullptr;
     }
   }
@@ -51,9 +51,8 @@ PyObject* finish(const GroupObject& group, const Status& status, const View* wri
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
   if (!status.is_ok())
-    raise_status(
-        state, status,
-        process_of(*group.session, status.peer()));  // else: a signal handler raised while the call waited
+    raise_status(state, status,
+                 process_of(*group.session, status.peer()));  // else a signal handler raised during the call
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part

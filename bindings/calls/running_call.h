@@ -1,4 +1,4 @@
-// Between a call's arguments and its result: without the GIL, with the runtime kept alive.
+// Runs a call between its arguments and its result: without the GIL, with the runtime kept alive.
 #pragma once
 
 #include "bindings/arrays/view.h"
@@ -8,30 +8,33 @@
 
 namespace pc {
 
-// nullptr with a Python error set if the group's world has ended, or is the parent's. The answer holds until Python code runs.
+// Returns nullptr with a Python error set if the group is closed, its world has ended, or it
+// belongs to the parent process. The result is valid until Python code runs.
 Communicator* living(const GroupObject& group);
-// The same if calls on this group cannot be made: also not where this thread runs what the other ranks do not.
+// Like living(), but also refuses calls in a thread that runs code which other ranks do not run.
 Communicator* usable(const GroupObject& group);
 
-// Alone in the world no collective waits, and nothing else runs during one. Messages of a rank to itself may.
+// In a world of one rank no collective waits and nothing else runs during one. Messages of a rank
+// to itself may wait.
 inline bool waits(const GroupObject& group) { return group.size > 1; }
 
-// For errors and the flight recorder. Alone in the world a collective can neither fail nor wait, so it needs no line.
+// The call site for errors and the flight recorder. In a world of one rank a collective can neither
+// fail nor wait, so it needs none.
 inline const char* site_of(const GroupObject& group) {
   return waits(group) ? group.state->sites.here() : nullptr;
 }
 
-// Runs `call(communicator)`, which keeps the runtime alive: signal handlers and other threads may shut it down meanwhile.
-// Views come first, since taking them may run Python code. A call that cannot wait keeps the GIL: giving it away and taking
-// it back costs more than the call.
+// Runs `call(communicator)` and keeps the runtime alive, because signal handlers and other threads
+// may shut it down meanwhile. Take views before this, since taking them may run Python code. A call
+// that cannot wait keeps the GIL: to release and retake it costs more than the call.
 template <class Call>
 Status run(const GroupObject& group, Call&& call, bool may_wait) {
   Communicator* communicator = usable(group);
-  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // nothing was touched
+  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // memory was not touched
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
   if (!may_wait) return call(*communicator);
-  const std::shared_ptr<GroupHold> hold = group.hold;  // close() in another thread
+  const std::shared_ptr<GroupHold> hold = group.hold;  // for close() in another thread
   Status status;
   {
     const WithoutGil released;
@@ -46,10 +49,11 @@ Status run(const GroupObject& group, Call&& call) {
   return run(group, std::forward<Call>(call), waits(group));
 }
 
-// For raise_status(): where `peer` runs; may be null.
+// Returns the process of `peer` for raise_status(); may be null.
 const HostMap::Entry* process_of(const Session& session, Rank peer);
 
-// The end of every call: raises, or hands `result` back. `written`: what the call writes, if anything.
+// Ends every call: raises, or returns `result`. `written` is the view that the call writes, or
+// null.
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result);
 
 }  // namespace pc

@@ -47,7 +47,7 @@ PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, Py
            nullptr;
   const std::shared_ptr<Runtime> runtime = group.session->runtime;
   const std::shared_ptr<GroupHold> hold =
-      std::move(group.hold);  // given back when no call of another thread has it
+      std::move(group.hold);  // released when no call in another thread holds it
   group.is_closed = true;
   {
     const WithoutGil released;

@@ -1,11 +1,13 @@
-// Making groups of some ranks. Who is in them and under which number is settled in pycollective/runtime/groups.py.
+// Creates groups of some ranks. pycollective/runtime/groups.py determines their members and
+// numbers.
 #pragma once
 
 #include "bindings/state/group_object.h"
 
 namespace pc {
 
-// As METH_FASTCALL | METH_KEYWORDS hands them over. nullptr: a Python error is set.
+// These take their arguments as METH_FASTCALL | METH_KEYWORDS passes them. They return nullptr with
+// a Python error set.
 PyObject* subgroup(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* split(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 // Group._make(id, world_ranks), Group._reserve_group_ids(count): see Runtime.

@@ -21,12 +21,12 @@ struct WorkObject {
   std::shared_ptr<PendingCall> call;
   PyObject* result;
   Rank rank, size;
-  bool observed;  // its error, if any, has been handed out
+  bool observed;  // the error, if any, has been reported to the program
 };
 
 WorkObject& work_of(PyObject* self) { return *reinterpret_cast<WorkObject*>(self); }
 
-// False with a Python error set if this process has no threads of ours.
+// Returns false with a Python error set in a forked child, which has none of the runtime's threads.
 bool is_here(const WorkObject& work) {
   if (!work.session->forked) return true;
   PyErr_SetString(
@@ -46,11 +46,11 @@ PyObject* new_work(const GroupObject& group, const std::shared_ptr<PendingCall>&
   work.result = Py_NewRef(result);
   work.rank = group.rank;
   work.size = group.size;
-  work.observed = true;  // until it has begun
+  work.observed = true;  // until the call has begun
   return self;
 }
 
-// In a forked child its locks may be held by threads that are not there.
+// A forked child leaks the call: threads that do not exist in the child may hold its locks.
 void work_dealloc(PyObject* self) {
   WorkObject& work = work_of(self);
   PyTypeObject* type = Py_TYPE(self);
@@ -66,7 +66,7 @@ void work_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// What a wait has come to. Null: a Python error is set, and the call goes on.
+// Returns the outcome of a wait. Returns null with a Python error set while the call goes on.
 std::optional<Status> observed(WorkObject& work, std::optional<Status> outcome, double timeout_s) {
   const AsyncWork& call = work.call->handle();
   if (!outcome && PyErr_Occurred() == nullptr) {
@@ -83,19 +83,20 @@ std::optional<Status> observed(WorkObject& work, std::optional<Status> outcome, 
   return outcome;
 }
 
-// Null: a Python error is set, and the call goes on, or was refused.
+// Returns null with a Python error set if the call goes on or the wait was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
                                    AsyncWork::Part part = AsyncWork::Part::kDrives) {
   std::optional<Status> outcome = work.call->wait(*work.session, timeout_s, part);
   if (outcome && !outcome->is_ok() && !work.call->handle().outcome()) {
-    raise_status(*work.state, *outcome);  // refused
+    raise_status(*work.state, *outcome);  // the wait was refused
     return std::nullopt;
   }
   if (outcome) work.call->settle();
   return observed(work, std::move(outcome), timeout_s);
 }
 
-// The arguments of wait() and exception(), which has no `host`. False: a Python error is set.
+// Parses the arguments of wait() and of exception(), which has no `host`. Returns false with a
+// Python error set.
 bool take_timeout(WorkObject& work, const char* function, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* kwnames, double* seconds, bool* host = nullptr) {
   const Signature signature = {function, 0, 1, host == nullptr ? 1 : 2, {kTimeout, kHost}};
@@ -153,9 +154,10 @@ PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// A rank that waits for others that still compute, on cores that it may share with them, leaves its calls to the progress
-// thread, which sleeps: a waiting thread that drives stays awake and yields, and takes their time (4 ranks on 2 cores: half
-// of a training step).
+// For a rank that waits for other ranks that still compute, possibly on the same cores. Its calls
+// are left to the progress thread, which sleeps. A waiting thread that makes progress itself stays
+// awake and yields, and takes CPU time from the other ranks (4 ranks on 2 cores: half of a training
+// step).
 PyObject* work_look_on(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     WorkObject& work = work_of(self);
@@ -166,11 +168,12 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
   });
 }
 
-// On a GPU without the GIL, since the driver may not answer while a thread is stuck inside NCCL.
+// On a GPU this runs without the GIL, since the driver may block while a thread is stuck inside
+// NCCL.
 template <class Ask>
 bool at_once(const WorkObject& work, Ask&& ask) {
   if (!work.call->is_on_gpu()) return ask(work.call->handle());
-  const auto call = work.call;  // the object may be cleared meanwhile
+  const auto call = work.call;  // the Work may be destroyed meanwhile
   const WithoutGil released;
   return ask(call->handle());
 }
@@ -194,7 +197,7 @@ PyObject* work_is_queued(PyObject* self, PyObject*) {
   });
 }
 
-// What a Work says of its call.
+// The state of a Work's call, for info() and repr().
 struct Facts {
   const char* state;
   std::string operation;
@@ -295,7 +298,7 @@ PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> prep
   group.state->ended_calls->settle();
   PyObject* const result = prepared->result;
   const auto call = std::make_shared<PendingCall>(group, std::move(prepared));
-  const Ref work(new_work(group, call, result));  // first: once the call has begun, nothing may fail
+  const Ref work(new_work(group, call, result));  // first, because nothing may fail once the call has begun
   if (!work || !call->begin(group)) return nullptr;
   work_of(work.get()).observed = false;
   return Py_NewRef(work.get());

@@ -1,4 +1,4 @@
-// The Python class Work: what the calls that do not wait return.
+// The Python class Work: the result of a call that does not wait.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,10 @@
 
 namespace pc {
 
-// Makes Work and adds it to the module. False: a Python error is set.
+// Creates Work and adds it to the module. Returns false with a Python error set.
 bool add_work(PyObject* module, State* state);
 
-// Starts the call and hands its Work over. nullptr: a Python error is set.
+// Starts the call and returns its Work. Returns nullptr with a Python error set.
 PyObject* launch_prepared(GroupObject& group, std::unique_ptr<PreparedCall> call);
 
 }  // namespace pc

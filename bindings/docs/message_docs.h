@@ -1,17 +1,20 @@
-// What users read about messages between two ranks. The examples are run by tests/python/project/test_docs.py.
+// Docstrings of messages between two ranks. tests/python/project/test_docs.py runs the examples.
 #pragma once
 
 namespace pc::docs {
 
 inline constexpr const char* kSend = R"(Send `x` to rank `peer`, which calls recv().
 
-Returns when `x` may be written again. Messages of one (peer, tag) arrive in the order they were sent; other tags do not
-wait for them. dtype and shape travel with them, so the receiver need not know them.
+Returns when `x` may be written again. Messages of one (peer, tag) arrive in the order in which they
+were sent; other tags do not wait for them. A message includes dtype and shape, so the receiver need
+not know them.
 
 Parameters:
-    x: array, in CPU memory or on a GPU. Only read. A list, tuple or dict of arrays: one message per dtype.
-    peer: a rank. For this rank itself up to 64 KiB are kept until recv() takes them, and more waits for it, as elsewhere.
-    tag: 0 to 4294967295; recv() with the same tag gets it.
+    x: array, in CPU memory or on a GPU. Only read. A list, tuple or dict of arrays: one message per
+        dtype.
+    peer: a rank. A message to this rank itself is kept until recv() takes it if it has up to 64
+        KiB; a larger one waits for recv(), as for any other peer.
+    tag: 0 to 4294967295; recv() with the same tag receives the message.
     timeout: seconds, default that of init().
 
 Returns:
@@ -33,13 +36,15 @@ Example:
 inline constexpr const char* kRecv =
     R"(Receive what rank `peer` sends with the same tag: into `x`, or as a new array.
 
-A number, a list of numbers and a JAX array cannot be written: they stay as they are, and the result is what this returns,
-so write `loss = pc.recv(loss, 0)`. Other arrays are written in place.
+A number, a list of numbers and a JAX array cannot be written. They stay unchanged and the result is
+returned, so write `loss = pc.recv(loss, 0)`. Other arrays are written in place.
 
 Parameters:
-    x: writable array of the sender's element count and dtype, in CPU memory or on a GPU; its shape may be another.
-        None: the message is taken as it comes, and a new NumPy array of the sender's dtype and shape is returned.
-    peer: a rank, this one too. ANY_SOURCE: the rank that sends first; none that sends is passed over for ever.
+    x: writable array of the sender's element count and dtype, in CPU memory or on a GPU; its shape
+        may be another. None: any message is received, and a new NumPy array of the sender's dtype
+        and shape is returned.
+    peer: a rank, also this one. ANY_SOURCE: the rank that sends first; no sender is skipped for
+        ever.
     tag: 0 to 4294967295.
     timeout: seconds, default that of init().
     with_source: return (array, rank of the sender).
@@ -48,9 +53,9 @@ Returns:
     `x`, or the new array; with `with_source`, a tuple of it and the sender's rank in the group.
 
 Raises:
-    Unsupported: `x` is None, and NumPy here has no dtype for what came (ml_dtypes is not installed). The message stays
-        where it is: receive it into an array of another library.
-    Else as send(). A message that does not fit `x` is lost, and both sides are told.
+    Unsupported: `x` is None, and NumPy here has no dtype for the message (ml_dtypes is not
+        installed). The message stays available: receive it into an array of another library.
+    Else as send(). A message that does not fit `x` is lost, and both sides get an error.
 
 Example:
     >>> import numpy as np, pycollective as pc
@@ -62,13 +67,14 @@ Example:
 )";
 
 inline constexpr const char* kSendrecv =
-    R"(Send `x` to `dest` and receive from `source` at the same time, so that ranks may pass arrays round in a ring.
+    R"(Send `x` to `dest` and receive from `source` at the same time, as in a ring.
 
 Parameters:
     x: array, in CPU memory or on a GPU. Only read.
-    dest: the rank that gets `x`. This rank itself only if `source` is, too.
-    source: the rank whose array is received; default `dest`.
-    out: array that is written; it must not share memory with `x`. None: a new array of the shape and dtype of `x`.
+    dest: the rank that receives `x`. It may be this rank only if `source` is this rank as well.
+    source: the rank to receive from; default `dest`.
+    out: array that is written; it must not share memory with `x`. None: a new array of the shape
+        and dtype of `x`.
     tag: 0 to 4294967295, of both messages.
     timeout: seconds, default that of init().
 
@@ -76,7 +82,7 @@ Returns:
     `out`, or the new array.
 
 Raises:
-    As send() and recv(), whichever goes wrong first; both have ended then.
+    As send() and recv(): the first error of the two. Both have ended then.
 
 Source: MPI_Sendrecv, MPI 4.1, section 3.10.
 

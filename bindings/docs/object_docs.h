@@ -1,4 +1,5 @@
-// Docstrings of the calls on objects, as group_docs.h has them for arrays. Every example runs in a world of one.
+// Docstrings of the calls on objects, in the form that group_docs.h describes. A test runs every
+// example in a world of one rank.
 #pragma once
 
 namespace pc::docs {
@@ -9,32 +10,36 @@ inline constexpr const char* kBroadcastObject =
 
 Give every rank the object of rank `root`.
 
-For configurations, file names, small states: the object is encoded and copied. Large arrays go faster with broadcast().
+For configurations, file names and small states: the object is encoded and copied. broadcast() is
+faster for large arrays.
 
 Parameters:
-    obj: the root's object; any on other ranks, None for example. None, bool, int, float, complex, str, bytes, bytearray,
-        datetime, date, timedelta, NumPy arrays and scalars (of any shape, also ml_dtypes', not of objects), torch CPU
-        tensors, and lists, tuples, sets, frozensets and dicts of these, 64 deep at most.
-    root: the rank whose object it is.
-    allow_pickle: on the root: pickle what cannot be encoded. On the others: unpickle it, which runs whatever code its
-        sender wants. Without it nothing is ever unpickled.
-    max_nbytes: the most bytes that this rank encodes, and takes, in this call; default 1 GiB.
+    obj: the root's object; ignored on other ranks, which may pass None. None, bool, int, float,
+        complex, str, bytes, bytearray, datetime, date, timedelta, NumPy arrays and scalars (of any
+        shape, also ml_dtypes', not of objects), torch CPU tensors, and lists, tuples, sets,
+        frozensets and dicts of these, 64 deep at most.
+    root: the rank with the object to copy.
+    allow_pickle: on the root: pickle what cannot be encoded. On other ranks: unpickle it, which can
+        run arbitrary code of the sender. Without it nothing is ever unpickled.
+    max_nbytes: the most bytes that this rank encodes or accepts in this call; default 1 GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Returns:
-    `obj` itself on the root, a copy elsewhere. The arrays and tensors of one copy are views of one block of memory.
+    `obj` itself on the root, a copy elsewhere. The arrays and tensors of one copy are views of one
+    block of memory.
 
 Raises:
-    InvalidArgument: on the root: `obj` cannot be encoded; the message says which part.
-    Aborted: on the others: the root could not encode it.
-    CollectiveMismatch: what came is a pickle and this rank does not allow it, or larger than its max_nbytes, or no
-        object; or the ranks made different calls.
-    Unsupported: an array came whose library cannot be imported here.
+    InvalidArgument: on the root: `obj` cannot be encoded; the message names the part.
+    Aborted: on other ranks: the root could not encode it.
+    CollectiveMismatch: the received data is a pickle and this rank does not allow it, or is larger
+        than its max_nbytes, or is no object; or the ranks made different calls.
+    Unsupported: the library of an array in the object cannot be imported here.
     CollectiveTimeout, PeerFailure, NotInitialized: as broadcast().
 
-After the first four all ranks are in step and the group goes on.
+After the first four all ranks are in step and the group can still be used.
 
-Source: broadcast() of a header that holds a small object whole, and of what is larger in a second one.
+Source: broadcast() of a header that contains a small object, and a second broadcast() for a larger
+one.
 
 Example:
     >>> import pycollective as pc
@@ -52,16 +57,18 @@ Give every rank the objects of all ranks.
 
 Parameters:
     obj: as in broadcast_object(). Objects may differ in type and size from rank to rank.
-    allow_pickle: pickle what cannot be encoded, and unpickle what comes so, which runs whatever code its sender wants.
-    max_nbytes: the most bytes of this rank's object, and of all others' together; default 1 GiB.
+    allow_pickle: pickle what cannot be encoded, and unpickle received pickles, which can run
+        arbitrary code of the sender.
+    max_nbytes: the most bytes of this rank's object, and of all other objects together; default 1
+        GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Returns:
-    A list in the order of ranks: `obj` itself at this rank's place, copies at the others'.
+    A list in the order of ranks: `obj` itself at this rank's place, copies at all other places.
 
 Raises:
-    As broadcast_object(): if one rank cannot encode its object it raises InvalidArgument, and all others Aborted, which
-    names it.
+    As broadcast_object(): if a rank cannot encode its object it raises InvalidArgument, and all
+    other ranks raise Aborted, which names that rank.
 
 Source: allgather() of all headers; a broadcast() for each object that is larger than a header.
 
@@ -82,9 +89,10 @@ Give rank `root` the objects of all ranks.
 Parameters:
     obj: as in broadcast_object(). Objects may differ in type and size from rank to rank.
     root: the rank that gets them.
-    allow_pickle: pickle what cannot be encoded; on the root, unpickle what comes so, which runs whatever code its sender
-        wants.
-    max_nbytes: the most bytes of this rank's object, and on the root of all others' together; default 1 GiB.
+    allow_pickle: pickle what cannot be encoded; on the root, unpickle received pickles, which can
+        run arbitrary code of the sender.
+    max_nbytes: the most bytes of this rank's object, and on the root of all other objects together;
+        default 1 GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Returns:
@@ -110,19 +118,19 @@ inline constexpr const char* kScatterObject =
 Give every rank its own of the objects of rank `root`.
 
 Parameters:
-    objs: on the root a list or tuple with one object for each rank, each as in broadcast_object(). Not looked at
-        elsewhere: None, for example.
-    root: the rank whose objects they are.
+    objs: on the root a list or tuple with one object for each rank, each as in broadcast_object().
+        Ignored on other ranks, which may pass None.
+    root: the rank with the objects.
     allow_pickle: as in broadcast_object().
     max_nbytes: the most bytes of one object; default 1 GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Returns:
-    This rank's object: on the root `objs[root]` itself, a copy elsewhere.
+    This rank's object: on the root `objs[root]` itself, on other ranks a copy.
 
 Raises:
-    As broadcast_object(). InvalidArgument on the root, and Aborted elsewhere, also if `objs` is not as long as the
-    group is large.
+    As broadcast_object(). InvalidArgument on the root, and Aborted on other ranks, also if the
+    length of `objs` is not the group's size.
 
 Source: scatter() of all headers; a message to its rank for each object that is larger.
 
@@ -142,9 +150,9 @@ Send an object to rank `peer`, which calls recv_object().
 
 Parameters:
     obj: as in broadcast_object().
-    peer: a rank. For this rank itself an object of up to 64 KiB is kept until recv_object() takes it; a larger one waits
-        for a recv_object() in another thread.
-    tag: 0 to 4294967295; recv_object() with the same tag gets it.
+    peer: a rank. For this rank itself an object of up to 64 KiB is kept until recv_object() takes
+        it; a larger one waits for a recv_object() in another thread.
+    tag: 0 to 4294967295; recv_object() with the same tag receives the object.
     allow_pickle: pickle what cannot be encoded. The receiver must allow it too.
     max_nbytes: the most bytes that are sent; default 1 GiB.
     timeout: seconds for the whole call, default that of init() for each of its messages.
@@ -153,7 +161,7 @@ Raises:
     InvalidArgument: `obj` cannot be encoded, or there is no such rank; nothing was sent.
     CollectiveMismatch, CollectiveTimeout, PeerFailure, NotInitialized: as send().
 
-Source: send() of a header that holds a small object whole, and of what is larger in a second one.
+Source: send() of a header that contains a small object, and a second send() for a larger one.
 
 Example:
     >>> import pycollective as pc
@@ -170,19 +178,22 @@ inline constexpr const char* kRecvObject =
 Receive the object that rank `peer` sends with send_object() and the same tag.
 
 Parameters:
-    peer: a rank, this one too.
+    peer: a rank, also this one.
     tag: 0 to 4294967295.
-    allow_pickle: unpickle what comes as a pickle, which runs whatever code its sender wants.
-    max_nbytes: the most bytes that are taken; default 1 GiB. What is larger is received and thrown away.
+    allow_pickle: unpickle a received pickle, which can run arbitrary code of the sender.
+    max_nbytes: the most bytes that are accepted; default 1 GiB. A larger object is received and
+        discarded.
     timeout: seconds for the whole call, default that of init() for each of its messages.
 
 Returns:
     A copy. Its arrays and tensors are views of one block of memory.
 
 Raises:
-    CollectiveMismatch: what came is a pickle and this call does not allow it, or larger than max_nbytes, or no object.
-    Aborted: the sender was interrupted after it had announced the object, and has sent another one since.
-    Unsupported: an array came whose library cannot be imported here.
+    CollectiveMismatch: the received data is a pickle and this call does not allow it, or is larger
+        than max_nbytes, or is no object.
+    Aborted: the sender was interrupted after it had announced the object, and has sent another
+        object since.
+    Unsupported: the library of an array in the object cannot be imported here.
     InvalidArgument, CollectiveTimeout, PeerFailure, NotInitialized: as recv().
 
 Example:

@@ -1,38 +1,43 @@
-// Docstrings of planned calls. group_docs.h says how they are used.
+// Docstrings of planned calls, in the form that group_docs.h describes.
 #pragma once
 
 namespace pc::docs {
 
 inline constexpr const char* kPlanAllreduce =
-    R"(Prepare an allreduce() that is made again and again: all that can be found out about its arguments is found out now.
+    R"(Prepare an allreduce() that is made repeatedly: its arguments are checked once, now.
 
-Makes no call and tells the other ranks nothing. `call = plan_allreduce(x)`, then `call()` wherever allreduce(x) would stand.
-To the other ranks it is that call: they may plan theirs or not, and what allreduce() raises is raised by call(). It is
-worth most for lists and dicts, whose every array is looked at in Python once instead of at every call.
+Makes no call and sends nothing. Write `call = plan_allreduce(x)`, then `call()` in place of
+allreduce(x). For the other ranks it is that call: they may plan theirs or not, and call() raises
+what allreduce() raises. It saves most for lists and dicts, because Python checks their arrays once
+instead of at every call.
 
 Parameters:
-    x: as in allreduce(): an array, a number, or a list, tuple or dict of arrays, also nested. The plan keeps it, and
-        with it its memory; call() reads and writes the values that are there then.
-    op, out, reproducible: as in allreduce(); `out` is kept as well.
-    timeout: seconds that each call() may take, from its own beginning; default that of init().
+    x: as in allreduce(): an array, a number, or a list, tuple or dict of arrays, also nested. The
+        plan keeps it and its memory alive; each call() reads and writes its current values.
+    op, out, reproducible: as in allreduce(); `out` is kept alive as well.
+    timeout: seconds for each call(), from its beginning; default that of init().
 
 Returns:
-    a PlannedCall. Its call() returns what allreduce() would: `x`, `out`, or a new array.
+    A PlannedCall. Its call() returns what allreduce() would: `x`, `out`, or a new array.
 
-The arrays must stay where they are, with their shapes and dtypes, and the lists and dicts must hold the same ones: this is
-looked at before each call, and a change is refused, with nothing sent. An exporter of the buffer protocol, such as a
-bytearray, cannot be resized while a plan has it. Arrays that allreduce() must copy (with gaps, or that cannot be written),
-arrays on a GPU, numbers, and reproducible="world" are planned as well, and cost at each call() what they cost in
-allreduce(). An object whose memory comes by __dlpack__, and which holds its own plan, is not found by the garbage
-collector: drop the plan.
+The arrays must keep their memory, shapes and dtypes, and the lists and dicts must hold the same
+arrays. This is checked before each call, and a change is refused before anything is sent. An
+exporter of the buffer protocol, such as a bytearray, cannot be resized while a plan holds it.
+Arrays that allreduce() must copy (with gaps, or that cannot be written), arrays on a GPU, numbers,
+and reproducible="world" can be planned as well, and cost at each call() what they cost in
+allreduce(). The garbage collector does not find an object that exports its memory by __dlpack__ and
+holds its own plan: drop the plan.
 
 Raises:
-    InvalidArgument: as allreduce(); from call() also that an argument has changed since it was planned.
-    Unsupported: the array lies where calls cannot take it (docs/gpu.md), or its dtype or op cannot be handled by this build.
-    NotInitialized: there is no world; from call() that its world was shut down.
+    InvalidArgument: as allreduce(); from call() also if an argument has changed since it was
+        planned.
+    Unsupported: calls cannot take an array in that memory (docs/gpu.md), or this build cannot
+        handle its dtype or op.
+    NotInitialized: there is no world; from call(): its world was shut down.
 
-Source: persistent collective operations, MPI: A Message-Passing Interface Standard, version 4.0 (2021), section 6.13. Unlike
-MPI_Allreduce_init() this is local, and the ranks need not agree on who plans.
+Source: persistent collective operations, MPI: A Message-Passing Interface Standard, version 4.0
+(2021), section 6.13. Unlike MPI_Allreduce_init() this is local, and the ranks need not agree on
+which of them plan.
 
 Example:
     >>> import numpy as np, pycollective as pc
@@ -48,10 +53,11 @@ Example:
 )";
 
 inline constexpr const char* kPlannedCall =
-    R"(A call whose arguments have been looked at: `planned()` makes it, as often as it is called.
+    R"(A call with checked arguments: `planned()` makes it, any number of times.
 
-plan_allreduce() returns it. It keeps its arrays alive, and belongs to a group: when that group's world is shut down, so is
-it. Calls of one plan come one after the other, like all calls on a group; call() blocks until its result is there.
+plan_allreduce() returns it. It keeps its arrays alive. It belongs to a group, and cannot be used
+after that group's world was shut down. Calls of one plan run one after the other, like all calls on
+a group; call() blocks until its result is available.
 
 Example:
     >>> import numpy as np, pycollective as pc
@@ -63,14 +69,14 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kPlannedMake = "__call__()\n--\n\nMakes the call, and returns what it returns.";
-inline constexpr const char* kPlannedClassGetItem = "PlannedCall[A]: of a call that returns an A.";
+inline constexpr const char* kPlannedMake = "__call__()\n--\n\nMakes the call and returns its result.";
+inline constexpr const char* kPlannedClassGetItem = "PlannedCall[A]: a PlannedCall that returns an A.";
 
-// Not public: what pycollective/calls/packing.py uses.
+// Not public; used by pycollective/calls/packing.py.
 inline constexpr const char* kPlanLists =
     "_plan_lists(calls, x, words, /)\n--\n\n"
     "A PlannedCall of _run_list() for each tuple of arguments, which returns `x`.";
 inline constexpr const char* kPlanStaged =
-    "_plan_staged(call, x, /)\n--\n\nA PlannedCall that calls `call`, if `x` holds what it held.";
+    "_plan_staged(call, x, /)\n--\n\nA PlannedCall that calls `call` if `x` still holds the same objects.";
 
 }  // namespace pc::docs

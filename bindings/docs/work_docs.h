@@ -1,21 +1,24 @@
-// Docstrings of Work. The first line of a method's is the signature that inspect.signature() reads.
-// Every example runs in a world of one; a test runs them all.
+// Docstrings of Work. The first line for a method is the signature that inspect.signature() reads.
+// A test runs every example in a world of one rank.
 #pragma once
 
 namespace pc::docs {
 
 inline constexpr const char* kWork = R"(A call that goes on in the background.
 
-The calls with `_async` in their name return it. A thread of the core drives the call, and whoever waits for it does so
-himself. It holds its arrays until the call has ended: until then do not touch what is written, nor change what is read.
+The calls with `_async` in their name return it. A thread of the core makes progress on the call,
+and so does a thread that waits for it. The Work keeps its arrays until the call has ended. Until
+then do not access an array that the call writes, nor change an array that it reads.
 
-Calls on one group begin in the order in which they are made, blocking or not, and end in that order; send and recv
-only in the order of their (peer, tag). Dropping a Work does not stop the call. If it fails and nobody has asked how it
-ended, the next call on the group raises that error, or shutdown() does.
+Calls on one group begin in the order in which they are made, blocking or not, and end in that
+order; send and recv are ordered only within their (peer, tag). To drop a Work does not stop the
+call. If the call fails and its error was not retrieved, the next call on the group raises that
+error, or shutdown() does.
 
-Of arrays on a GPU, wait() is for the GPU and wait(host=True) for this thread: docs/gpu.md.
+For arrays on a GPU, wait() makes the GPU wait and wait(host=True) makes this thread wait:
+docs/gpu.md.
 
-In asyncio, `await work` is wait() without blocking the loop. Work can be used from several threads.
+In asyncio, `await work` is wait() without blocking the loop. Several threads can use a Work.
 
 Example:
     >>> import numpy as np, pycollective as pc
@@ -29,7 +32,7 @@ Example:
 inline constexpr const char* kDone = R"(done()
 --
 
-Whether wait() would return or raise without waiting for other ranks.
+Return whether wait() would return or raise without waiting for other ranks.
 
 Raises:
     ForkedProcess: this process is a child of the one that made the call.
@@ -45,24 +48,25 @@ Example:
 inline constexpr const char* kWait = R"(wait(timeout=None, *, host=False)
 --
 
-Wait until the call has ended, and return what the blocking call would.
+Wait until the call has ended, and return what the blocking call would return.
 
-May be called again, and by several threads.
+It may be called again, and by several threads.
 
-Of arrays on a GPU it is the GPU that waits: what their library queues there from now on, in this thread, comes after the
-call, and wait() itself returns at once; of a call that goes through the host, when the other ranks have done their parts. What
-goes wrong later is raised by the next call, or by wait(host=True).
+For arrays on a GPU the GPU waits: work that their library queues there from now on, in this thread,
+runs after the call. wait() itself returns at once, or, for a call that is staged through the host,
+when the other ranks have done their parts. A later error is raised by the next call, or by
+wait(host=True).
 
 Parameters:
     timeout: seconds to wait here. None: until the call has ended, which its own timeout bounds.
-    host: wait in this thread also where the arrays lie on a GPU.
+    host: wait in this thread even if the arrays are on a GPU.
 
 Returns:
-    The same object as the blocking call: the array that was written, or that was given.
+    The same object as the blocking call: the array that was written, or the argument.
 
 Raises:
-    CollectiveTimeout: `timeout` has passed. The call goes on and can be waited for again; done() is False. Or the
-        call's own timeout has passed, and it has ended; done() is True.
+    CollectiveTimeout: `timeout` has passed. The call goes on and can be waited for again; done() is
+        False. Or the call's own timeout has passed and the call has ended; done() is True.
     KeyboardInterrupt: Ctrl-C while waiting. The call goes on.
     CollectiveError: any error that the blocking call raises.
     ForkedProcess: this process is a child of the one that made the call.
@@ -78,7 +82,7 @@ Example:
 inline constexpr const char* kResult = R"(result()
 --
 
-The same as wait() without a timeout.
+Return wait() without a timeout.
 
 Raises:
     As wait().
@@ -117,12 +121,13 @@ Example:
 inline constexpr const char* kInfo = R"(info()
 --
 
-What is known about the call now.
+Return what is known about the call now.
 
 Returns:
-    A dict: "operation" (text), "state" ("running", "done" or "failed"), "rank" and "size" (of this process in the
-    group, and of the group), "sequence" (the number among the group's collectives, from 1; None for send, recv and in a
-    world of one), "nbytes" (of this rank's array), "elapsed_s" (seconds from its beginning to its end, or until now).
+    A dict: "operation" (text), "state" ("running", "done" or "failed"), "rank" and "size" (of this
+    process in the group, and of the group), "sequence" (the number among the group's collectives,
+    from 1; None for send, recv and in a world of one), "nbytes" (of this rank's array), "elapsed_s"
+    (seconds from its beginning to its end, or until now).
 
 Raises:
     ForkedProcess: this process is a child of the one that made the call.
@@ -139,23 +144,27 @@ Example:
 inline constexpr const char* kLookOn = R"(_look_on()
 --
 
-Wait for the end asleep, while the progress thread drives the call.)";
+Sleep until the call has ended, while the progress thread makes progress on it.)";
 
 inline constexpr const char* kIsQueued = R"(_is_queued()
 --
 
-Whether wait() returns at once: the call has ended, or it is on the GPU, where what comes next can be queued behind it.)";
+Return whether wait() returns at once.
+
+It does if the call has ended, or is queued on the GPU, where later work can be queued after it.)";
 
 inline constexpr const char* kWatch = R"(_watch(fd, /)
 --
 
-Have the eventfd `fd` written to when the call has ended. False: it has, and nothing will be written.)";
+Write to the eventfd `fd` when the call has ended.
+
+Returns False if it has already ended; then nothing is written.)";
 
 inline constexpr const char* kUnwatch = R"(_unwatch(fd, /)
 --
 
 Undo _watch(): nothing is written to `fd` any more.)";
 
-inline constexpr const char* kClassGetItem = "Work[A]: of a call that returns an A.";
+inline constexpr const char* kClassGetItem = "Work[A]: the Work of a call that returns an A.";
 
 }  // namespace pc::docs

@@ -19,14 +19,15 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// Of the current world. Without one nothing is recorded.
+// Returns the record of the current world. Without a world nothing is recorded.
 std::string flight_record(const State& state) {
   const GroupObject* const world = state.world;
   if (world == nullptr || world->session->runtime == nullptr) return "[]";
   return json_of(world->session->runtime->last_calls(), now_ns());
 }
 
-// Asks as a thread without the GIL does, and waits for the answer. None: it has not come in time.
+// Requests the position as a thread without the GIL does, and waits for it. Returns None on
+// timeout.
 py::object program_position(const State& state, double timeout_s) {
   const auto answer = std::make_shared<std::promise<std::string>>();
   std::future<std::string> position = answer->get_future();
@@ -44,16 +45,16 @@ py::object program_position(const State& state, double timeout_s) {
 
 void bind_debug(py::module_& module, State* state) {
   module.def("_seconds_since_end_signal", seconds_since_end_signal,
-             "Since the last signal that asks for the end; None: none has come since the first world.");
+             "Seconds since the last signal that requests the end; None if none since the first world.");
   module.def("_fail_at_exit", fail_at_exit,
-             "This process will exit with 1, also where its program ends well.");
+             "Makes this process exit with 1 even if its program ends normally.");
   module.def(
       "_flight_record", [state] { return flight_record(*state); },
       "The last calls of this rank as JSON: what pycollective.debug.dump() reads.");
   module.def(
       "_program_position", [state](double timeout_s) { return program_position(*state, timeout_s); },
-      py::arg("timeout_s"), "Private, for tests: where the main thread stands, found out without the GIL.");
-  // While the interpreter still lends the GIL to other threads.
+      py::arg("timeout_s"), "Private, for tests: the position of the main thread, found without the GIL.");
+  // Runs while the interpreter still gives the GIL to other threads.
   py::module_::import("atexit").attr("register")(py::cpp_function([state] { state->position->close(); }));
 }
 

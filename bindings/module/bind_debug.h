@@ -1,4 +1,4 @@
-// What pycollective.debug asks of the core.
+// The functions of the core for pycollective.debug.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

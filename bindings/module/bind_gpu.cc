@@ -22,7 +22,7 @@ namespace {
 struct Gpus {
   std::shared_ptr<const cuda::Driver> driver;
   std::vector<cuda::DeviceInfo> devices;
-  std::vector<std::vector<int>> peers;  // of each device, which others it can access
+  std::vector<std::vector<int>> peers;  // for each device, the devices that it can access
 };
 
 Result<Gpus> look_at_gpus() {
@@ -46,7 +46,7 @@ Result<Gpus> look_at_gpus() {
 
 py::dict driver_facts() {
   const Result<Gpus> looked = [] {
-    const py::gil_scoped_release release;  // the driver may take seconds to begin
+    const py::gil_scoped_release release;  // the driver may take seconds to start
     return look_at_gpus();
   }();
   py::dict facts;
@@ -105,9 +105,9 @@ std::vector<std::string> kernel_targets() {
 
 void bind_gpu(py::module_& module) {
   module.def("_driver_facts", &driver_facts,
-             "Of the CUDA driver, which this opens and starts: path, version and devices; or why_not.");
+             "Opens and starts the CUDA driver. Returns its path, version and devices; or why_not.");
   module.def("_nccl_facts", &nccl_facts, py::arg("wheel_folders"),
-             "Of NCCL, which this opens: path, how it was found, version, what was tried before, a warning; "
+             "Opens NCCL. Returns its path, how it was found, version, what was tried before, a warning; "
              "or why_not.");
   module.def("_kernel_targets", &kernel_targets,
              "GPUs that this build has kernels for: sm_75, ..., compute_75.");

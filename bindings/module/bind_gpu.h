@@ -1,4 +1,4 @@
-// What pycollective.available() and `pycollective doctor --gpu` ask of the core.
+// The functions of the core for pycollective.available() and `pycollective doctor --gpu`.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

@@ -39,7 +39,7 @@ PyObject* on_group(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyOb
 template <Call call>
 PyObject* on_world(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
-    // Held: shutdown() in another thread lets go of the world while this call waits.
+    // Holds a reference: shutdown() in another thread releases the world while this call waits.
     const Ref world(current_world(*reinterpret_cast<WorldObject*>(self)->state));
     if (!world) return nullptr;
     return call(*reinterpret_cast<GroupObject*>(world.get()), args, nargs, kwnames);
@@ -50,7 +50,8 @@ PyObject* explain_group(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] { return explain(*reinterpret_cast<GroupObject*>(self), args, kwargs); });
 }
 
-// The same calls, on a group and on the world. They are never destroyed: CPython keeps pointers into these tables.
+// The same calls, on a group and on the world. The tables are never destroyed: CPython keeps
+// pointers into them.
 PyMethodDef* group_methods() {
   static std::vector<PyMethodDef>& methods = *[] {
     auto* const all = new std::vector<PyMethodDef>;
@@ -125,7 +126,7 @@ void group_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// A tuple with one entry per rank of the group.
+// Returns a tuple with one entry per rank of the group.
 template <class Entry>
 PyObject* per_rank(const GroupObject& group, Entry&& entry) {
   const Communicator* communicator = living(group);
@@ -147,7 +148,7 @@ PyObject* get_is_strict(PyObject* self, void*) {
   return PyBool_FromLong(reinterpret_cast<GroupObject*>(self)->is_strict);
 }
 
-// The first rank of the world on the same host, for each rank.
+// Returns, for each rank, the first rank of the world on the same host.
 PyObject* get_hosts(PyObject* self, void*) {
   return guarded([&]() -> PyObject* {
     const GroupObject& group = *reinterpret_cast<GroupObject*>(self);

@@ -17,7 +17,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// Keeps its memory, and with it the runtime, for as long as an array needs it: also beyond shutdown().
+// A block of the heap. It keeps its memory and the runtime for as long as an array needs them, also
+// after shutdown().
 class HeapBlock {
  public:
   HeapBlock(std::shared_ptr<Runtime> runtime, std::byte* memory, std::size_t nbytes)
@@ -39,7 +40,8 @@ class HeapBlock {
   const std::size_t nbytes_;
 };
 
-// Null: no rank shares memory with this one, or the world is that of the process that this one was forked from.
+// Returns null if no rank shares memory with this one, or if the world belongs to the parent
+// process.
 std::shared_ptr<Runtime> runtime_with_heap(const State& state) {
   if (state.world == nullptr || state.world->session->forked) return nullptr;
   std::shared_ptr<Runtime> runtime = state.world->session->runtime;
@@ -66,19 +68,19 @@ void bind_heap(py::module_& m, State* state) {
   py::class_<HeapBlock>(m, "_HeapBlock", py::buffer_protocol()).def_buffer(&HeapBlock::buffer);
   m.def(
       "_heap_block", [state](std::size_t nbytes) { return make_block(*state, nbytes); }, py::arg("nbytes"),
-      "Memory of the current world's heap; None where no rank shares memory with this one.");
+      "Memory of the current world's heap; None if no rank shares memory with this one.");
   m.def(
       "_heap_handler",
       [state] {
         std::shared_ptr<Runtime> runtime = runtime_with_heap(*state);
         return runtime == nullptr ? py::object(py::none()) : numpy_handler(std::move(runtime));
       },
-      "NumPy's memory handler of the current world's heap; None where there is none.");
+      "NumPy's memory handler of the current world's heap; None if there is none.");
   m.def("_set_numpy_handler", &set_numpy_handler, py::arg("handler"),
-        "Sets NumPy's memory handler in this context, None for its own, and returns the one before.");
+        "Sets NumPy's memory handler in this context, None for NumPy's own. Returns the previous one.");
   m.def(
       "_heap_usage", [state] { return usage(*state); },
-      "Bytes reserved and bytes in use of the current world's heap; None where there is none.");
+      "Bytes reserved and bytes in use of the current world's heap; None if there is none.");
 }
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// Memory of arrays that local peers read where they lie: what pycollective.runtime.heap makes arrays of.
+// Memory for arrays that local peers can read in place. pycollective.runtime.heap makes the arrays.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

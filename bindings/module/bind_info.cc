@@ -14,7 +14,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// Of the current world, from what init() left here. None: there is none, or it is the parent process's.
+// Returns facts about the current world that init() has stored. Returns None if there is no world
+// or it belongs to the parent process.
 py::object world_facts(const State& state) {
   if (state.world == nullptr || state.world->session->forked) return py::none();
   const std::shared_ptr<Runtime> runtime = state.world->session->runtime;
@@ -34,7 +35,7 @@ py::object world_facts(const State& state) {
                         py::tuple(local_peers), here.why_alone, runtime->group_count() + 1);
 }
 
-// None where the kernel does not say.
+// Returns None if the kernel does not report it.
 py::object available() {
   const uint64_t nbytes = available_memory();
   return nbytes == UINT64_MAX ? py::object(py::none()) : py::int_(nbytes);
@@ -45,11 +46,11 @@ py::object available() {
 void bind_info(py::module_& module, State* state) {
   module.def(
       "_world_facts", [state] { return world_facts(*state); },
-      "Of the current world: rank, size, local rank and size, hosts and addresses by rank, the ranks that "
-      "this one shares memory with, why there are none, and the number of groups. None without a world.");
+      "Facts about the current world: rank, size, local rank and size, hosts and addresses by rank, the "
+      "ranks that share memory with this one, why there are none, the group count. None without a world.");
   module.def(
       "_memory_room", [] { return available(); },
-      "Bytes that this process may still take before the kernel begins to end processes; None: unknown.");
+      "Bytes that this process can still allocate before the kernel ends processes; None if unknown.");
 }
 
 }  // namespace pc

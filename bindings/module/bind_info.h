@@ -1,4 +1,4 @@
-// What pycollective.info() asks of the core.
+// The functions of the core for pycollective.info().
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

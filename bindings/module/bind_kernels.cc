@@ -13,8 +13,9 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// out = a (op) b for three arrays that lie in one block each, as large and of one dtype. `out` may be `a`. More than one
-// call is for benchmarks/kernels.py: what lies around the kernel takes longer than the kernel on small arrays.
+// Computes out = a (op) b for three contiguous arrays of the same length and dtype. `out` may be
+// `a`. benchmarks/kernels.py passes more than one call: on small arrays the code around the kernel
+// takes longer than the kernel.
 void combine(State& state, const py::object& out, const py::object& a, const py::object& b,
              const py::object& op, int calls) {
   constexpr const char* kName = "_combine";
@@ -37,7 +38,7 @@ void combine(State& state, const py::object& out, const py::object& a, const py:
   for (int i = 0; i < calls; ++i) reduce(to.data, x.data, y.data, x.count, x.dtype, how);
 }
 
-// Refuses what no call can take, in the words of a call.
+// Refuses arguments that no call accepts, with the message of a call.
 void check(State& state, const std::string& function, const std::string& argument, const py::object& x,
            const py::object& op) {
   View view;

@@ -1,4 +1,4 @@
-// The kernels on arrays of this process, for pycollective/calls/reproducible.py.
+// The reduction kernels on arrays of this process, for pycollective/calls/reproducible.py.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

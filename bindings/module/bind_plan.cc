@@ -52,7 +52,7 @@ bool some_shape(const Algorithm& algorithm, const std::function<bool(Shape&)>& w
   return false;
 }
 
-// "any number of ranks", found out by asking.
+// Describes the supported shapes ("any number of ranks"), determined by trying some.
 std::string shapes_text(const Algorithm& algorithm) {
   const bool any_size = some_shape(algorithm, [](Shape& shape) { return shape.size == 3; });
   const bool uneven = some_shape(algorithm, [](Shape& shape) {
@@ -86,7 +86,7 @@ py::dict models() {
   return rows;
 }
 
-struct Subject {  // what every command names
+struct Subject {  // the arguments that every command takes
   std::string collective, algorithm;
   int size, root, split;
 };
@@ -110,7 +110,7 @@ std::pair<const Algorithm*, Shape> to_shape(const State& state, const Subject& s
   return {&algorithm, shape};
 }
 
-// Without the GIL: a world of thousands takes seconds.
+// Runs f without the GIL, because a world of thousands of ranks takes seconds.
 template <class F>
 auto unlocked(F f) {
   const py::gil_scoped_release unlocked;
@@ -152,7 +152,8 @@ py::dict checked(const State& state, const Subject& subject, bool even) {
   return result;
 }
 
-// Worlds that differ in nothing count once: a split of what is not cut, uneven parts of what has none.
+// Returns false for variants that make no difference: a split of a call that is not pipelined,
+// uneven parts of a call that has none.
 bool supported(const State& state, const Subject& subject, bool even) {
   const Collective collective = to_collective(state, subject.collective);
   const Algorithm& algorithm = to_algorithm(state, collective, subject.algorithm);
@@ -188,7 +189,8 @@ std::string explained(const State& state, const std::string& collective, uint64_
   const SelectionTable table = value_or_throw(state, SelectionTable::parse(tune));
   const std::string named = value_or_throw(state, env_text(Env::kProfile));
   const Profile profile =
-      value_or_throw(state, load_profile(named, Logger(LogLevel::kError)));  // the text says it too
+      // No warnings: the explanation includes them.
+      value_or_throw(state, load_profile(named, Logger(LogLevel::kError)));
   const SelectionTable here = profile.tuning.selection(table, group);
   const ExplainedCall call{to_collective(state, collective), nbytes, root, group, rank, {}, model, &profile};
   return value_or_throw(state, unlocked([&] { return explain_call(call, here); }));
@@ -199,28 +201,28 @@ std::string explained(const State& state, const std::string& collective, uint64_
 void bind_plan(py::module_& m, State* state) {
   using std::string;
   m.def("_plan_catalog", &catalog, "A dict per algorithm: collective, algorithm, shapes, cost, source.");
-  m.def("_plan_models", &models, "What is known of each link model, by name.");
+  m.def("_plan_models", &models, "A description of each link model, by name.");
   m.def(
       "_plan_supports",
       [state](const string& collective, const string& algorithm, int size, int root, int split, bool even) {
         return supported(*state, {collective, algorithm, size, root, split}, even);
       },
       py::arg("collective"), py::arg("algorithm"), py::arg("size"), py::arg("root"), py::arg("split"),
-      py::arg("even"), "False also for what makes no difference: a split of what is not cut.");
+      py::arg("even"), "False also for variants that make no difference: a split where nothing is cut.");
   m.def(
       "_plan_steps",
       [state](const string& collective, const string& algorithm, int size, int root, int split, int rank) {
         return steps(*state, {collective, algorithm, size, root, split}, rank);
       },
       py::arg("collective"), py::arg("algorithm"), py::arg("size"), py::arg("root"), py::arg("split"),
-      py::arg("rank"), "The steps of one rank, a line each.");
+      py::arg("rank"), "The steps of one rank, one line each.");
   m.def(
       "_plan_drawing",
       [state](const string& collective, const string& algorithm, int size, int root, int split) {
         return drawing(*state, {collective, algorithm, size, root, split});
       },
       py::arg("collective"), py::arg("algorithm"), py::arg("size"), py::arg("root"), py::arg("split"),
-      "The messages of all ranks, a column each.");
+      "The messages of all ranks, one column each.");
   m.def(
       "_plan_check",
       [state](const string& collective, const string& algorithm, int size, int root, int split, bool even) {

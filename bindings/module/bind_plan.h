@@ -1,4 +1,5 @@
-// The catalog of algorithms and what can be done with plans without a world: what `pycollective plan` and explain() ask.
+// The catalog of algorithms and the operations on plans that need no world, for `pycollective plan`
+// and explain().
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

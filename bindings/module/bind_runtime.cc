@@ -35,10 +35,11 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// The timeout of a user's call is for what it waits for, and not for the way to the store and back.
+// The timeout of a user's call limits the wait at the store; the round trip to the store gets this
+// much in addition.
 constexpr double kOneWayS = 5;
-constexpr double kForgettingS = 0.5;  // for the end of what is of no more use
-constexpr double kReportingS = 1;     // for what makes others wait less
+constexpr double kForgettingS = 0.5;  // for the deletion of unused values
+constexpr double kReportingS = 1;     // for reports that shorten the wait of other ranks
 
 template <std::size_t N>
 std::array<std::byte, N> exactly(const State& state, const char* what, const std::string& bytes) {
@@ -56,8 +57,9 @@ Credentials make_credentials(const State& state, const std::string& key, const s
           JobKey(exactly<JobKey::kBytes>(state, "a job key", key)), key_source, encrypts};
 }
 
-// Runs Python's signal handlers if this is the main thread. True: one of them raised (Ctrl-C does), and that exception
-// is now pending in this thread. Only the main thread takes the GIL for it.
+// Runs Python's signal handlers if this is the main thread. Returns true if one of them raised
+// (Ctrl-C does); that exception is then pending in this thread. Other threads do not take the GIL
+// for this.
 std::function<bool()> interrupt_probe() {
   const pthread_t main = static_cast<pthread_t>(
       py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>());
@@ -68,14 +70,15 @@ std::function<bool()> interrupt_probe() {
     const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
     const auto ends = [](PyObject* kind) {
       return PyErr_ExceptionMatches(kind) != 0;
-    };  // other signals raise others
+    };  // handlers of other signals raise other exceptions
     if (raised && (ends(PyExc_KeyboardInterrupt) || ends(PyExc_SystemExit))) note_end_signal();
     PyGILState_Release(gil);
     return raised;
   };
 }
 
-// The probe of `options`, which is asked all the time, and says once if there is no store for long.
+// Wraps the probe of `options`, which is called all the time, and warns once if no store has been
+// reached for long.
 std::function<bool()> warns_of_silence(const RuntimeOptions& options, const std::string& address,
                                        std::shared_ptr<std::atomic<bool>> connected) {
   return [probe = options.interrupted, log = options.log.with_rank(options.rank), address, connected,
@@ -94,7 +97,8 @@ class PyStoreServer {
             value_or_throw(state, TcpStoreServer::open(addresses, credentials, {},
                                                        value_or_throw(state, Logger::from_environment())))),
         credentials_(credentials) {}
-  // To the ranks that wait in init() for one of `ranks`, now or later: it has ended and will not come.
+  // Reports to the ranks that wait in init() for one of `ranks`, now or later, that it has ended
+  // and will not join.
   void report_absent(const std::vector<Rank>& ranks, const std::string& why) {
     const py::gil_scoped_release release;
     const Deadline deadline = Deadline::after(kReportingS);
@@ -108,7 +112,7 @@ class PyStoreServer {
   }
   void close_in_child() {
     if (server_ != nullptr) server_->close_in_child();
-    static_cast<void>(server_.release());  // its thread is the parent's
+    static_cast<void>(server_.release());  // its thread exists only in the parent
   }
 
  private:
@@ -129,7 +133,7 @@ struct Options {
   std::optional<std::string> transport, tune, tuning;
 };
 
-// The world's store as Python sees it: bytes under names, until the world ends.
+// The world's store in Python: bytes under names, until the world ends.
 class PyStore {
  public:
   PyStore(State* state, std::shared_ptr<Session> session, double timeout_s)
@@ -204,7 +208,7 @@ class PyStore {
   template <class Body>
   auto call(Body&& body, std::optional<double> timeout_s) const
       -> decltype(body(std::declval<Store&>(), std::declval<StoreDeadline>())) {
-    const std::shared_ptr<Store> store = session_->store;  // shutdown() in another thread lets go of it
+    const std::shared_ptr<Store> store = session_->store;  // shutdown() in another thread releases it
     if (session_->forked || store == nullptr)
       return Status(Code::kNotInitialized,
                     session_->forked ? "the store belongs to the process that this one was forked from"
@@ -218,7 +222,7 @@ class PyStore {
   double timeout_s_;
 };
 
-// One rank's runtime and, on the rank that hosts it, the store.
+// The runtime of one rank and, on the rank that hosts it, the store.
 class PyRuntime {
  public:
   PyRuntime(State* state, const Options& options) : state_(state) {
@@ -244,7 +248,8 @@ class PyRuntime {
     if (options.size > 1) print_request_ = PrintRequest::install();
     if (options.size > 1) watch_end_signals();
     if (print_request_) native.print_request = print_request_->event();
-    (void)value_or_throw(*state, env_text(Env::kStreamCheck));  // the first call on a GPU reads it: too late
+    // Checks the setting here: the first call on a GPU would report an error too late.
+    (void)value_or_throw(*state, env_text(Env::kStreamCheck));
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");  // NOLINT(concurrency-mt-unsafe)
     native.joins_gpus =
         value_or_throw(*state, env_text(Env::kGpu)) == "auto" &&
@@ -275,7 +280,7 @@ class PyRuntime {
     world_ =
         py::reinterpret_steal<py::object>(make_group_object(state, session_, session_->runtime->world()));
     if (!world_) throw py::error_already_set();
-    if (options.local_size > 0) {  // the launcher's word; else the host map has counted
+    if (options.local_size > 0) {  // the launcher's numbers replace those of the host map
       GroupObject& world = *reinterpret_cast<GroupObject*>(world_.ptr());
       world.local_rank = options.local_rank;
       world.local_size = options.local_size;
@@ -289,16 +294,18 @@ class PyRuntime {
   py::object world() const { return world_; }
   PyStore store() const { return PyStore(state_, session_, timeout_s_); }
 
-  // Says goodbye together with the others, unless the world has failed already: then there is nobody to wait for.
+  // Waits for the other ranks, unless the world has failed already: then there is no rank to wait
+  // for.
   void shutdown(std::optional<double> timeout_s) {
     std::shared_ptr<Runtime> runtime =
-        std::move(session_->runtime);  // from here on every call says the world is gone
+        std::move(session_->runtime);  // from here on every call reports that the world was shut down
     Status status;
     if (runtime != nullptr && !session_->forked) {
       const py::gil_scoped_release release;
       Status on_devices;
       status = runtime->shutdown(Deadline::after(timeout_s.value_or(timeout_s_)), &on_devices);
-      // Everybody has left: these values are nobody's, and the store may be a launcher's.
+      // Every rank has left, so no rank uses these values; the store may belong to a launcher and
+      // outlive this world.
       if (status.is_ok() && rank_ == 0) (void)session_->store->erase_all("", Deadline::after(kForgettingS));
       if (status.is_ok()) status = on_devices;
     }
@@ -306,7 +313,8 @@ class PyRuntime {
     throw_unless_ok(*state_, status);
   }
 
-  // At once, without waiting for anybody; if it was not shut down, the others see a failure. Calls in other threads end.
+  // Closes at once, without waiting. If the world was not shut down, the other ranks see a failure.
+  // Calls in other threads end.
   void close() {
     std::shared_ptr<Runtime> runtime = std::move(session_->runtime);
     if (runtime != nullptr && !session_->forked) {
@@ -320,15 +328,17 @@ class PyRuntime {
  private:
   void end(std::shared_ptr<Runtime> runtime) {
     if (session_
-            ->forked) {  // its threads are not in this process, its connections belong to the parent: leave it alone
+            // The threads are not in this process and the connections belong to the parent: leak
+            // it.
+            ->forked) {
       static_cast<void>(
-          new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are closed already
+          new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are already closed
       static_cast<void>(new std::shared_ptr<Store>(std::move(session_->store)));
       static_cast<void>(session_->server.release());
       static_cast<void>(print_request_.release());
       return;
     }
-    // Others read the session under the GIL.
+    // Other threads read the session under the GIL.
     std::shared_ptr<Store> store = std::move(session_->store);
     std::unique_ptr<TcpStoreServer> server = std::move(session_->server);
     const py::gil_scoped_release release;
@@ -357,19 +367,20 @@ class PyRuntime {
         who.credentials = credentials;
         leave_rendezvous(*shared, who);
       };
-      // The address whose route reaches the store reaches the others as well.
+      // The local address of the route to the store also reaches the other ranks.
       if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};
     }
     std::shared_ptr<Store> store =
         native.store ? native.store : std::make_shared<MemoryStore>(native.interrupted);
     PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native), deadline));
-    // The store may outlive this world: its values are not those of the next one.
+    // The store may outlive this world; the prefix separates its values from those of the next
+    // world.
     session_->store = std::make_shared<PrefixStore>("values/" + (*runtime)->name() + "/", std::move(store));
-    // When everybody is past this barrier nobody needs the launcher's board any more.
+    // After this barrier no rank uses the launcher's store for the rendezvous any more.
     return (*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0));
   }
 
-  // Opens the store at the first port that is free, on every address that has it.
+  // Opens the store at the first free port, on every address with that port.
   Status host_store(const std::vector<std::string>& addresses, const RuntimeOptions& native) {
     const auto port = [](const std::string& address) { return address.substr(address.rfind(':') + 1); };
     Status first;
@@ -414,7 +425,7 @@ void bind_runtime(py::module_& module, State* state) {
            py::arg("addresses"), py::kw_only(), py::arg("key"), py::arg("job"), py::arg("key_source") = "",
            py::arg("encrypts") = false)
       .def_property_readonly("addresses", &PyStoreServer::addresses,
-                             "Where it listens, as \"127.0.0.1:4711\", in the order that was asked for.")
+                             "Where it listens, as \"127.0.0.1:4711\", in the requested order.")
       .def("_close_in_child", &PyStoreServer::close_in_child)
       .def("_report_absent", &PyStoreServer::report_absent, py::arg("ranks"), py::arg("why"))
       .def("close", &PyStoreServer::close, "Stops serving; a second call does nothing.")
@@ -446,7 +457,7 @@ void bind_runtime(py::module_& module, State* state) {
       "This host's addresses: (interface, ip, flags of netdevice(7)) each.");
 
   py::class_<PyRuntime>(module, "Runtime",
-                        "One rank's connections to all others. pycollective.init() makes it.")
+                        "One rank's connections to all other ranks. pycollective.init() makes it.")
       .def(py::init([state](Rank rank, Rank size, std::vector<std::string> store_addresses,
                             std::optional<std::vector<std::string>> host_store, const py::bytes& key,
                             const py::bytes& job, const std::string& key_source, bool encrypts,
@@ -470,7 +481,7 @@ void bind_runtime(py::module_& module, State* state) {
       .def_property_readonly("world", &PyRuntime::world, "The group of all ranks.")
       .def("store", &PyRuntime::store, "The key-value store of this world.")
       .def("shutdown", &PyRuntime::shutdown, py::kw_only(), py::arg("timeout_s") = py::none(),
-           "Waits until every rank is here, at most `timeout_s` seconds, says goodbye and closes.")
+           "Waits until every rank calls it, at most `timeout_s` seconds, then disconnects and closes.")
       .def("close", &PyRuntime::close, "Closes at once; ranks that still communicate see a failure.");
 }
 

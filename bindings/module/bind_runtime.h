@@ -1,4 +1,4 @@
-// Runtime and StoreServer in Python: not on the hot path, so pybind11 does the work.
+// Runtime and StoreServer in Python. They are not on the hot path, so they use pybind11.
 #pragma once
 
 #include "bindings/python/pybind11_forward.h"

@@ -49,20 +49,20 @@ Settings read(const State& state, const std::string& path) {
 
 void bind_tune(py::module_& m, State* state) {
   m.def("_limits", &limits, py::arg("ranks"),
-        "The usual limits of shared memory for a group of so many ranks.");
-  m.def("_machine_facts", &facts, "What a profile says of the machine that it was measured on.");
+        "The usual limits of shared memory for a group of `ranks` ranks.");
+  m.def("_machine_facts", &facts, "The facts about this machine that a profile records.");
   m.def("_usual_profile_path", &usual_profile_path,
-        "Where a profile is looked for; empty: there is no home.");
+        "The path of the default profile; empty if there is no home directory.");
   m.def(
       "_profile_text",
       [state](const Settings& settings, const std::string& comment) {
         return text_of(*state, settings, comment);
       },
       py::arg("settings"), py::arg("comment"),
-      "A profile of this machine. Refuses what could not be read back.");
+      "A profile of this machine. Refuses settings that could not be read back.");
   m.def(
       "_read_profile", [state](const std::string& path) { return read(*state, path); }, py::arg("path"),
-      "The settings of a profile: ranks, name, value. Raises if it is refused here.");
+      "The settings of a profile: ranks, name, value. Raises if this machine refuses it.");
 }
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// A runtime whose memory somebody uses, also beyond shutdown().
+// A reference to a runtime with memory in use, possibly after shutdown().
 #pragma once
 
 #include <unistd.h>
@@ -12,8 +12,8 @@
 
 namespace pc {
 
-// A forked child has none of its threads, and somebody may have held a lock of its heap: there it is left where it is.
-// Thread-safety: created and destroyed with the GIL.
+// A forked child has none of the runtime's threads, and one of them may have held a lock of its
+// heap. There the runtime is never destroyed. Thread-safety: created and destroyed with the GIL.
 class KeptRuntime {
  public:
   // `runtime` has a heap.
@@ -29,10 +29,11 @@ class KeptRuntime {
   }
 
   bool in_child() const { return ::getpid() != made_in_; }
-  shm::Heap& heap() const { return *(*runtime_)->heap(); }  // not in a child
+  shm::Heap& heap() const { return *(*runtime_)->heap(); }  // must not be called in a child
 
  private:
-  std::unique_ptr<std::shared_ptr<Runtime>> runtime_;  // can be left without taking memory
+  // Allocated separately, so that a child can leak it without an allocation.
+  std::unique_ptr<std::shared_ptr<Runtime>> runtime_;
   const pid_t made_in_ = ::getpid();
 };
 

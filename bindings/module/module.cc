@@ -1,4 +1,4 @@
-// pycollective._core: everything of the core that Python sees.
+// pycollective._core: everything of the core that Python uses.
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What the functions of the module act on from now on.
+// Sets the group that the module's functions act on from now on.
 void set_world(pc::State& state, const py::object& group) {
   pc::GroupObject* next = nullptr;
   if (!group.is_none()) {
@@ -53,15 +53,17 @@ py::object time_calls(const pc::State& state, const py::object& group, const py:
   return py::reinterpret_steal<py::object>(seconds);
 }
 
-// In a forked child: what there was belongs to the parent.
+// In a forked child the existing state belongs to the parent.
 void after_fork(pc::State& state) {
   state.ended_calls = new pc::EndedCalls();
-  state.position = new pc::ProgramPosition(state.sites);  // the threads of the old one are the parent's
+  // The threads of the old one exist only in the parent.
+  state.position = new pc::ProgramPosition(state.sites);
   state.alone.clear();
-  // A child must not keep the parent's connections open: its peers would not see it die.
+  // A child must not keep the parent's connections open: its peers would not detect the parent's
+  // death.
   for (const std::weak_ptr<pc::Runtime>& each : std::exchange(state.runtimes, {})) {
     auto* const runtime =
-        new std::shared_ptr<pc::Runtime>(each.lock());  // left where it is: its threads are the parent's
+        new std::shared_ptr<pc::Runtime>(each.lock());  // leaked: its threads exist only in the parent
     if (*runtime != nullptr) (*runtime)->close_in_child();
   }
   for (const std::weak_ptr<pc::Session>& each : std::exchange(state.sessions, {})) {
@@ -78,7 +80,7 @@ void after_fork(pc::State& state) {
 PYBIND11_MODULE(_core, m) {
   m.doc() =
       "The C++ core of pycollective. Use it through the package: this module may change without notice.";
-  // Lives as long as the process: functions of the module may outlive it.
+  // Lives as long as the process, because functions of the module may outlive it.
   pc::State* state = new pc::State();
   state->ended_calls = new pc::EndedCalls();
   if (!state->load() || !pc::add_work(m.ptr(), state) || !pc::add_planned_call(m.ptr(), state) ||
@@ -111,8 +113,8 @@ Example:
       "_begin_alone",
       [state](std::string what) { state->alone.emplace_back(PyThread_get_thread_ident(), std::move(what)); },
       py::arg("what"),
-      "Until _end_alone() this thread runs what the other ranks do not: its calls on several ranks are "
-      "refused.");
+      "Until _end_alone() this thread runs code that other ranks do not run: its calls on several ranks "
+      "are refused.");
   m.def("_end_alone", [state] {
     const auto mine = std::find_if(state->alone.rbegin(), state->alone.rend(), [](const auto& each) {
       return each.first == PyThread_get_thread_ident();
@@ -126,7 +128,7 @@ Example:
         return time_calls(*state, group, x, count);
       },
       py::arg("group"), py::arg("x"), py::arg("count"),
-      "Seconds that `count` sums of `x` over the group take in C++ alone.");
+      "Seconds that `count` sums of `x` over the group take in C++ only.");
   m.def("environment_markdown", &pc::environment_markdown, "The text of docs/environment.md.");
   m.def("dtypes_markdown", &pc::dtypes_markdown, "The text of docs/dtypes.md.");
   m.def(

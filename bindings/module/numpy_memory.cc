@@ -15,7 +15,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// From numpy/ndarraytypes.h (NEP 49; NumPy 1.22 and later): part of its ABI. We build without NumPy's headers.
+// From numpy/ndarraytypes.h (NEP 49; NumPy 1.22 and later), part of its ABI. This package builds
+// without NumPy's headers.
 struct Allocator {
   void* ctx;
   void* (*malloc)(void* ctx, std::size_t nbytes);
@@ -29,17 +30,17 @@ struct Handler {
   Allocator allocator;
 };
 constexpr const char* kCapsule = "mem_handler";
-// Its place in the table of NumPy's C API, from numpy/__multiarray_api.h.
+// Index in the table of NumPy's C API, from numpy/__multiarray_api.h.
 constexpr std::size_t kSetHandler = 304;
 using SetHandler = PyObject* (*)(PyObject*);
 
-// One rank's heap as NumPy sees it. A forked child gets ordinary memory, and what its parent had taken stays.
-// Thread-safety: with the GIL.
+// One rank's heap as an allocator for NumPy. A forked child gets ordinary memory, and leaks the
+// blocks that its parent had allocated. Thread-safety: with the GIL.
 class NumpyMemory {
  public:
   explicit NumpyMemory(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
 
-  // Null: there is no more.
+  // Returns null if there is no memory left.
   void* take(std::size_t nbytes) {
     const bool in_heap = !runtime_.in_child();
     void* const memory = in_heap ? from_heap(nbytes) : std::malloc(std::max<std::size_t>(nbytes, 1));
@@ -52,7 +53,8 @@ class NumpyMemory {
     }
     return memory;
   }
-  // What grows once often grows again, a little each time: it gets half as much in addition.
+  // Blocks that grow once often grow again in small steps, so they get half as much in
+  // addition if memory allows.
   void* take_again(void* memory, std::size_t nbytes) {
     const auto found = blocks_.find(memory);
     if (found == blocks_.end()) return nullptr;
@@ -75,7 +77,7 @@ class NumpyMemory {
 
  private:
   struct Block {
-    std::size_t nbytes;  // at least what NumPy asked for
+    std::size_t nbytes;  // at least what NumPy requested
     bool in_heap;
   };
   void* from_heap(std::size_t nbytes) const {
@@ -88,7 +90,7 @@ class NumpyMemory {
     } else if (!runtime_.in_child()) {
       try {
         runtime_.heap().free(static_cast<std::byte*>(memory));
-      } catch (...) {  // what cannot be given back stays
+      } catch (...) {  // a block that cannot be released is leaked
       }
     }
   }
@@ -97,8 +99,9 @@ class NumpyMemory {
   std::unordered_map<void*, Block> blocks_;
 };
 
-// NumPy calls with the GIL or without: np.fromstring() and np.fromfile() let it go while what they read grows.
-// NumPy is C, and knows no exceptions. The GIL is asked for outside: when the interpreter ends, that unwinds the thread.
+// NumPy calls this with the GIL or without: np.fromstring() and np.fromfile() release it while they
+// read into a growing array. NumPy is C, so no exception may reach it. The GIL is requested outside
+// of the try block: when the interpreter ends, the request unwinds the thread.
 template <class Body>
 void* or_null(void* ctx, Body&& body) {
   const WithGil gil;

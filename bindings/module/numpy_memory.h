@@ -1,4 +1,4 @@
-// Memory of the heap for the arrays that NumPy makes itself.
+// Memory of the heap for arrays that NumPy allocates itself.
 #pragma once
 
 #include <memory>
@@ -8,10 +8,12 @@
 
 namespace pc {
 
-// What PyDataMem_SetHandler() takes: arrays made while it is set lie in this runtime's heap, which lives as long as any of them.
+// Returns a handler for PyDataMem_SetHandler(). Arrays made while it is set are in this runtime's
+// heap, which lives as long as any of them.
 pybind11::object numpy_handler(std::shared_ptr<Runtime> runtime);
 
-// NumPy's, of the calling context (contextvars); returns the one before. None: the default.
+// Sets NumPy's handler in the calling context (contextvars) and returns the previous one. None is
+// NumPy's default.
 pybind11::object set_numpy_handler(const pybind11::object& handler);
 
 }  // namespace pc

@@ -10,7 +10,8 @@
 namespace pc {
 namespace {
 
-// What the handler may touch. A forked child shares the descriptor with its parent, hence the process's number.
+// The state that the handler may access. A forked child shares the descriptor with its parent,
+// hence the owner's pid.
 std::atomic<int> current{-1};
 std::atomic<pid_t> owner{0};
 
@@ -34,7 +35,7 @@ bool set_handler(void (*handler)(int)) {
 std::unique_ptr<PrintRequest> PrintRequest::install() {
   struct sigaction now {};
   if (::sigaction(SIGUSR2, nullptr, &now) != 0) return nullptr;
-  const bool inherited = now.sa_handler == handle && owner.load() != ::getpid();  // from before a fork
+  const bool inherited = now.sa_handler == handle && owner.load() != ::getpid();  // installed before a fork
   if (now.sa_handler != SIG_DFL && !inherited) return nullptr;
   const int event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event < 0) return nullptr;

@@ -1,14 +1,15 @@
-// SIGUSR2 asks a rank to print its last calls, wherever it hangs.
+// SIGUSR2 makes a rank print its last calls, even if it hangs.
 #pragma once
 
 #include <memory>
 
 namespace pc {
 
-// While it lives, SIGUSR2 makes an eventfd readable, for the control thread.
+// During its lifetime SIGUSR2 makes an eventfd readable, for the control thread.
 class PrintRequest {
  public:
-  // Null: the program handles that signal itself, a world has it already, or there is no descriptor to be had.
+  // Returns null if the program handles the signal itself, another world has installed it, or no
+  // descriptor is available.
   static std::unique_ptr<PrintRequest> install();
   ~PrintRequest();
   PrintRequest(const PrintRequest&) = delete;

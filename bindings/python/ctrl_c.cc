@@ -16,7 +16,7 @@
 namespace pc {
 namespace {
 
-// Null: a Python error is set.
+// Returns nullopt with a Python error set.
 std::optional<pthread_t> main_thread() {
   const Ref threading(PyImport_ImportModule("threading"));
   const Ref main(threading ? PyObject_CallMethod(threading.get(), "main_thread", nullptr) : nullptr);
@@ -40,13 +40,13 @@ bool ctrl_c_raises() {
   return raises;
 }
 
-// About one press of Ctrl-C, named by its time.
+// The question whether a press of Ctrl-C raises. A press is identified by its time.
 struct Question {
-  std::atomic<int64_t> asked_ns{0};   // the last press that Python was asked about
-  std::atomic<int64_t> raises_ns{0};  // the last one that raises
+  std::atomic<int64_t> asked_ns{0};   // the last press that was passed to Python
+  std::atomic<int64_t> raises_ns{0};  // the last press that raises
 };
 
-// Python answers on a thread of its own, which may wait long for the GIL.
+// Asks Python on a separate thread, which may wait long for the GIL.
 void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
   try {
     std::thread([question, press_ns] {
@@ -56,7 +56,7 @@ void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
       }
     }).detach();
   } catch (const std::system_error&) {
-    question->asked_ns.store(0);  // no thread can be had: the next round tries again
+    question->asked_ns.store(0);  // no thread available: the next round tries again
   }
 }
 

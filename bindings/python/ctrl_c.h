@@ -1,4 +1,5 @@
-// Ctrl-C for a thread that cannot hear it, because it is stuck in a call of somebody else's library.
+// Detects Ctrl-C for a thread that cannot react to it because it is blocked in a call of a
+// third-party library.
 #pragma once
 
 #include <pthread.h>
@@ -9,9 +10,11 @@
 
 namespace pc {
 
-// Asks, in any thread and without waiting for the GIL, whether Ctrl-C has come for that thread since then and raises
-// KeyboardInterrupt there, as Python has it: in the main thread, unless the program has a handler of its own, which runs when the
-// call has ended. It may take some rounds of asking until the answer is yes. Empty: a Python error is set.
+// Returns a function that reports whether Ctrl-C was pressed after `since` and raises
+// KeyboardInterrupt in `thread`. Python raises it in the main thread, unless the program has its
+// own handler, which runs when the call has ended. The function works in any thread and does not
+// wait for the GIL; it may return true only after some calls. Returns an empty function with a
+// Python error set.
 std::function<bool(pthread_t thread, TimePoint since)> hears_ctrl_c();
 
 }  // namespace pc

@@ -1,12 +1,13 @@
-// The part of the DLPack ABI that view.cc reads: how array libraries describe memory to each other without headers.
-// Layouts follow dmlc/dlpack v1.3, include/dlpack/dlpack.h, Copyright (c) 2017 by Contributors, Apache-2.0.
+// The part of the DLPack ABI that view.cc reads. Array libraries use it to describe memory to each
+// other without headers. Layouts follow dmlc/dlpack v1.3, include/dlpack/dlpack.h, Copyright (c)
+// 2017 by Contributors, Apache-2.0.
 #pragma once
 
 #include <cstdint>
 
 namespace pc::dlpack {
 
-inline constexpr uint32_t kMajorVersion = 1;  // another major version: another layout
+inline constexpr uint32_t kMajorVersion = 1;  // another major version has another layout
 inline constexpr uint32_t kMinorWithStreams = 3;
 inline constexpr uint64_t kFlagReadOnly = 1, kFlagCopied = 2;
 inline constexpr const char* kExchangeCapsule = "dlpack_exchange_api";
@@ -62,8 +63,8 @@ struct ExchangeApi {
   void* allocate;
   int (*managed_from_object)(void* object, ManagedTensor** out);
   void* managed_to_object;
-  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; the object keeps the memory
-  // On which stream the library works now, in this thread; since 1.3.
+  int (*tensor_from_object)(void* object, Tensor* out);  // may be null; the object keeps the memory alive
+  // Returns the stream on which the library works now in this thread. Since 1.3.
   int (*current_work_stream)(int32_t device_type, int32_t device_index, void** out);
 };
 

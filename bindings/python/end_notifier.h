@@ -1,4 +1,4 @@
-// Tells event loops that a call has ended.
+// Notifies event loops of the end of a call.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -12,8 +12,8 @@ namespace pc {
 // Thread-safety: all methods, with the GIL or without.
 class EndNotifier {
  public:
-  // An eventfd that is written to when the call has ended. False: it has already, and nothing will be written. No more is
-  // written once unwatch() has returned.
+  // Registers an eventfd that is written when the call has ended. Returns false if it has already
+  // ended; then nothing is written. Nothing is written after unwatch() has returned.
   bool watch(int fd) {
     const std::lock_guard lock(mutex_);
     if (has_notified_) return false;

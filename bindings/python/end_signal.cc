@@ -18,11 +18,12 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::size_t kMostHandlers = 8;
 
-// What the handlers may touch. A handler of the program that has been found keeps its place, and note<place> calls it from then on,
-// also where other code restores note<place> or calls it.
+// The state that the handlers may access. A program's handler keeps its place once it was found.
+// note<place> calls it from then on, even if other code restores or calls note<place>.
 struct Watched {
-  std::array<struct sigaction, kMostHandlers> handlers{};  // each is written before ours for it is installed
-  std::size_t count = 0;                                   // guarded by the GIL
+  // An entry is written before note<place> is installed for it.
+  std::array<struct sigaction, kMostHandlers> handlers{};
+  std::size_t count = 0;  // guarded by the GIL
 };
 std::array<Watched, kSignals.size()> watched{};
 std::atomic<int64_t> came_ns{0}, sigint_came_ns{0};
@@ -34,7 +35,7 @@ void note(int signal, siginfo_t* info, void* context) {
   came_ns.store(now_ns(), std::memory_order_relaxed);
   if (signal == SIGINT) sigint_came_ns.store(now_ns(), std::memory_order_relaxed);
   std::size_t i = 0;
-  while (kSignals[i] != signal) ++i;  // it is there for no other
+  while (kSignals[i] != signal) ++i;  // it is installed for no other signal
   const struct sigaction& next = watched[i].handlers[Place];
   if ((next.sa_flags & SA_SIGINFO) != 0) {
     next.sa_sigaction(signal, info, context);
@@ -62,7 +63,8 @@ bool is_same(const struct sigaction& one, const struct sigaction& other) {
                                           : one.sa_handler == other.sa_handler;
 }
 
-// The place of that handler, which is a new one where it was not found before; kMostHandlers: there is none left.
+// Returns the place of the handler, which is a new one if it was not found before. Returns
+// kMostHandlers if none is left.
 std::size_t place_of(const struct sigaction& action, Watched& all) {
   std::size_t place = 0;
   while (place < all.count && !is_same(all.handlers[place], action)) ++place;
@@ -79,7 +81,8 @@ void watch_end_signals() {
     const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
     if (is_ours(now) || (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))) continue;
     const std::size_t place = place_of(now, watched[i]);
-    if (place == kMostHandlers) continue;  // the program changes them all the time: this one is not heard of
+    // The program changes its handlers all the time: this one is not watched.
+    if (place == kMostHandlers) continue;
     struct sigaction ours = now;
     ours.sa_sigaction = kNotes[place];
     ours.sa_flags |= SA_SIGINFO;

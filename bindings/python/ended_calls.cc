@@ -13,7 +13,7 @@ void EndedCalls::add(std::shared_ptr<Ended> ended) {
     any_.store(true);
   }
   if (asked_.exchange(true)) return;
-  // Needs no GIL. The queue may be full: then whoever comes next settles them.
+  // Py_AddPendingCall needs no GIL. If its queue is full, the next call settles them.
   if (Py_AddPendingCall([](void* self) { return static_cast<EndedCalls*>(self)->settle(), 0; }, this) != 0)
     asked_.store(false);
 }
@@ -23,7 +23,8 @@ void EndedCalls::settle() {
   if (!any_.load()) return;
   std::vector<std::shared_ptr<Ended>> all;
   {
-    // Whoever holds it adds one, and asks once more afterwards. In a child forked meanwhile he is not there.
+    // The thread that holds the lock is adding a call and requests settle() again afterwards. In a
+    // forked child that thread does not exist.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
     all.swap(ended_);

@@ -1,4 +1,5 @@
-// What threads without the GIL leave for one that has it: calls that ended there, and references that nobody needs any more.
+// Work that threads without the GIL leave for a thread that has it: calls that have ended, and
+// unused references.
 #pragma once
 
 #include <atomic>
@@ -10,22 +11,22 @@ namespace pc {
 
 class Ended {
  public:
-  virtual void settle() = 0;  // with the GIL. Leaves Python errors as they are
+  virtual void settle() = 0;  // Called with the GIL. Leaves Python errors unchanged.
 
  protected:
   ~Ended() = default;
 };
 
-// The main thread settles them between two steps of Python, or whoever comes first.
-// Lives as long as the process: Python keeps a pointer to it.
+// The main thread settles them between two steps of Python, or an earlier call settles them. Lives
+// as long as the process: Python keeps a pointer to it.
 class EndedCalls {
  public:
   void add(std::shared_ptr<Ended> ended);  // without the GIL
-  void settle();                           // with it
+  void settle();                           // with the GIL
 
  private:
-  std::atomic<bool> asked_{false};  // the main thread will come
-  std::atomic<bool> any_{false};    // ended_ has some
+  std::atomic<bool> asked_{false};  // the main thread is going to settle them
+  std::atomic<bool> any_{false};    // ended_ is not empty
   std::mutex mutex_;                // guards ended_
   std::vector<std::shared_ptr<Ended>> ended_;
 };

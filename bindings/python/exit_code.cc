@@ -9,7 +9,7 @@
 namespace pc {
 namespace {
 
-// Python calls exit() at its end, which runs this first and has not written what stdio holds.
+// Python calls exit() at its end. exit() runs this function first, before it has flushed stdio.
 void exit_with_failure(int status) {
   (void)std::fflush(nullptr);
   ::_exit(status != 0 ? status : 1);
@@ -22,7 +22,7 @@ void fail_at_exit() {
   if (is_registered.exchange(true)) return;
 #ifdef __GLIBC__
   (void)::on_exit([](int status, void*) { exit_with_failure(status); }, nullptr);
-#else  // which does not tell the status
+#else  // other libraries do not pass the status
   (void)std::atexit([] { exit_with_failure(0); });
 #endif
 }

@@ -1,9 +1,9 @@
-// The exit code of a process whose program has ended well, although a result that it used was wrong.
+// The exit code of a process if its program ended normally but used a wrong result.
 #pragma once
 
 namespace pc {
 
-// From now on this process exits with 1 where its program chooses 0, or chooses nothing.
+// From now on this process exits with 1 where its program would exit with 0.
 void fail_at_exit();
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// pybind11's types by name, for headers: the headers of pybind11 cost each file that sees them seconds of compilation.
+// Forward declarations of pybind11's types for headers: each file that includes pybind11 costs
+// seconds of compilation.
 #pragma once
 
 namespace pybind11 {

@@ -5,8 +5,8 @@
 
 namespace pc {
 
-// False in a thread that has lost the GIL for good because the interpreter ends. PyGILState_Check() alone says yes again
-// when the interpreter has almost gone.
+// Returns false in a thread that has lost the GIL for good because the interpreter ends.
+// PyGILState_Check() alone returns true again late in finalization.
 inline bool holds_gil() {
 #if PY_VERSION_HEX >= 0x030D0000
   return Py_IsFinalizing() == 0 && PyGILState_Check() != 0;
@@ -15,8 +15,9 @@ inline bool holds_gil() {
 #endif
 }
 
-// A thread that asks for the GIL while the interpreter ends is unwound by glibc, without the GIL: its references are left
-// where they are. py::object would give them back, and crash. Hence this one in whatever may call or wait for Python.
+// glibc unwinds a thread that requests the GIL while the interpreter ends, without the GIL, so its
+// references must be leaked. py::object would release them and crash. Use Ref in all code that may
+// call or wait for Python.
 class Ref {
  public:
   explicit Ref(PyObject* owned) : object_(owned) {}

@@ -14,13 +14,14 @@ namespace {
 PyObject* none() { return Py_NewRef(Py_None); }
 PyObject* number(Rank rank) { return rank < 0 ? none() : PyLong_FromLong(rank); }
 PyObject* seconds(double value) { return value < 0 ? none() : PyFloat_FromDouble(value); }
-// "replace": a message may quote bytes from elsewhere.
+// "replace", because a message may quote arbitrary bytes.
 PyObject* text(const std::string& value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
 PyObject* optional(const std::string& value) { return value.empty() ? none() : text(value); }
-// What else the message of a collective that not all ranks made should say. Python's part: it reads sources.
+// Additional advice for the message of a collective that some ranks did not make. It is written in
+// Python, because it reads source files.
 std::string advice(const Status& status, const std::string& message) {
   const bool apart = status.code() == Code::kTimeout || status.code() == Code::kMismatch;
   if (!apart || status.sequence() == 0) return {};
@@ -116,7 +117,7 @@ std::string take_python_error() {
   PyObject* shown = value == nullptr ? nullptr : PyObject_Str(value);
   PyObject* utf8 = shown == nullptr ? nullptr : PyUnicode_AsEncodedString(shown, "utf-8", "replace");
   if (utf8 != nullptr) text = PyBytes_AS_STRING(utf8);
-  clear_python_error();  // of __str__
+  clear_python_error();  // the error of __str__
   for (PyObject* object : {type, value, traceback, shown, utf8}) Py_XDECREF(object);
   return text.substr(0, text.find('\n'));
 }

@@ -1,4 +1,5 @@
-// What a Group in Python holds, and what it shares with the other groups of its runtime.
+// The contents of a Group in Python, and the state that it shares with the other groups of its
+// runtime.
 #pragma once
 
 #include <Python.h>
@@ -14,15 +15,18 @@ namespace pc {
 
 class GroupHold;
 
-// What a Runtime object and its groups share. `runtime` is null after shutdown. Guarded by the GIL; a call that releases
-// the GIL keeps a reference of its own, so that a shutdown elsewhere cannot take the memory away under it.
+// The state shared by a Runtime object and its groups. `runtime` is null after shutdown. Guarded by
+// the GIL. A call that releases the GIL keeps its own reference, so that a shutdown in another
+// thread cannot free the memory that it uses.
 struct Session {
   std::shared_ptr<Runtime> runtime;
-  std::weak_ptr<Runtime> alive;       // the same, until its last user lets it go: shutdown() is one of them
-  std::shared_ptr<Store> store;       // null: the world has ended
-  std::function<bool()> interrupted;  // runs signal handlers in the main thread
-  std::unique_ptr<TcpStoreServer> server;  // on the rank that hosts it
-  bool forked = false;  // this process is a child of the one that the connections belong to
+  // `runtime`, even after shutdown() has reset it, until the last user releases it; shutdown()
+  // itself is a user.
+  std::weak_ptr<Runtime> alive;
+  std::shared_ptr<Store> store;            // null after the world has ended
+  std::function<bool()> interrupted;       // runs signal handlers in the main thread
+  std::unique_ptr<TcpStoreServer> server;  // on the rank that hosts the store
+  bool forked = false;                     // this process is a child of the process that owns the connections
 };
 
 inline constexpr const char* kWorldWasShutDown =
@@ -33,18 +37,19 @@ struct GroupObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  Communicator* communicator;  // valid while session->runtime is, and the group is not closed
+  Communicator* communicator;  // valid while session->runtime is, until the group is closed
   Rank rank, size, local_rank, local_size;
   bool is_closed;
   bool is_strict;                   // Communicator::is_strict()
-  std::shared_ptr<GroupHold> hold;  // null: of the world, or the group is closed
+  std::shared_ptr<GroupHold> hold;  // null for the world and for a closed group
 };
 
-// New reference, or nullptr with a Python error set.
+// Returns a new reference, or nullptr with a Python error set.
 PyObject* make_group_object(State* state, const std::shared_ptr<Session>& session,
                             Communicator& communicator);
-PyObject* refuse_without_world(const State& state);  // nullptr, with NotInitialized set
-// The group that the functions of the module act on: a new reference, or nullptr with NotInitialized set.
+PyObject* refuse_without_world(const State& state);  // returns nullptr with NotInitialized set
+// Returns a new reference to the group that the module's functions act on, or nullptr with
+// NotInitialized set.
 inline PyObject* current_world(const State& state) {
   if (state.world != nullptr) [[likely]]
     return Py_NewRef(reinterpret_cast<PyObject*>(state.world));

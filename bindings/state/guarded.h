@@ -1,4 +1,4 @@
-// Where Python calls C++.
+// Entry points from Python to C++.
 #pragma once
 
 #include <Python.h>
@@ -9,13 +9,15 @@
 
 namespace pc {
 
-// Flags of a method that takes its arguments by position and by keyword, and its function as PyMethodDef wants it.
+// The flags of a method that takes arguments by position and by keyword, and its function in the
+// form that PyMethodDef needs.
 inline constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
 inline PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-// No exception of C++ may pass through the interpreter. Not noexcept: glibc ends a thread by unwinding its stack.
+// No C++ exception may pass through the interpreter. Not noexcept, because glibc ends a thread by
+// unwinding its stack.
 template <class Body>
 PyObject* guarded(Body&& body) {
   try {

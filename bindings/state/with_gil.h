@@ -1,4 +1,4 @@
-// The GIL, held by a thread that may not have it.
+// Holds the GIL in a thread that may not have it.
 #pragma once
 
 #include <Python.h>

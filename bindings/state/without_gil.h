@@ -1,4 +1,4 @@
-// What is done without the GIL, so that other threads of Python go on.
+// Code that runs without the GIL, so that other Python threads can run.
 #pragma once
 
 #include <Python.h>
@@ -9,7 +9,7 @@
 
 namespace pc {
 
-// Gives the GIL away for the time of its life.
+// Releases the GIL for its lifetime.
 class WithoutGil {
  public:
   WithoutGil() : thread_(PyEval_SaveThread()) {}
@@ -21,7 +21,8 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
-// Lets a runtime go that may have been shut down meanwhile: this may be the last reference, and letting it go may wait.
+// Releases a runtime that may have been shut down meanwhile. This may be the last reference, and
+// its release may wait.
 void let_go(std::shared_ptr<Runtime> runtime);
 
 }  // namespace pc

@@ -9,7 +9,7 @@
 namespace pc {
 namespace {
 
-// Names of files need not be Unicode. Leaves no Python error behind.
+// File names need not be Unicode. Leaves no Python error set.
 std::string to_utf8(PyObject* text) {
   const Ref bytes(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
   if (bytes) return std::string(PyBytes_AS_STRING(bytes.get()));
@@ -17,7 +17,7 @@ std::string to_utf8(PyObject* text) {
   return "?";
 }
 
-// The last two parts: short, and mostly enough to know the file.
+// Returns the last two parts: short, and mostly enough to identify the file.
 std::string short_path(const std::string& path) {
   const std::size_t name = path.rfind('/');
   if (name == std::string::npos || name == 0) return path;
@@ -25,7 +25,7 @@ std::string short_path(const std::string& path) {
   return folder == std::string::npos ? path : path.substr(folder + 1);
 }
 
-PyFrameObject* caller_of(PyFrameObject* frame) {  // takes one reference and gives one
+PyFrameObject* caller_of(PyFrameObject* frame) {  // consumes a reference and returns a new one
   PyFrameObject* caller = PyFrame_GetBack(frame);
   Py_DECREF(frame);
   return caller;
@@ -36,7 +36,7 @@ PyFrameObject* caller_of(PyFrameObject* frame) {  // takes one reference and giv
 bool CallSites::load() {
   const Ref package(PyImport_ImportModule("pycollective"));
   if (!package) return false;
-  // Not __path__: it may have several entries, and ours need not be the first.
+  // Not __path__: it may have several entries, and this package's need not be the first.
   const Ref init(PyObject_GetAttrString(package.get(), "__file__"));
   if (!init) return false;
   const Py_ssize_t slash = PyUnicode_FindChar(init.get(), '/', 0, PyUnicode_GetLength(init.get()), -1);
@@ -50,7 +50,7 @@ bool CallSites::load() {
   const Ref os(PyImport_ImportModule("os"));
   const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
   if (file) library_ = to_utf8(file.get());
-  PyErr_Clear();  // in a frozen program it need not be a file
+  PyErr_Clear();  // in a frozen program there may be no file
   library_.erase(library_.rfind('/') + 1);
   direct_ = running_place_is_known();
   return true;
@@ -66,7 +66,8 @@ bool CallSites::is_passed(PyCodeObject* code, Passed passed) const {
   return begins_with(folder_) && std::none_of(programs_.begin(), programs_.end(), begins_with);
 }
 
-// Torch calls us (its backend, hooks of backward), and is imported later than we are or never.
+// Torch calls pycollective (its backend, hooks of backward). It is imported later than
+// pycollective, or never.
 void CallSites::look_for_torch() {
   const Ref name(PyUnicode_InternFromString("torch"));
   const Ref torch(name ? PyImport_GetModule(name.get()) : nullptr);
@@ -93,7 +94,7 @@ const char* CallSites::here() {
   return text;
 }
 
-// Python code may run in here (finalizers do), and come here as well.
+// Python code may run in here (finalizers do) and call here() again.
 const char* CallSites::find_out() {
   PyFrameObject* const frame = PyEval_GetFrame();  // borrowed
   if (frame == nullptr) return nullptr;
@@ -104,7 +105,8 @@ const char* CallSites::find_out() {
   std::string fresh = describe(reinterpret_cast<PyFrameObject*>(program.get()));
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  if (is_passed(real.code, Passed::kOursAndTorch)) return text;  // the next time there may be a program
+  // Not cached: the next time there may be a program frame.
+  if (is_passed(real.code, Passed::kOursAndTorch)) return text;
   if (places_.size() >= kMostPlaces) forget();
   if (places_.emplace(real, text).second) Py_INCREF(real.code);
   return text;
@@ -112,7 +114,7 @@ const char* CallSites::find_out() {
 
 void CallSites::forget() {
   Places gone;
-  gone.swap(places_);  // first: the end of a code object may run Python code that comes here
+  gone.swap(places_);  // first: the destruction of a code object may run Python code that calls here()
   for (const auto& [place, text] : gone) Py_DECREF(place.code);
 }
 

@@ -1,4 +1,4 @@
-// Which line of Python a call comes from: "train.py:42 in step".
+// Finds the Python line that makes a call: "train.py:42 in step".
 #pragma once
 
 #include <array>
@@ -14,18 +14,20 @@ namespace pc {
 // One per process, never destroyed. Thread-safety: the GIL guards everything but last().
 class CallSites {
  public:
-  bool load();  // false with a Python error set
+  bool load();  // returns false with a Python error set
 
-  // Where this thread's current call comes from, in the program: frames of torch, which calls us too (its backend, hooks),
-  // are passed over. The text stays where it is as long as the process lives, for threads without the GIL too. nullptr: no
-  // Python code calls. Leaves no Python error behind.
+  // Returns the program line of this thread's current call. Skips frames of torch, which calls
+  // pycollective too (its backend, hooks). The text stays valid for the life of the process, also
+  // for threads without the GIL. Returns nullptr if no Python code runs. Leaves no Python error
+  // set.
   const char* here();
-  // The same for any frame, afresh. Frames of this package are passed over if one further out is not of this package.
+  // Describes any frame, without the cache. Skips frames of this package if a frame outside of the
+  // package follows.
   std::string text_of(PyFrameObject* frame) const;
-  // Also which line of the program that comes from, if the frame is of an installed library: "selectors.py:468 in select,
-  // called from train.py:42 in step".
+  // Adds the program line that called it if the frame is of an installed library: "selectors.py:468
+  // in select, called from train.py:42 in step".
   std::string path_of(PyFrameObject* frame) const;
-  // What here() answered last, in whichever thread. Any thread, without the GIL.
+  // Returns the last result of here() in any thread. Callable from any thread, without the GIL.
   const char* last() const { return last_.load(std::memory_order_relaxed); }
 
  private:
@@ -38,28 +40,29 @@ class CallSites {
   };
   using Places = std::unordered_map<CodePlace, const char*, Hash>;
 
-  // Parts of the package that are programs: what they do is not told as their caller's.
+  // Parts of the package that are programs: their frames are not skipped.
   static constexpr std::array kPrograms = {"bench.py", "tools/compare/", "tools/tune/"};
 
-  enum class Passed : uint8_t { kOurs, kOursAndTorch };  // frames that are passed over
+  enum class Passed : uint8_t { kOurs, kOursAndTorch };  // which frames are skipped
 
   bool is_passed(PyCodeObject* code, Passed passed) const;
   void look_for_torch();
-  // The innermost frame that is not passed over, or, if all are, the innermost one. A new reference.
+  // Returns a new reference to the innermost frame that is not skipped, or the innermost frame if
+  // all are.
   PyFrameObject* program_frame(PyFrameObject* innermost, Passed passed) const;
   static std::string describe(PyFrameObject* frame);
   bool is_installed(PyCodeObject* code) const;
   const char* find_out();
   void forget();
 
-  Places places_;  // holds a reference to every code object, so that no other one gets its address
-  std::unordered_set<std::string> texts_;  // whose elements never move
+  Places places_;  // Holds a reference to every code object, so that no other code object gets its address.
+  std::unordered_set<std::string> texts_;  // elements never move
   std::atomic<const char*> last_{nullptr};
-  bool direct_ = false;         // running_place_directly() is right
-  PyObject* folder_ = nullptr;  // of this package, with a slash at the end; owned
-  PyObject* torch_ = nullptr;   // of torch likewise, where the program has imported it
+  bool direct_ = false;         // running_place_directly() is correct
+  PyObject* folder_ = nullptr;  // this package's folder, with a slash at the end; owned
+  PyObject* torch_ = nullptr;   // torch's folder in the same form, once the program has imported it
   std::array<PyObject*, kPrograms.size()> programs_ = {};
-  std::string library_;  // Python's own, likewise; empty: it has none
+  std::string library_;  // folder of Python's standard library in the same form; empty if it has none
 };
 
 }  // namespace pc

@@ -11,7 +11,7 @@
 namespace pc {
 namespace {
 
-// Takes no signals: they must interrupt what the main thread waits in.
+// The thread blocks all signals: they must interrupt the main thread.
 template <class Body>
 std::jthread start(const char* name, Body body) {
   sigset_t all, before;
@@ -27,7 +27,8 @@ std::jthread start(const char* name, Body body) {
   });
 }
 
-// Empty, and perhaps a Python error set: the main thread runs no Python code. With the GIL.
+// Called with the GIL. Returns an empty string, possibly with a Python error set, if the main
+// thread runs no Python code.
 std::string main_position(const CallSites& sites) {
   const Ref name(PyUnicode_FromString("threading"));
   const Ref threading(name ? PyImport_GetModule(name.get()) : nullptr);  // an import could wait
@@ -52,7 +53,7 @@ void ProgramPosition::find(Found found) {
     answering_ = true;
     if (!seeking_) seeker_ = start("pc-position", [this] { seek(); });
     seeking_ = true;
-  } catch (const std::system_error&) {  // no more threads
+  } catch (const std::system_error&) {  // the system has no more threads
     if (!answering_) waiting_.clear();
   }
 }

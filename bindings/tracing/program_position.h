@@ -1,4 +1,5 @@
-// Where the program's main thread stands, for threads that must not wait for the GIL.
+// Finds the line that the program's main thread executes, for threads that must not wait for the
+// GIL.
 #pragma once
 
 #include <chrono>
@@ -13,8 +14,9 @@
 
 namespace pc {
 
-// Two short-lived threads do the waiting: one takes the GIL and looks, the other answers, with less if that takes too long.
-// A thread that still asks for the GIL when the interpreter ends is unwound or hangs for ever. Hence close(), from atexit.
+// Two short-lived threads do the waiting. The seeker takes the GIL and looks; the answerer reports
+// the result, or less if the search takes too long. A thread that still requests the GIL when the
+// interpreter ends is unwound or hangs for ever. Therefore atexit calls close().
 class ProgramPosition {
  public:
   using Found = std::function<void(std::string)>;
@@ -22,11 +24,12 @@ class ProgramPosition {
   explicit ProgramPosition(const CallSites& sites) : sites_(sites) {}
   ~ProgramPosition() { close(); }
 
-  // Calls `found` once, from another thread, within kWaitLimit or little more: "load.py:7 in read". One
-  // search serves all who ask meanwhile. Never after close(), nor if the system has no more threads. Any
-  // thread; does not wait.
+  // Calls `found` once, from another thread, within about kWaitLimit, with a text such as
+  // "load.py:7 in read". One search serves all requests made meanwhile. `found` is not called after
+  // close(), nor if the system has no more threads. Callable from any thread; does not wait.
   void find(Found found);
-  // Ends all searches, and `found` will not be called any more. With the GIL, which it gives away meanwhile, or without.
+  // Ends all searches; `found` is not called any more. Callable with the GIL, which it releases
+  // while it waits, or without.
   void close();
 
  private:
@@ -37,13 +40,13 @@ class ProgramPosition {
   std::string excuse() const;
 
   const CallSites& sites_;
-  std::mutex mutex_;  // guards what follows; nobody who holds it asks for the GIL
+  std::mutex mutex_;  // guards the members below; never held while requesting the GIL
   std::condition_variable changed_;
   std::vector<Found> waiting_;
-  bool wanted_ = false;   // position_ is older than a question
-  std::string position_;  // what was found last
+  bool wanted_ = false;   // position_ is older than a request
+  std::string position_;  // result of the last search
   bool seeking_ = false, answering_ = false, closed_ = false;
-  std::jthread seeker_, answerer_;  // replaced when the one before has nothing left to do but end
+  std::jthread seeker_, answerer_;  // replaced only when the previous thread has nothing left to do but end
 };
 
 }  // namespace pc

@@ -12,7 +12,8 @@ int instruction_of(PyFrameObject* frame) {
 }
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
-// The head of CPython 3.11's _PyInterpreterFrame (Include/internal/pycore_frame.h). Later versions have functions for it.
+// The first members of CPython 3.11's _PyInterpreterFrame (Include/internal/pycore_frame.h). Later
+// versions have functions for this.
 struct InterpreterFrame {
   void *function, *globals, *builtins, *locals;
   PyCodeObject* code;
@@ -25,7 +26,7 @@ struct InterpreterFrame {
 
 CodePlace place_of(PyFrameObject* frame) {
   PyCodeObject* const code = PyFrame_GetCode(frame);
-  Py_DECREF(code);  // the frame holds it
+  Py_DECREF(code);  // the frame keeps it
   return {code, instruction_of(frame)};
 }
 
@@ -45,7 +46,7 @@ CodePlace running_place_directly() {
 #endif
   if (frame == nullptr) return {};
   PyObject* const code = PyUnstable_InterpreterFrame_GetCode(frame);
-  Py_DECREF(code);  // the frame holds it
+  Py_DECREF(code);  // the frame keeps it
   if (!PyCode_Check(code)) return {};
   return {reinterpret_cast<PyCodeObject*>(code), PyUnstable_InterpreterFrame_GetLasti(frame)};
 #endif

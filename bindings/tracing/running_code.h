@@ -1,4 +1,4 @@
-// Which instruction of which code runs in this thread.
+// Finds the instruction that this thread executes, and its code object.
 #pragma once
 
 #include <Python.h>
@@ -9,7 +9,7 @@
 namespace pc {
 
 struct CodePlace {
-  PyCodeObject* code = nullptr;  // borrowed: the running frame holds it. nullptr: no Python code runs
+  PyCodeObject* code = nullptr;  // Borrowed: the running frame holds it. nullptr if no Python code runs.
   int instruction = 0;           // as frame.f_lasti
   bool operator==(const CodePlace&) const = default;
 };
@@ -20,10 +20,11 @@ inline CodePlace running_place() {
   return frame == nullptr ? CodePlace() : place_of(frame);
 }
 
-// The same without making a frame object, which running code has none of since Python 3.11: making one costs a call several
-// times what looking does. It may be wrong where the interpreter clears a frame that C code called, so an unknown place has to
-// be compared with running_place(). Only if running_place_is_known(), which compares the two ways once, in case an interpreter
-// of the same version is built otherwise.
+// Returns the same as running_place() without a frame object. Since Python 3.11 running code has
+// none, and making one costs a call several times as much as the lookup. The result may be wrong
+// where the interpreter clears a frame that C code called, so compare an unknown place with
+// running_place(). Use it only if running_place_is_known(), which compares the two methods once, in
+// case an interpreter of the same version is built differently.
 CodePlace running_place_directly();
 bool running_place_is_known();
 

@@ -15,7 +15,7 @@ namespace pc {
 namespace {
 
 constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // by Check
-constexpr double kNamingS = 0.5;  // kept back from the deadline to find out who is missing
+constexpr double kNamingS = 0.5;  // reserved from the deadline to find out which ranks are missing
 
 struct Member {
   Rank size = 0;
@@ -50,7 +50,8 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   return m;
 }
 
-// The ranks that have not come. Asks without waiting; at the deadline, or without a store, those known by then.
+// Returns the ranks that have not arrived. It queries without waiting, and stops at the deadline or
+// without a store: then it returns those known so far.
 std::vector<Rank> missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline) {
   std::vector<Rank> missing;
   for (Rank rank = 0; rank < size && !deadline.expired(); ++rank) {
@@ -73,7 +74,7 @@ std::string names_of(const std::vector<Rank>& ranks) {  // "1, 2, 5 and 7 more"
 Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& options, const Status& failed,
                     Deadline deadline) {
   if (failed.code() != Code::kTimeout) return failed;
-  // Our own key is there: if it does not come, it is the store that is missing, and not the ranks.
+  // This rank's own key is there: if it cannot be read, the store is missing and not the ranks.
   const Deadline own = Deadline::after(std::max(deadline.remaining_s() / 2, 0.002));
   if (!store.get(keys.member(options.rank), own).is_ok()) return failed;
   const std::vector<Rank> missing = missing_ranks(store, keys, options.size, deadline);
@@ -84,7 +85,8 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
       .with_peer(missing.front());
 }
 
-// Another process has our rank already. Then the rank that was meant is missing, and rank 0 waits for it: it shall know as well.
+// Another process has this rank already. Then the rank that was meant is missing, and rank 0, which
+// waits for it, is informed as well.
 Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& options,
                          const HostMap::Entry& here) {
   const Deadline soon = Deadline::after(kNamingS);
@@ -113,7 +115,7 @@ std::vector<std::string> ips_of(const std::string& addresses) {
                   : is_loopback(address.value()) ? ""
                                                  : ip_of(address.value()));
   }
-  return ips;  // "": loopback
+  return ips;  // "" means loopback
 }
 
 Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
@@ -134,8 +136,8 @@ Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
       .with_peer(called);
 }
 
-// Addresses that can only lead back to where a call comes from: better said now, by every rank, than at a deadline. Higher
-// ranks call lower ones.
+// Detects addresses that only lead back to the connecting host: every rank reports this now,
+// instead of at a deadline. Higher ranks connect to lower ones.
 Status check_reachable(const WorldInfo& world_info) {
   const std::vector<HostMap::Entry>& ranks = world_info.hosts.ranks;
   const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const HostMap::Entry& entry) {
@@ -161,7 +163,8 @@ Status check_reachable(const WorldInfo& world_info) {
   return Status::ok();
 }
 
-// What rank 0 or another rank publishes. While it does not come, a warning says once who is missing.
+// Waits for what rank 0 or another rank publishes. If it does not arrive, one warning names the
+// missing ranks.
 Result<std::string> await_key(Store& store, const Keys& keys, const RuntimeOptions& options,
                               const std::string& key, Deadline deadline, bool& warned) {
   if (!warned && deadline.remaining_s() > options.warn_after_s) {
@@ -275,8 +278,8 @@ Result<WorldInfo> read_list(const std::string& list, const RuntimeOptions& optio
 
 namespace {
 
-// Rank 0 begins again: what it published when it gave up, and what a second process of a rank left for those that never
-// came, counts no more.
+// Rank 0 starts again: what it published when it gave up, and what a second process of a rank left
+// for the missing ranks, is no longer valid.
 void forget_failure(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   (void)store.erase(keys.list(), soon);
@@ -285,7 +288,8 @@ void forget_failure(Store& store, const Keys& keys, Rank size) {
     (void)store.erase(keys.member(missing), soon);
 }
 
-// Rank 0 gives up, and its store may end with it: not before those who came have read why. They release their ranks then.
+// Rank 0 gives up, and its store may end with it, so it waits until the ranks that arrived have
+// read the reason. They release their ranks then.
 void await_the_others(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   for (Rank rank = 1; rank < size; ++rank) {
@@ -298,7 +302,7 @@ void await_the_others(Store& store, const Keys& keys, Rank size) {
   }
 }
 
-// After the rank has been claimed.
+// Runs after the rank has been claimed.
 Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOptions& options,
                                 const Member& us, Deadline wait_limit, Deadline deadline) {
   PC_TRY(store.set(keys.member(options.rank), encode_member(us), wait_limit));
@@ -306,7 +310,8 @@ Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOpt
     const Result<std::string> list = gather(store, keys, options, wait_limit);
     if (!list.is_ok()) {
       const Status why = explain_wait(store, keys, options, list.status(), deadline);
-      // So that the others need not wait for their own deadlines. If this fails too, they have them.
+      // Saves the other ranks from waiting for their own deadlines. If this fails too, those
+      // deadlines apply.
       (void)store.set(keys.list(), publish(why), Deadline::after(kNamingS));
       await_the_others(store, keys, options.size);
       return why;
@@ -354,7 +359,7 @@ void leave_rendezvous(Store& store, const RuntimeOptions& options) {
   const Deadline soon = Deadline::after(kNamingS);
   if (options.rank == 0) {
     (void)store.erase(keys.list(), soon);
-    (void)store.erase_all(keys.memory(), soon);  // all have read it: they are connected
+    (void)store.erase_all(keys.memory(), soon);  // all ranks have read it: they are connected
   }
   (void)store.erase(keys.member(options.rank), soon);
   (void)store.erase(keys.came(options.rank), soon);

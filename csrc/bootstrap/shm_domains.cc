@@ -13,12 +13,14 @@
 namespace pc {
 namespace {
 
-constexpr double kArrivalS = 3;     // what a rank sent before it said that it is here is at the listener
-constexpr double kKeptBackS = 0.5;  // of the deadline, to tell others who is missing
-constexpr double kStoreGraceS = 1;  // that rank 0 keeps its store for the others, when all refuse
+// after a rank has published that it is here, what it sent before is at the listener
+constexpr double kArrivalS = 3;
+// reserved from the deadline, to report the missing rank to the other ranks
+constexpr double kKeptBackS = 0.5;
+constexpr double kStoreGraceS = 1;  // rank 0 keeps its store for the other ranks this long when all refuse
 constexpr std::string_view kHere = "here", kNo = "no: ";
 
-struct Place {  // of one rank, as its leader found out
+struct Place {  // one rank's result, determined by its leader
   Rank domain = -1;
   std::string why_alone;
 };
@@ -53,7 +55,7 @@ Result<Places> decode_places(std::string_view text, Rank size) {
   return places;
 }
 
-// The first one leads.
+// Groups the ranks by host; the first of each host leads.
 std::vector<std::vector<Rank>> hosts_of(const HostMap& map) {
   std::map<std::string_view, std::vector<Rank>> by_key;
   for (std::size_t i = 0; i < map.ranks.size(); ++i)
@@ -73,13 +75,13 @@ bool ended_init(const Status& status) {
          status.code() == Code::kAborted;
 }
 
-// What this rank has and what it got, until it is known who else has everything.
+// What this rank has and what it received, until it is known which ranks have everything.
 struct Candidate {
   Result<SharedPart> own = Status(Code::kInternal, "this rank is alone on its host");
   std::vector<PeerPart> peers;
 };
 
-// The ranks of this host, one of which is this one.
+// The exchange among the ranks of this host.
 class FdExchange {
  public:
   FdExchange(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
@@ -143,7 +145,8 @@ Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Ca
   return places;
 }
 
-// Those that come are at the server afterwards; of the others it is known why they do not.
+// Afterwards the ranks that can take part are connected to the server; for every other rank the
+// reason is known.
 Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& wait_limit, Places& places) {
   for (const Rank rank : others()) {
     PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, server, wait_limit));
@@ -159,7 +162,7 @@ Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& wait
   return Status::ok();
 }
 
-// The listener is served meanwhile: others come there.
+// The listener is served meanwhile, because other ranks connect there.
 Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, const WaitContext& wait_limit) {
   for (;;) {
     PC_TRY(server.serve(0));
@@ -172,7 +175,7 @@ Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, con
       return Status(Code::kInterrupted, "interrupted while the ranks of this host gathered");
     if (end == WaitEnd::kAborted) return Status(Code::kAborted, "ended by another thread");
     return Status(Code::kTimeout, "rank " + std::to_string(rank) +
-                                      " met the others, and then did not say whether it shares "
+                                      " completed the rendezvous, and then did not report whether it shares "
                                       "memory: look at its output")
         .with_peer(rank);
   }
@@ -194,7 +197,7 @@ Status FdExchange::come(Candidate& candidate) {
   if (!client.is_ok()) return Status::ok();
   Result<std::vector<PeerPart>> peers = client.value().receive(others(), context_);
   if (!peers.is_ok())
-    return ended_init(peers.status()) ? peers.status() : Status::ok();  // else the leader knows
+    return ended_init(peers.status()) ? peers.status() : Status::ok();  // otherwise the leader knows
   candidate.peers = std::move(peers).value();
   return Status::ok();
 }
@@ -209,7 +212,7 @@ Result<FdExchangeClient> FdExchange::connect_client(const Candidate& candidate) 
   return FdExchangeClient::begin(endpoint, options_.rank, options_.epoch, candidate.own.value(), context_);
 }
 
-// Rank 0: what the leaders found out.
+// For rank 0: collects the leaders' results.
 Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions& options,
                             const WorldInfo& world_info, const std::vector<std::vector<Rank>>& hosts,
                             Deadline deadline) {
@@ -224,7 +227,7 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
   return encode_places(all);
 }
 
-// What rank 0 publishes. `exchanged` is how it went on this rank's host.
+// Returns what rank 0 publishes. `exchanged` is the outcome on this rank's host.
 Result<Places> await_domains(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
                              const std::vector<std::vector<Rank>>& hosts, const Status& exchanged,
                              Deadline deadline) {
@@ -266,7 +269,8 @@ Status check_asked_for(const WorldInfo& world_info, const std::vector<std::vecto
                 "the transport \"shm\" was asked for, and not all ranks share memory: " + reasons + kMend);
 }
 
-// All ranks come to the same `why` by themselves. Rank 0, whose process may end with the store in it, waits until the others have.
+// All ranks derive the same `why` independently. Rank 0's process may end with the store in it, so
+// it waits until the other ranks have derived it.
 Status refuse_together(Store& store, const RuntimeOptions& options, const WorldInfo& world_info, Status why) {
   if (why.is_ok()) return why;
   const Keys keys(options);
@@ -288,7 +292,7 @@ std::unique_ptr<LocalPeers> local_peers_of(const RuntimeOptions& options, const 
   return make_process_local_peers(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
 }
 
-// Of tests: who shares memory with whom is what the local peers say.
+// For tests: the local peers define which ranks share memory.
 std::unique_ptr<LocalPeers> made_local_peers(const RuntimeOptions& options, HostMap& map) {
   std::unique_ptr<LocalPeers> ours;
   for (Rank rank = 0; rank < options.size; ++rank) {

@@ -20,7 +20,7 @@ std::string publish(const Status& why) {
 Status published_error(std::string_view text) {
   if (!text.starts_with(kError)) return Status::ok();
   text.remove_prefix(kError.size());
-  const auto take = [&text](int otherwise) {  // the next number, and the blank behind it
+  const auto take = [&text](int otherwise) {  // the next number, and the blank after it
     int number = otherwise;
     const char* const end = text.data() + text.size();
     const std::from_chars_result parsed = std::from_chars(text.data(), end, number);
@@ -29,7 +29,8 @@ Status published_error(std::string_view text) {
   };
   const Code given = static_cast<Code>(take(static_cast<int>(Code::kAborted)));
   const Rank peer = take(-1);
-  const bool shared = given == Code::kMismatch || given == Code::kTimeout;  // others are one rank's own
+  // other codes concern a single rank
+  const bool shared = given == Code::kMismatch || given == Code::kTimeout;
   const Status why(shared ? given : Code::kAborted, std::string(text));
   return peer < 0 ? why : why.with_peer(peer);
 }

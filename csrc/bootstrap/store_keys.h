@@ -1,5 +1,5 @@
-// How ranks write to each other through the store while they meet: lines of fields, under the keys of one job
-// and one epoch, or an error instead.
+// The encoding of what ranks publish in the store during rendezvous: lines of fields, under the
+// keys of one job and one epoch, or an error instead.
 #pragma once
 
 #include <string>
@@ -13,13 +13,14 @@ namespace pc {
 
 inline constexpr char kField = '\t', kLine = '\n';
 
-// What is published instead of what others wait for, so that nobody need wait any longer: the same error for
-// all, whoever found it. OK: `text` is no such thing.
+// publish() encodes an error that replaces an expected value, so that no rank waits any longer: all
+// ranks get the same error, whichever rank found it. published_error() returns OK if `text` is not
+// such an error.
 std::string publish(const Status& why);
 Status published_error(std::string_view text);
 
-// Keys of one job and one epoch, so that a store can serve several. They stand in messages: not the job's id
-// itself.
+// Keys of one job and one epoch, so that a store can serve several. The keys appear in messages, so
+// they do not contain the job's id itself.
 class Keys {
  public:
   explicit Keys(const RuntimeOptions& options)
@@ -29,15 +30,16 @@ class Keys {
   std::string claim(Rank rank) const { return prefix_ + "claim/" + std::to_string(rank); }
   std::string came(Rank rank) const { return prefix_ + "came/" + std::to_string(rank); }
   std::string list() const { return prefix_ + "members"; }
-  // Who shares memory: of one world, since a second try must not find the words of the first.
-  std::string memory() const { return prefix_ + "memory/"; }  // begins all of them
+  // Shared-memory keys belong to one world, because a second attempt must not find the entries of
+  // the first.
+  std::string memory() const { return prefix_ + "memory/"; }  // the prefix of all of them
   std::string memory_of(const std::string& world, Rank rank) const {
     return memory() + world + "/rank/" + std::to_string(rank);
   }
   std::string domain_of(const std::string& world, Rank leader) const {
     return memory() + world + "/host/" + std::to_string(leader);
   }
-  std::string refused(const std::string& world, Rank rank) const {  // it knows that all refuse
+  std::string refused(const std::string& world, Rank rank) const {  // that rank knows that all refuse
     return memory() + world + "/refused/" + std::to_string(rank);
   }
   std::string domains(const std::string& world) const { return memory() + world + "/all"; }

@@ -16,8 +16,8 @@
 namespace pc {
 namespace {
 
-// Empty where the kernel does not say it. Not to have a descriptor for it is an error: this host would be
-// taken for another.
+// Returns an empty text if the kernel does not provide the id. Lack of a descriptor is an error:
+// this host would be taken for another one.
 Result<std::string> boot_id() {
   const char* const path = "/proc/sys/kernel/random/boot_id";
   const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
@@ -29,7 +29,7 @@ Result<std::string> boot_id() {
   return line.substr(0, line.find('\n'));
 }
 
-// Cores by the cgroup's quota: "max 100000" or "150000 100000".
+// Number of cores by the cgroup's quota: "max 100000" or "150000 100000".
 double cgroup_cores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -51,7 +51,7 @@ Result<HostMap::Entry> this_process() {
   HostMap::Entry entry;
   char name[256] = "unknown";
   if (::gethostname(name, sizeof name - 1) == 0) entry.host_name = name;
-  // Text that travels in lines of fields.
+  // This text is published in lines of fields.
   std::replace_if(
       entry.host_name.begin(), entry.host_name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   PC_ASSIGN_OR_RETURN(const std::string boot, boot_id());

@@ -42,7 +42,8 @@ Status check_dtypes(const Request& request) {
                           text_of(request.out.dtype, request.out.layout));
 }
 
-// Both are there: as large, of one dtype, and the same memory or memory apart.
+// Checks a call with both buffers: equal size, one dtype, and either the same memory or disjoint
+// memory.
 Status check_pair(const Request& request) {
   if (request.in.count != request.out.count) {
     return invalid_argument("input has " + std::to_string(request.in.count) + " elements and output " +
@@ -55,7 +56,7 @@ Status check_pair(const Request& request) {
   return invalid_argument("input and output overlap without being the same memory");
 }
 
-// The sum of what `counts` says; an error if it is no list of `size` sizes.
+// Returns the sum of `counts`, or an error if it is not a list of `size` sizes.
 Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::string_view name) {
   if (counts.size() != static_cast<std::size_t>(size)) {
     return invalid_argument(std::string(name) + " has " + std::to_string(counts.size()) +
@@ -71,7 +72,7 @@ Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::s
   return total;
 }
 
-// An array of which every rank has a part, the other side of `part`.
+// Checks an array of which every rank has a part; `part` is the other side.
 Status check_whole(const Request& request, const ConstBuffer& part, std::string_view part_name,
                    const ConstBuffer& whole, std::string_view whole_name, Rank rank, Rank size) {
   const std::size_t ranks = static_cast<std::size_t>(size);
@@ -100,7 +101,7 @@ Status check_whole(const Request& request, const ConstBuffer& part, std::string_
                           " overlap: in place, the part must be this rank's own part of the whole");
 }
 
-// This rank's part, and the list that it must be in.
+// Checks this rank's part, and the list that contains it.
 Status check_part(const Request& request, const ConstBuffer& part, std::string_view name, Rank rank,
                   Rank size) {
   PC_TRY(check_buffer(part, name));
@@ -190,7 +191,7 @@ Status check_operator(const ConstBuffer& data, const Reduction& how) {
                                         std::string(name_of(op)) + " takes " + dtypes + advice(dtype, op));
 }
 
-// Not given at all; an empty array says its dtype.
+// Returns true if no array was given; an empty array has a dtype.
 bool absent(const ConstBuffer& buffer) {
   return buffer.data == nullptr && buffer.list == nullptr && buffer.count == 0 &&
          buffer.dtype == ConstBuffer().dtype;
@@ -223,7 +224,7 @@ Status check_root(const Request& request, Rank size) {
                           std::to_string(size - 1));
 }
 
-// A collective of which every rank has a part, besides alltoall.
+// Checks a collective in which every rank has a part, except alltoall.
 Status check_parts(Request& request, Rank rank, Rank size) {
   const bool whole_at_root = is_rooted(request.collective);
   const bool has_whole = !whole_at_root || rank == request.root;
@@ -248,7 +249,8 @@ Status check_scan(const Request& request) {
                                         " over some: take sum, and divide");
 }
 
-// One block of memory that is combined in place by an operation of single elements: nothing else can be wrong with it.
+// One block of memory that is combined in place by an operation on single elements: nothing else
+// can be wrong with it.
 bool is_plain(const Request& request) {
   const ConstBuffer& in = request.in;
   const Buffer& out = request.out;

@@ -17,8 +17,8 @@
 namespace pc {
 namespace {
 
-// With one rank every collective leaves the input in the output, but for an exscan, for no rank is before this one; some
-// reductions change it all the same.
+// With one rank every collective leaves the input in the output, except exscan, because no rank
+// precedes this one; some reductions change the data all the same.
 void copy_input(const Request& request) {
   if (leaves_output(request.collective)) return;
   const Buffer& out = request.out;
@@ -52,7 +52,7 @@ CallRecord collective_record(const Request& request, const Choice& choice, uint3
   record.group = group;
   record.sequence = sequence;
   record.digest = digest;
-  record.algorithm = choice.algorithm->name.data();  // a literal: it ends with a zero byte
+  record.algorithm = choice.algorithm->name.data();  // a literal, so it is zero-terminated
   record.site = request.site;
   record.began_ns = to_ns(began);
   return record;
@@ -83,7 +83,7 @@ struct Communicator::State {
   const GroupParts parts;
   const uint32_t group;
   const SelectionTable selection;
-  const std::shared_ptr<GroupState> shared;  // with the Work it launched
+  const std::shared_ptr<GroupState> shared;  // shared with the Work it launched
   GroupMessages messages;
 };
 
@@ -126,7 +126,7 @@ Status Communicator::run(const Request& request, double timeout_s) {
 Status Communicator::State::make(const Request& request, double timeout_s, Purpose purpose) {
   const TimePoint began = now();
   const bool leaving = purpose == Purpose::kLeave;
-  // resync() and leave() have looked, and go on whatever has come up about earlier calls since.
+  // resync() and leave() have checked, and continue regardless of later errors about earlier calls.
   if (purpose == Purpose::kCall) PC_TRY(shared->usable());
   if (purpose == Purpose::kResync) PC_TRY(shared->calls.alive());
   const Choice choice = choose(request);
@@ -230,7 +230,7 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_recv(const IncomingMessag
                             : devices->begin(*this, UserCall::of(message), std::move(how));
 }
 
-// A barrier under the call's own description: it ends when all ranks have made the same call.
+// Runs a barrier under the call's own description: it ends when all ranks have made the same call.
 Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request& described,
                                                                   const Algorithm& by, AsyncOptions how) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
@@ -252,7 +252,8 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request&
   return parts.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
-// What is known of earlier calls keeps nobody from leaving. The first of it is raised afterwards: there is no next call.
+// Errors about earlier calls do not keep a rank from leaving. The first of them is raised
+// afterwards, because there is no next call.
 Status Communicator::leave(double timeout_s) {
   GroupCalls& calls = state_->shared->calls;
   const Logger& log = state_->parts.calls.log;
@@ -263,7 +264,7 @@ Status Communicator::leave(double timeout_s) {
     else
       log.warning(news.to_string());
   };
-  const auto failed = [&](const Status& why) {  // which is raised instead
+  const auto failed = [&](const Status& why) {  // `why` is raised instead
     if (!earlier.is_ok()) log.warning(earlier.to_string());
     return why;
   };
@@ -273,7 +274,7 @@ Status Communicator::leave(double timeout_s) {
   }
   if (size_ == 1) return earlier;
   const Status left = state_->make(Request{}, timeout_s, State::Purpose::kLeave);
-  // Who has gone already need not be waited for.
+  // A rank that has left already need not be waited for.
   if (!left.is_ok() && left.code() != Code::kPeerExited) return failed(left);
   for (Status news = calls.noticed(); !news.is_ok(); news = calls.noticed()) take(news);
   return earlier;
@@ -321,7 +322,8 @@ Status Communicator::State::start(const Request& request, const Choice& choice,
   return Status::ok();
 }
 
-// Gives the call that is `described` the next number, and launches what makes it. Issue order held.
+// Gives the call that is `described` the next number, and launches `made` for it. The caller holds
+// the issue order.
 void Communicator::State::start_next(const Request& described, const Choice& described_choice,
                                      const Request& made, const Choice& choice,
                                      CollectiveOperation::Call& next) {
@@ -334,7 +336,8 @@ void Communicator::State::start_next(const Request& described, const Choice& des
     digest = digest_of_leaving(calls.identity(), sequence);
   } else if (parts.check != Check::kOff) {
     digest = digest_of(described, described_choice, calls.identity(), size(), sequence);
-    if (call.confirms != 0) digest = ~digest;  // another thing than a call of that description
+    // distinguishes the confirmation from a call with that description
+    if (call.confirms != 0) digest = ~digest;
   }
   CallRecord record =
       collective_record(described, described_choice, group, sequence, digest, size(), call.began);
@@ -357,7 +360,7 @@ void Communicator::State::start_next(const Request& described, const Choice& des
   calls.cancel(sequence, next.ended);  // peers may send for it
 }
 
-// The number is taken: whatever happens is told to the others.
+// The number is taken, so every outcome must be reported to the other ranks.
 Result<WorkPtr> Communicator::State::executor_launch(const Request& request, const Launch& launch) {
   try {
     return parts.calls.executor->launch(request, launch);
@@ -370,7 +373,7 @@ Result<std::string> Communicator::explain(ExplainedCall call) const {
   const GroupParts& parts = state_->parts;
   call.profile = parts.profile;
   if (parts.shares_memory) return explain_shared_call(call, size_);
-  Request plain;  // an explained call has the usual operation
+  Request plain;  // an explained call uses the default reduction
   plain.collective = call.collective;
   plain.root = call.root;
   if (shm::is_hierarchical(plain, call.nbytes, parts.domains))

@@ -5,7 +5,7 @@
 namespace pc {
 
 Result<std::shared_ptr<Devices>> LazyDevices::get() {
-  const auto known = [this]() -> Result<std::shared_ptr<Devices>> {  // mutex_ held
+  const auto known = [this]() -> Result<std::shared_ptr<Devices>> {  // mutex_ is held
     if (devices_ == nullptr && ended_) return Status(Code::kNotInitialized, "the world was shut down");
     return devices_;
   };
@@ -15,7 +15,8 @@ Result<std::shared_ptr<Devices>> LazyDevices::get() {
     if (devices != nullptr) return devices;
   }
   PC_ASSIGN_OR_RETURN(std::shared_ptr<Devices> made, make_());
-  const std::lock_guard lock(mutex_);  // goes before `made`, which may be one too many
+  // is released before `made` is destroyed, which may be a surplus object
+  const std::lock_guard lock(mutex_);
   if (devices_ == nullptr && !ended_) devices_ = std::move(made);
   return known();
 }
@@ -26,7 +27,7 @@ std::shared_ptr<Devices> LazyDevices::made() const {
 }
 
 bool LazyDevices::keep(const Communicator& group) const {
-  std::shared_ptr<Devices> devices;  // goes without the lock
+  std::shared_ptr<Devices> devices;  // is destroyed without the lock
   const std::lock_guard lock(mutex_);
   devices = devices_;
   return ended_ || (devices != nullptr && devices->knows(group));
@@ -49,7 +50,7 @@ std::shared_ptr<Devices> LazyDevices::end() {
 }
 
 void LazyDevices::let_go() {
-  std::shared_ptr<Devices> last;  // goes without the lock
+  std::shared_ptr<Devices> last;  // is destroyed without the lock
   const std::lock_guard lock(mutex_);
   last.swap(devices_);
 }

@@ -55,7 +55,7 @@ Result<LinkModel> model_of(const ExplainedCall& call) {
   return cannot_explain("model \"" + std::string(call.model) + "\" is not one of " + known);
 }
 
-// Negative: not predicted, it would take too long.
+// Negative seconds: not predicted, because it would take too long.
 struct Prediction {
   double seconds = -1;
   Cost cost;
@@ -117,7 +117,7 @@ std::string first_steps(const Plan& plan) {
          " steps more: see pycollective plan show\n";
 }
 
-// Nothing where nobody has measured.
+// Returns an empty text if there are no measurements.
 std::string profile_text_for(const Profile* profile, Rank size) {
   if (profile == nullptr || profile->origin.empty()) return "";
   std::string text = "profile:   " + profile->origin;

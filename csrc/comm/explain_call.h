@@ -1,4 +1,5 @@
-// What a call would run and why, in words: for Group.explain() in a world, and for one that is only thought of.
+// Describes what a call would run and why: for Group.explain() in a world, and for a hypothetical
+// group.
 #pragma once
 
 #include <string>
@@ -15,17 +16,17 @@ struct ExplainedCall {
   uint64_t nbytes = 0;  // of the whole array
   Rank root = 0;
   GroupShape group = {};
-  Rank rank = -1;                   // whose steps are shown; -1: the caller's, or rank 0
+  Rank rank = -1;                   // the rank to show steps of; -1: the caller's, or rank 0
   std::string_view transport = {};  // empty: there is none yet
   std::string_view model = {};  // of plan/cost.h; empty: loopback on one host, ethernet_10g between several
   const Profile* profile = nullptr;  // not owned; null: none
 };
 
-// InvalidArgument: a size, root, rank or model that does not exist.
+// Returns kInvalidArgument if a size, root, rank or model does not exist.
 Result<std::string> explain_shared_call(const ExplainedCall& call,
                                         Rank size);  // in a group that shares memory
 Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
-                                         const shm::ShmDomains& domains);  // that is hierarchical
+                                         const shm::ShmDomains& domains);  // for a hierarchical executor
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
 
 }  // namespace pc

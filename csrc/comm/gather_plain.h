@@ -1,4 +1,5 @@
-// What every rank says of itself, as plain data: an allgather, before a group does what all must do alike.
+// Gathers plain data of every rank: an allgather, before a group does something that all ranks must
+// do alike.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace pc {
 
-// By rank. All members call it. `label`: what it is about, for errors.
+// Returns the values by rank. All members call it. `label` appears in errors.
 template <class T>
 Result<std::vector<T>> gather_plain(Communicator& group, const T& mine, const char* label, double timeout_s) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));

@@ -35,7 +35,7 @@ CallRecord message_record(const GroupMessage& message, uint32_t group, TimePoint
   return record;
 }
 
-// A send reads its memory only.
+// A send only reads its memory.
 GroupMessage sent(const OutgoingMessage& message) {
   const ConstBuffer& data = message.data;
   const Buffer memory{
@@ -53,7 +53,7 @@ GroupMessage expected(const IncomingMessage& message) {
   return {data, peer, tag, false, site, place, place.number, bundle};
 }
 
-// `bundle`: null where whatever comes is taken.
+// `bundle` is null if any content is accepted.
 GroupMessage found_as(const FoundMessage& found, const Buffer& data, std::optional<uint64_t> bundle) {
   GroupMessage message{data, found.peer, found.tag, false, found.site, {}, found.number, bundle.value_or(0)};
   if (!bundle) message.digest = found.digest;
@@ -83,7 +83,9 @@ GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
   const uint64_t fingerprint = found_digest ? *found_digest
                                : compares   ? digest_of_message(shared_->calls.identity(), tag, sequence,
                                                                 data.dtype, data.count, data.layout, bundle)
-                                            : 0;  // what an offer was compared for comes in its size
+                                          // later parts need no digest: the offer was compared,
+                                          // and sizes always are
+                                          : 0;
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   message.id = {{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const CallRecord record = message_record(message, group_, began);
@@ -105,9 +107,9 @@ void GroupMessages::post(TimePoint began, MessageOperation& started) {
   post(number(started.message(), began), started);
 }
 
-// A small message between ranks that share memory needs nothing that could be waited for, or cancelled.
+// A small message between ranks that share memory needs no operation to wait for or cancel.
 bool GroupMessages::exchange_at_once(const GroupMessage& message, double timeout_s) {
-  constexpr double kLongEnough = 1e-3;  // to wait without a look at the deadline
+  constexpr double kLongEnough = 1e-3;  // enough to wait without checking the deadline
   const std::size_t nbytes = message.is_offer() ? 0 : message.data.nbytes();
   if (nbytes > kEagerBytes || message.data.list != nullptr) return false;
   const Rank to = shared_->calls.names().to_world(message.peer);
@@ -132,7 +134,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   std::unique_lock issue_order = shared_->messages.issue_order();
   const GroupCall call = this->number(message, began);
   if (number != nullptr) *number = message.id.sequence;
-  if (!message.sends) issue_order.unlock();  // it may wait
+  if (!message.sends) issue_order.unlock();  // a receive may wait
   if (exchange_at_once(message, seconds)) {
     if (issue_order.owns_lock()) issue_order.unlock();
     shared_->calls.done(call);
@@ -147,7 +149,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   return ended;
 }
 
-// What was offered instead of being sent is asked for.
+// If the message was offered instead of sent, requests the data.
 Status GroupMessages::received(MessageOperation& started, const WaitContext& context) {
   if (!started.was_offered(context)) {
     const Status ended = started.finish(context);
@@ -168,12 +170,12 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
   data.place.part = MessagePart::kData;
   MessageOperation moving(*shared_, std::move(data));
   post(now(), moving);
-  WaitContext last = context;  // the sender counts on this rank now
+  WaitContext last = context;  // the sender relies on this rank now
   last.deadline = Deadline(std::max(context.deadline.when(), Deadline::after(kOfferGraceS).when()));
   return moving.finish(last);
 }
 
-// The sender of the data hears at once that nobody takes them.
+// Informs the sender at once that the data will not be received.
 void GroupMessages::refuse_data(Rank peer, uint32_t tag, uint64_t number) {
   (void)begin_recv({{}, peer, tag, nullptr, {MessagePart::kData, number}}, {timeout_s_, {}});
 }
@@ -185,7 +187,7 @@ void GroupMessages::refuse(const MessageOperation& offered) {
          MessageAnswer::refused(offered.expects_offered() ? expected + " in memory of the host" : expected));
 }
 
-// Does not wait: the progress thread does it, too. Whoever cannot say it has a group that has ended.
+// Does not wait, because the progress thread calls it too. If it fails, the group has ended.
 void GroupMessages::answer(const MessageOperation& offered, const MessageAnswer& answer) {
   const GroupMessage& message = offered.message();
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, message.array());
@@ -198,12 +200,12 @@ Status GroupMessages::offer(const OutgoingMessage& message, double timeout_s, ui
   *number = 0;
   GroupMessage offered = sent(message);
   offered.place.part = MessagePart::kOffer;
-  offered.data.device = {};  // nothing of it is touched here
+  offered.data.device = {};  // the data is not touched here
   offered.description = describe_offer(offered.data.nbytes(), offered.description);
   if (offered.description.size() > kMaxDescriptionBytes)
     offered.description = describe_offer(offered.data.nbytes(), {});
   const Status ended = exchange(std::move(offered), timeout_s, number);
-  // A receiver that waits for the data already is one that answers.
+  // A mismatch means that the receiver already waits for the data, so it will answer.
   return ended.code() == Code::kMismatch ? Status::ok() : ended;
 }
 
@@ -217,9 +219,9 @@ Status GroupMessages::take_offer(const FoundMessage& offer, const ConstBuffer& e
                       expected.list};
   GroupMessage message = found_as(offer, memory, bundle);
   message.place.part = MessagePart::kOffer;
-  // An offer has no size that would be compared, and without PYCOLLECTIVE_CHECK no fingerprint.
+  // An offer has no size to compare, and without PYCOLLECTIVE_CHECK no fingerprint.
   if (expected.nbytes() != offer.nbytes) message.digest = (offer.digest ^ 1) & ~kOfferBit;
-  return exchange(std::move(message), timeout_s_);  // it is here
+  return exchange(std::move(message), timeout_s_);  // the offer is here
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupMessages::begin(GroupMessage message, AsyncOptions how) {
@@ -233,12 +235,12 @@ Result<std::shared_ptr<AsyncWork>> GroupMessages::begin(GroupMessage message, As
 }
 
 Status GroupMessages::send(const OutgoingMessage& message, double timeout_s) {
-  if (message.place.part == MessagePart::kData) {  // which is ready to be sent now
+  if (message.place.part == MessagePart::kData) {  // the data is ready to be sent now
     const MessageGo go{1, Code::kOk, {}};
     const auto& [part, number, stop, array, used] = message.place;
     const MessagePlace place{MessagePart::kGo, number, nullptr, &message.data, used};
     PC_TRY(exchange(sent({bytes_of(go), message.peer, message.tag, message.site, place}), kOfferGraceS));
-    // The receiver counts on it now.
+    // The receiver relies on it now.
     if (timeout_s >= 0) timeout_s = std::max(timeout_s, kOfferGraceS);
   }
   return exchange(sent(message), timeout_s);
@@ -292,7 +294,7 @@ Status GroupMessages::sendrecv(const OutgoingMessage& out, Buffer in, Rank sourc
   post(began, receiving);
   post(began, sending);
   const Status received = this->received(receiving, context_for(seconds, began, nullptr));
-  // What failed here does not change what the other rank expects.
+  // A failure here does not change what the other rank expects.
   const Status left = sending.finish(context_for(seconds, began, nullptr));
   return received.is_ok() ? left : received;
 }
@@ -316,7 +318,7 @@ void GroupMessages::give_back(Rank peer, uint32_t tag, bool sends, uint64_t numb
   shared_->messages.give_back(peer, tag, sends, number);
 }
 
-// `stop`: null for the probe of all waits of the group.
+// If `stop` is null, the probe of all waits of the group is used.
 WaitContext GroupMessages::context_for(double timeout_s, TimePoint began,
                                        const std::function<bool()>* stop) const {
   return {Deadline::after(timeout_s, began), shared_->calls.word(),
@@ -325,7 +327,7 @@ WaitContext GroupMessages::context_for(double timeout_s, TimePoint began,
 
 std::string GroupMessages::explain() const {
   const GroupNames& names = shared_->calls.names();
-  std::map<std::string_view, std::string> ranks;  // by way
+  std::map<std::string_view, std::string> ranks;  // by path
   for (Rank peer = 0; peer < names.size(); ++peer) {
     if (peer == names.rank()) continue;
     std::string& text = ranks[parts_.transport->path_to(names.to_world(peer))];

@@ -1,4 +1,4 @@
-// What a runtime gives to each of its groups.
+// What a runtime passes to each of its groups.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ class LazyDevices;
 struct GroupParts {  // not owned; all outlive the group
   GroupCalls::Parts calls;
   Progress* progress = nullptr;
-  Transport* transport = nullptr;  // of messages, to this rank itself too
+  Transport* transport = nullptr;  // carries messages, also those to this rank itself
   const std::function<bool()>* interrupted = nullptr;
   Check check = Check::kOn;
-  Rank hosts = 1;                // on how many the ranks are
+  Rank hosts = 1;                // number of hosts of the ranks
   bool shares_memory = false;    // the executor runs collectives without plans
-  shm::ShmDomains domains = {};  // worth it: the executor is one that is hierarchical
+  shm::ShmDomains domains = {};  // if worth_it(), the executor is hierarchical
   const Profile* profile = nullptr;
   Status gpus_may_join = {};
-  LazyDevices* devices = nullptr;  // run calls of arrays that do not lie on the host; null: there are none
+  LazyDevices* devices = nullptr;  // runs calls with arrays that are not on the host; null: there are none
 };
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// A user's call of arrays on the host, made by a group.
+// Makes a user's call with arrays on the host, in a group.
 #pragma once
 
 #include "comm/communicator.h"
@@ -7,7 +7,7 @@
 namespace pc {
 
 Status run_call(Communicator& group, const UserCall& call, double timeout_s);
-// There is none for a sendrecv, and none for a message that was found.
+// Not available for a sendrecv or for a message that was found.
 Result<std::shared_ptr<AsyncWork>> begin_call(Communicator& group, const UserCall& call, AsyncOptions how);
 
 }  // namespace pc

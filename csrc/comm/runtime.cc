@@ -26,10 +26,11 @@
 namespace pc {
 namespace {
 
-// In the number of a group: make_internal_group(), and of those make_channel(), with both ranks below.
+// Bits in the number of a group: groups of make_internal_group(), and those of make_channel(),
+// which have both ranks in the bits below.
 constexpr uint32_t kInternalBit = 0x8000'0000, kChannelBit = 0x4000'0000;
 constexpr Rank kMostInChannels = 1 << 14;
-constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above say more
+constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above have other meanings
 static_assert(place_of(MessagePart::kGo) > kMostGroupIds && kChannelBit > place_of(MessagePart::kData));
 constexpr double kGoodbyeS = 1;
 
@@ -102,7 +103,8 @@ std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const F
 
 }  // namespace
 
-// Members go in reverse order: the groups before the control thread and the executor, these before reactor and transport.
+// Members are destroyed in reverse order: the groups before the control thread and the executor,
+// these before reactor and transport.
 struct Runtime::State {
   State(RuntimeOptions given, Runtime& runtime)
       : options(std::move(given)),
@@ -129,7 +131,7 @@ struct Runtime::State {
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
     if (messages_transport) messages_transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
-  // This rank goes: see Communicator::close().
+  // This rank leaves: see Communicator::close().
   void close_groups() {
     const std::lock_guard lock(groups_mutex);
     world->close();
@@ -145,7 +147,7 @@ struct Runtime::State {
   Status share_memory(const WorldInfo& world_info);
   Status connect(const Result<FdExchangeListener>& listener, WorldInfo& world_info, Deadline deadline);
   Status start_control();
-  void make_reactor();  // once the transport is there, if there are others
+  void make_reactor();  // called once the transport exists, if there are other ranks
   GroupParts parts_of(const std::vector<Rank>& ranks);
   GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
   SelectionTable selection_for(const std::vector<Rank>& ranks) const {
@@ -161,11 +163,11 @@ struct Runtime::State {
   std::string name;
   std::shared_ptr<FlightRecorder> recorder = std::make_shared<FlightRecorder>(),
                                   messages = std::make_shared<FlightRecorder>();
-  std::unique_ptr<LocalPeers> local_peers;      // null: nobody to share memory with
-  std::unique_ptr<ShmWakeup> wakeup;            // likewise
-  std::unique_ptr<CoreBalancer> core_balancer;  // likewise
+  std::unique_ptr<LocalPeers> local_peers;      // null: no rank to share memory with
+  std::unique_ptr<ShmWakeup> wakeup;            // null: no rank to share memory with
+  std::unique_ptr<CoreBalancer> core_balancer;  // null: no rank to share memory with
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<Transport> messages_transport;  // the same with messages of this rank to itself
+  std::unique_ptr<Transport> messages_transport;  // `transport`, plus messages of this rank to itself
   std::unique_ptr<Reactor> reactor;
   std::unique_ptr<SharedMemory> memory;  // null: no group uses any
   std::unique_ptr<PlanExecutor> executor;
@@ -174,11 +176,11 @@ struct Runtime::State {
   SelectionTable selection;
   Profile profile;
   std::unique_ptr<Communicator> world;
-  std::mutex groups_mutex;                            // guards what follows
+  std::mutex groups_mutex;                            // guards the members below
   std::vector<std::unique_ptr<Communicator>> groups;  // besides the world
-  uint32_t reserved_group_ids = 0;  // of those that are this rank's to give: see reserve_group_ids()
+  uint32_t reserved_group_ids = 0;  // number of ids taken from this rank's own range: see reserve_group_ids()
   bool shut_down = false;
-  std::mutex leaving;   // held while this rank leaves, by shutdown() or abort(); before groups_mutex
+  std::mutex leaving;   // held while this rank leaves, by shutdown() or abort(); acquired before groups_mutex
   LazyDevices devices;  // refer to the groups, and to what these use
 };
 
@@ -231,7 +233,7 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
   return Status::ok();
 }
 
-// Whoever names algorithms gets them: they are plans, which run over connections.
+// If the user selects algorithms, these are used: they are plans, which run over connections.
 Status Runtime::State::share_memory(const WorldInfo& world_info) {
   if (world_info.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
   SharedMemory::Parts parts{local_peers.get(), wakeup.get(), transport.get(), reactor.get(),
@@ -268,7 +270,7 @@ Status Runtime::State::start_control() {
     const int64_t now = now_ns();
     std::string text = "the last calls, oldest first:";
     for (const CallRecord& call : last_calls_of(*recorder, *messages)) text += "\n  " + line_of(call, now);
-    log.error(text);  // whoever asks wants to see it, whatever the level
+    log.error(text);  // the user requested it, so it is printed at any log level
   };
   PC_ASSIGN_OR_RETURN(control, ControlThread::create(std::move(given)));
   return Status::ok();
@@ -377,7 +379,7 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
   return state.add_group(id, world_ranks);
 }
 
-// Each rank gives ids of a range of its own.
+// Each rank hands out ids from a range of its own.
 Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
   State& state = *state_;
   const uint32_t range = (kMostGroupIds - 1) / static_cast<uint32_t>(state.options.size);
@@ -437,7 +439,7 @@ Result<Communicator*> Runtime::make_channel(Rank from, Rank to) {
   return state.add_group(id, {from, to});
 }
 
-// With groups_mutex.
+// The caller holds groups_mutex.
 Result<Communicator*> Runtime::State::add_group(uint32_t id, const std::vector<Rank>& world_ranks) {
   if (shut_down) return Status(Code::kNotInitialized, "the world was shut down");
   groups.push_back(std::make_unique<Communicator>(parts_of(world_ranks), id, names_of(world_ranks, false),
@@ -466,14 +468,14 @@ Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
   State& state = *state_;
   const std::lock_guard leaving(state.leaving);
   const double seconds = std::max(deadline.remaining_s(), 0.0);
-  Status closed = state.devices.close(seconds);  // first: their calls may still make groups
+  Status closed = state.devices.close(seconds);  // first, because their calls may still make groups
   if (on_devices != nullptr) *on_devices = std::exchange(closed, Status());
   deadline = Deadline::after(seconds);
   {
     const std::lock_guard lock(state.groups_mutex);
     if (std::exchange(state.shut_down, true)) return Status::ok();
   }
-  if (state.world->ended()) {  // there is nobody to wait for; but this rank goes in order
+  if (state.world->ended()) {  // no rank can be waited for, but this rank leaves in order
     state.close_groups();
     if (state.control) state.control->send_goodbye();
     state.close();
@@ -483,7 +485,8 @@ Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
   Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   state.close_groups();
   if (state.transport) {
-    // Others that still need this rank shall see a goodbye, not a broken connection, even if they did not come here.
+    // Other ranks that still need this rank must see a goodbye, not a broken connection, even if
+    // they did not call shutdown().
     state.transport->shutdown(
         ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
     state.control->send_goodbye();
@@ -496,7 +499,7 @@ Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
 void Runtime::abort(const Status& why) {
   State& state = *state_;
   state.devices.abort(why);
-  state.end_groups(why);  // a shutdown() that waits for the others ends with this
+  state.end_groups(why);  // ends a shutdown() that waits for the other ranks
   const std::lock_guard leaving(state.leaving);
   {
     const std::lock_guard lock(state.groups_mutex);

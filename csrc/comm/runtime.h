@@ -1,5 +1,6 @@
-// Everything one rank owns: store, transport, reactor, and the world communicator. Explicit: a process may hold many, which
-// is how worlds of threads are tested. world() as a global exists in Python only.
+// Everything that one rank owns: store, transport, reactor, and the world communicator. It is
+// explicit: a process may hold several, which is how worlds of threads are tested. world() as a
+// global exists in Python only.
 #pragma once
 
 #include <memory>
@@ -23,41 +24,46 @@ class LazyDevices;
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
-  ~Runtime();  // without shutdown: closes at once, peers see a failure
+  ~Runtime();  // without shutdown(): closes at once, and the peers see a failure
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   Communicator& world();
-  // A group of these ranks of the world, in this order; this rank must be one. It lives until close_group(), or as long as the
-  // runtime. All members make it with one `id`, which one of them has reserved for it and told the others.
+  // Creates a group of these world ranks, in this order, which must include this rank. It lives
+  // until close_group() or the end of the runtime. All members pass the same `id`, which one of
+  // them has reserved and sent to the others.
   Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
-  // The first of `count` ids, one after the other, that no rank of the world gets a second time, in whatever thread. Groups
-  // without a common member may have the same id. kUnsupported: this rank has none left.
+  // Returns the first of `count` consecutive ids that no rank of the world gets a second time, in
+  // any thread. Groups without a common member may have the same id. Returns kUnsupported if this
+  // rank has none left.
   Result<uint32_t> reserve_group_ids(uint32_t count);
-  // Gives back what a group of make_group() has taken here, and what is beside it; the other members close theirs by themselves.
-  // What still runs in it ends. No call on it is under way, and none may follow. A group that its devices know stays until the
-  // end, because what it has there refers to it.
+  // Releases what a group of make_group() uses here, and its internal group; the other members
+  // close theirs separately. What still runs in it ends. No call on it may be in progress or
+  // follow. A group that the devices know stays until the end, because they refer to it.
   void close_group(const Communicator& group);
-  // A group of the same ranks, for what is done beside its calls without a word to the others about its number. One for each group.
+  // Creates a group of the same ranks, for internal calls beside the group's own; its number is
+  // agreed without communication. At most one exists for each group.
   Result<Communicator*> make_internal_group(const Communicator& group);
-  // One of two ranks of the world, of which this is one, in this order: for messages that something else moves, one way. Both make
-  // it, without a word to each other. kUnsupported: its ranks have numbers above 16383, or it is there already.
+  // Creates a group of two world ranks in this order, one of which is this rank: for messages that
+  // are moved by other means, in one direction. Both create it without communication. Returns
+  // kUnsupported if a rank is above 16383, or if it exists already.
   Result<Communicator*> make_channel(Rank from, Rank to);
-  LazyDevices& devices();  // for what the groups' calls do not say. They end with shutdown() and abort()
-  std::size_t group_count() const;                    // that are open, besides the world
+  LazyDevices& devices();  // for what the groups' calls do not cover. They end with shutdown() and abort()
+  std::size_t group_count() const;                    // open groups besides the world
   const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
   const HostMap& hosts() const;
   shm::Heap*
-  heap();  // null: no rank shares memory with this one. Lives as long as the runtime, also when it is shut down
-  const std::string& name()
-      const;  // of this world, the same on every rank and unlike any other's; empty for one rank
+  heap();  // null: no rank shares memory with this one. Lives as long as the runtime, also after its shutdown
+  const std::string& name() const;  // of this world: the same on every rank, and unique; empty for one rank
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
-  // Waits until every rank is here, says goodbye, closes. `deadline`: of that, and as long before for the devices to close.
-  // `on_devices`: gets what went wrong with these, which the result has otherwise.
+  // Waits until every rank has called it, says goodbye, closes. `deadline` limits this; the devices
+  // get the same time before it to close. `on_devices` receives their error, which is otherwise
+  // part of the result.
   Status shutdown(Deadline deadline, Status* on_devices = nullptr);
-  // Ends everything that runs in other threads, now and later, with `why`, and closes at once: peers see a failure. What runs on
-  // devices ends first.
+  // Ends everything that runs in other threads, now and later, with `why`, and closes at once:
+  // peers see a failure. What runs on devices ends first.
   void abort(const Status& why);
-  // In a forked child: closes every descriptor, so that the parent's end is seen by its peers. Nothing may follow.
+  // For a forked child: closes every descriptor, so that the peers notice the parent's end. No
+  // other call may follow.
   void close_in_child() noexcept;
 
  private:

@@ -11,9 +11,9 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostSharing = 4096;  // ranks: a line of each is looked at in every call
+constexpr std::size_t kMostSharing = 4096;  // ranks: every call reads one cache line of each
 
-// By rank of the world: any number that only ranks with common memory have in common.
+// By world rank: a number that is shared only by ranks with common memory.
 std::vector<Rank> domains_of(const HostMap& hosts) {
   std::vector<Rank> domains;
   for (std::size_t rank = 0; rank < hosts.ranks.size(); ++rank) {
@@ -31,13 +31,13 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 
 }  // namespace
 
-// Members go in reverse order: the executors before what they use.
+// Members are destroyed in reverse order: the executors before what they use.
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
-  std::unique_ptr<LocalPeers> lone;  // of a rank that shares memory with nobody, where others do
+  std::unique_ptr<LocalPeers> lone;  // for a rank that shares memory with no rank while other ranks do
   std::unique_ptr<ShmWakeup> single_wakeup;
   std::unique_ptr<shm::Host> host;
-  std::unique_ptr<shm::SharedExecutor> together;    // null: nobody shares memory with this rank
+  std::unique_ptr<shm::SharedExecutor> together;    // null: no rank shares memory with this one
   std::unique_ptr<shm::HierExecutor> hierarchical;  // null: no group has domains of several ranks
 };
 

@@ -1,4 +1,4 @@
-// How the groups of one rank use shared memory: all their ranks together, or those of each host.
+// How the groups of one rank use shared memory: among all their ranks, or among those of each host.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@ namespace pc {
 // Thread-safety: all methods.
 class SharedMemory {
  public:
-  struct Parts {                        // not owned; they outlive this
-    LocalPeers* local_peers = nullptr;  // null: nobody shares memory with this rank
-    ShmWakeup* wakeup = nullptr;        // likewise
+  struct Parts {                        // not owned; they outlive this object
+    LocalPeers* local_peers = nullptr;  // null: no rank shares memory with this one
+    ShmWakeup* wakeup = nullptr;        // null: no rank shares memory with this one
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
-    CoreWatch* core = nullptr;    // hears of waits in shared memory; may be null
+    CoreWatch* core = nullptr;    // is notified of waits in shared memory; may be null
     bool oversubscribed = false;  // more ranks than cores share the host
     bool single_copy = true;
     shm::LimitsByRanks limits = {};
   };
-  // Of that rank. Null: no group of the world can use any.
+  // Creates it for that rank. Returns null if no group of the world can use shared memory.
   static Result<std::unique_ptr<SharedMemory>> create(const HostMap& hosts, Rank rank, const Parts& parts);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -35,11 +35,11 @@ class SharedMemory {
 
   struct Use {
     Executor* executor = nullptr;  // null: none, the group runs plans
-    bool all = false;              // its ranks share memory
-    shm::ShmDomains domains = {};  // else, if they are worth it, the executor goes by these
+    bool all = false;              // all its ranks share memory
+    shm::ShmDomains domains = {};  // otherwise, if worth_it(), the domains that the executor uses
   };
   Use of(std::span<const Rank> world_ranks) const;
-  shm::Heap* heap();  // null: nobody shares memory with this rank
+  shm::Heap* heap();  // null: no rank shares memory with this one
   void close_in_child() noexcept;
 
  private:

@@ -75,7 +75,7 @@ std::size_t Geometry::position(uint32_t name) const {
 
 std::size_t Geometry::nbytes(Chunks names) const {
   if (cut_ != Cut::kBlocks) return position(names.first + names.count) - position(names.first);
-  if (names.count != 1) return names.count * chunk_nbytes_;  // packed: equal parts
+  if (names.count != 1) return names.count * chunk_nbytes_;  // packed into scratch: the parts are equal
   return names.first / size_ == rank_ ? parts_.nbytes(names.first % size_)
                                       : from_.nbytes(names.first / size_);
 }
@@ -91,7 +91,7 @@ void Scratch::Free::operator()(std::byte* p) const { ::operator delete[](p, std:
 
 std::byte* Scratch::reserve(std::size_t nbytes) {
   if (nbytes > capacity_ || !memory_) {
-    memory_.reset();  // first, so that both never exist together
+    memory_.reset();  // first, so that the old and the new memory never exist together
     capacity_ = 0;
     const std::size_t wanted = std::max(nbytes, kPieceAlign);
     memory_.reset(

@@ -1,4 +1,5 @@
-// What the executors of arrays in host memory have in common: they run the calls of a group one after the other.
+// Common base of the executors for arrays in host memory. The calls of a group run one after the
+// other.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,8 @@ class CpuExecutor : public Executor {
  protected:
   explicit CpuExecutor(std::shared_ptr<OpenGroups> groups) : groups_(std::move(groups)) {}
 
-  const std::shared_ptr<OpenGroups> groups_;  // shared with the Work it launched, which may outlive it
+  // shared with the Work that was launched, which may outlive the executor
+  const std::shared_ptr<OpenGroups> groups_;
 };
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// The seam between a communicator and the ways to run a collective of arrays on the CPU: plans, shared memory, or both.
+// The interface between a communicator and the executors that run collectives of arrays: plans,
+// shared memory, or both.
 #pragma once
 
 #include <memory>
@@ -10,28 +11,32 @@
 
 namespace pc {
 
-// One launched operation. Thread-safety: done() from anywhere; drive() and wait() by one thread at a time.
+// One launched operation. Thread-safety: any thread may call done(); drive() and wait() only one
+// thread at a time.
 class Work {
  public:
-  // Its caller needs it no more. Unfinished work is withdrawn first. Never blocks for long.
+  // The owner no longer needs this object. Withdraws unfinished work first. Never blocks for long.
   virtual void release() noexcept { delete this; }
   virtual bool done() const = 0;
-  // Drives the operation in this thread until it is done (kReady) or the context ends, which leaves it as it is.
+  // Makes progress in this thread until the operation is done (kReady) or the context ends, which
+  // does not end the operation.
   virtual WaitEnd drive(const WaitContext& context) = 0;
-  // Goes on with it as far as that is possible without waiting.
+  // Makes as much progress as is possible without waiting.
   virtual void progress() = 0;
-  // From now on `notifier` is completed with `token` when progress() has something to do, and when it is
-  // done; at once, if that is so now. Null: nobody is told any more. The notifier outlives it. Thread-safety:
-  // from anywhere.
+  // From now on `notifier` is completed with `token` whenever progress() has something to do and
+  // when the operation is done; at once if either holds already. Pass null to stop notifications.
+  // The notifier must outlive this object. Thread-safety: any thread.
   virtual void notify(CompletionSink* notifier, uint64_t token) = 0;
-  // Drives the operation in this thread until it ends or the context does. Result: how the operation ended; kTimeout and
-  // kInterrupted leave it withdrawn, so that the caller's memory is free.
+  // Makes progress in this thread until the operation or the context ends. Returns how the
+  // operation ended. After kTimeout and kInterrupted it has been withdrawn, so that the caller's
+  // memory is free.
   virtual Status wait(const WaitContext& context) = 0;
-  // Ends it as kAborted, for all ranks. Thread-safety: from anywhere.
+  // Ends the operation as kAborted, on all ranks. Thread-safety: any thread.
   virtual void cancel() = 0;
-  // The rank of the group that it waits for now; -1: nobody. Thread-safety: from anywhere.
+  // Returns the rank of the group that the operation waits for now, or -1. Thread-safety: any
+  // thread.
   virtual Rank waits_for() const = 0;
-  // "step 3/6: recv_reduce chunk 2 <- rank 1": what it waits for now. For errors.
+  // What the operation waits for now, for errors: "step 3/6: recv_reduce chunk 2 <- rank 1".
   virtual std::string where() const = 0;
 
  protected:
@@ -42,26 +47,29 @@ struct ReleaseWork {
 };
 using WorkPtr = std::unique_ptr<Work, ReleaseWork>;
 
-// How work ends whose wait did: a timeout names `peer`, whom it waited for (-1: nobody).
+// The status of an operation after its wait has ended with `end`. A timeout names `peer`, the rank
+// that it waited for (-1: none).
 PC_EXPORT Status ended_early(WaitEnd end, const std::string& where, Rank peer);
 
-// Thread-safety: all methods. Launches of one group come in the same order on every rank; the communicator sees to that.
+// Thread-safety: all methods. The communicator ensures that the launches of one group have the same
+// order on every rank.
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::string_view name() const = 0;
   virtual bool supports(const Request& request, Rank size) const = 0;
-  // Null: it has ended well already.
+  // Returns null if the operation has already ended successfully.
   virtual Result<WorkPtr> launch(const Request& request, const Launch& launch) = 0;
-  // Ends the collective of this number with `why`, if it is here and has not ended.
+  // Ends the collective of this number with `why` if it is known here and has not ended.
   virtual void cancel(uint32_t group, uint64_t sequence, const Status& why) = 0;
-  // That rank of the world has said goodbye: nothing more comes from it. What needs it ends with kPeerExited.
+  // That rank of the world has announced its exit and sends nothing more. Operations that need it
+  // end with kPeerExited.
   virtual void peer_left(Rank) {}
-  virtual void abort(uint32_t group, const Status& why) = 0;  // everything of one group, now and later
-  // After abort() of that group, when no launch is under way and none will come: what it has taken is given back as soon as
-  // no thread is in a run of it.
+  virtual void abort(uint32_t group, const Status& why) = 0;  // ends everything of one group, now and later
+  // Called after abort() of that group, when no launch is in progress and none follows. The group's
+  // resources are released as soon as no thread is in one of its runs.
   virtual void close(uint32_t /*group*/) {}
-  virtual void abort(const Status& why) noexcept = 0;  // everything, now and later
+  virtual void abort(const Status& why) noexcept = 0;  // ends everything, now and later
 };
 
 }  // namespace pc

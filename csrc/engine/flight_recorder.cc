@@ -16,7 +16,7 @@ bool FlightRecorder::Entry::open(uint64_t before, uint64_t now) {
 }
 
 std::optional<CallRecord> FlightRecorder::Entry::read(uint64_t ticket) const {
-  constexpr int kTries = 100;  // a writer is done at once, unless it loses its core
+  constexpr int kTries = 100;  // a writer needs only a moment, unless it loses its core
   for (int i = 0; i < kTries; ++i) {
     const uint64_t before = version.load(std::memory_order_acquire);
     if (before <= 4 * ticket || before > 4 * ticket + kEnded) return std::nullopt;
@@ -33,7 +33,8 @@ std::optional<CallRecord> FlightRecorder::Entry::read(uint64_t ticket) const {
 uint64_t FlightRecorder::begin(const CallRecord& call) {
   const uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Entry& entry = entries_[ticket % kCalls];
-  // Odd: a thread that is kCalls behind writes here this very moment. It keeps the entry, and this call is not recorded.
+  // If `before` is odd, a thread that is kCalls behind is writing this entry at this moment. It
+  // keeps the entry, and this call is not recorded.
   const uint64_t before = entry.version.load(std::memory_order_relaxed);
   if (before % 2 != 0 || before > 4 * ticket || !entry.open(before, 4 * ticket + kBeginning)) return ticket;
   std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> copy;
@@ -46,7 +47,7 @@ uint64_t FlightRecorder::begin(const CallRecord& call) {
 void FlightRecorder::end(uint64_t ticket, Code result, int64_t now_ns) {
   Entry& entry = entries_[ticket % kCalls];
   if (!entry.open(4 * ticket + kBegun, 4 * ticket + kEnding)) return;
-  // Only the two words that change: every call comes through here.
+  // Writes only the two words that change, because every call runs this code.
   std::array<uint8_t, sizeof(uint64_t)> first =
       std::bit_cast<decltype(first)>(entry.words[0].load(std::memory_order_relaxed));
   first[offsetof(CallRecord, state)] =

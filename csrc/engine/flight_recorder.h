@@ -1,4 +1,5 @@
-// The last calls of a rank, always on: what a rank tells about itself when a call fails or hangs.
+// Always records the last calls of a rank: what the rank reports about itself when a call fails or
+// hangs.
 #pragma once
 
 #include <array>
@@ -27,42 +28,43 @@ struct CallRecord {
   Rank root_or_peer = -1;
   uint32_t group = 0, tag = 0;
   uint64_t sequence = 0, digest = 0, count = 0;
-  uint64_t parts = 0;                  // tells one list of uneven parts from another; 0: they are equal
+  uint64_t parts = 0;                  // distinguishes lists of uneven parts; 0: the parts are equal
   uint64_t bundle = 0;                 // Request::bundle
   const Layout* layout = nullptr;      // Buffer::layout
   double factor = 1;                   // Reduction::factor
-  const char* algorithm = nullptr;     // lives as long as the recorder; null: none
+  const char* algorithm = nullptr;     // lives as long as the recorder; may be null
   const char* shape = nullptr;         // Request::shape
-  const char* site = nullptr;          // "train.py:42 in step", lives as long as the process; null: not known
-  int64_t began_ns = 0, ended_ns = 0;  // steady clock; not ended: 0
+  const char* site = nullptr;          // "train.py:42 in step", lives as long as the process; null: unknown
+  int64_t began_ns = 0, ended_ns = 0;  // steady clock; ended_ns is 0 until the call has ended
 };
 
-// Thread-safety: all methods. begin() and end() never wait, allocate or lock; readers try again while an entry is written.
+// Thread-safety: all methods. begin() and end() never wait, allocate or lock; readers retry while
+// an entry is written.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCalls = 1024;
 
   uint64_t begin(const CallRecord& call);  // returns the ticket for end()
   void end(uint64_t ticket, Code result,
-           int64_t now_ns);  // nothing, if kCalls later ones have come meanwhile
+           int64_t now_ns);  // no effect if kCalls later calls have begun meanwhile
 
-  // The collective or shutdown of that number, if it is still here.
+  // Returns the collective or shutdown of that number if it is still recorded.
   std::optional<CallRecord> find(uint32_t group, uint64_t sequence) const;
   std::optional<CallRecord> last_done(uint32_t group) const;      // the newest collective that completed
   std::optional<CallRecord> last_running(uint32_t group) const;   // the newest call that has not ended
-  std::optional<CallRecord> last_shutdown(uint32_t group) const;  // whether it has ended or not
+  std::optional<CallRecord> last_shutdown(uint32_t group) const;  // the newest one, ended or not
   std::vector<CallRecord> all() const;                            // oldest first
 
  private:
-  // A seqlock. `version` is 4 * ticket + stage, and no value comes twice; 0: empty. The words are released and acquired one
-  // by one instead of by fences, which ThreadSanitizer does not know.
+  // A seqlock. `version` is 4 * ticket + stage, so no value repeats; 0: empty. The words are
+  // released and acquired one by one instead of by fences, which ThreadSanitizer does not support.
   enum Stage : uint64_t { kBeginning = 1, kBegun, kEnding, kEnded };
   struct Entry {
     std::atomic<uint64_t> version{0};
     std::array<std::atomic<uint64_t>, sizeof(CallRecord) / sizeof(uint64_t)> words{};
 
-    bool open(uint64_t before, uint64_t now);               // true: it is this thread's to write
-    std::optional<CallRecord> read(uint64_t ticket) const;  // nullopt: that record is not here
+    bool open(uint64_t before, uint64_t now);               // true: this thread may write the entry
+    std::optional<CallRecord> read(uint64_t ticket) const;  // nullopt: the entry does not hold that record
   };
   template <class Wanted>
   std::optional<CallRecord> newest(Wanted&& wanted) const;

@@ -19,7 +19,7 @@ std::string_view name_of(Kind kind) {
     case Kind::kShutdown: return "shutdown";
     case Kind::kSend: return "send";
     case Kind::kRecv:
-    case Kind::kProbe: return "recv";  // of a message that has to be found first
+    case Kind::kProbe: return "recv";  // a recv that has to find its message first
   }
   return "unknown";
 }

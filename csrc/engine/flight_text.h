@@ -1,4 +1,5 @@
-// What the flight recorder holds, in words for people and as JSON for programs. `now_ns` is of the steady clock.
+// Formats the contents of the flight recorder as text for users and as JSON for programs. `now_ns`
+// is a time of the steady clock.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ namespace pc {
 // "#12 allreduce float32[1000] sum (ring), group 0, train.py:42 in step, done after 0.123 ms"
 std::string line_of(const CallRecord& call, int64_t now_ns);
 
-// An array with one object per call. Field names are the struct's, but times are seconds: began_s from now on (negative: it
-// has begun), elapsed_s until it ended or until now. A digest is 16 hexadecimal digits. What a call does not have is null.
+// Returns an array with one object per call. The field names are those of the struct, but times are
+// seconds: began_s relative to now (negative: in the past), elapsed_s until the call ended or until
+// now. A digest has 16 hexadecimal digits. Fields that a call does not have are null.
 PC_EXPORT std::string json_of(std::span<const CallRecord> calls, int64_t now_ns);
 
 }  // namespace pc

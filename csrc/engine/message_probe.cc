@@ -42,7 +42,7 @@ Status MessageProbe::wait(const WaitContext& context) {
 
 void MessageProbe::withdraw() {
   if (std::exchange(ended_, true)) return;
-  static_cast<void>(transport_.cancel(&queue_, Status(Code::kAborted, "somebody else was quicker")));
+  static_cast<void>(transport_.cancel(&queue_, Status(Code::kAborted, "the probe has ended")));
 }
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// The groups in which an executor has calls. One is made for its first call, and given back when the group is closed.
+// The groups in which an executor has calls. A group is created at its first call and released
+// after it has been closed.
 #pragma once
 
 #include <atomic>
@@ -14,28 +15,30 @@
 
 namespace pc {
 
-// What an executor keeps of one group.
+// What an executor keeps for one group.
 class OpenGroup {
  public:
   virtual ~OpenGroup() = default;
   virtual RunQueue& runs() = 0;
   virtual void note_left(Rank /*world*/) {}  // that rank of the world has left
-  // Once, when all its runs have ended for good; Work that is left of them holds its memory.
+  // Called once, when all runs of the group have ended for good. Remaining Work still owns the
+  // group's memory.
   virtual void close() {}
 };
 
 // Thread-safety: all methods.
 class OpenGroups {
  public:
-  using Shared = std::shared_ptr<OpenGroup>;  // with the Work of the group, which may outlive its close()
-  // What comes for a call that is cancelled in a group of which there is none here yet.
+  using Shared = std::shared_ptr<OpenGroup>;  // shared with the Work of the group, which may outlive close()
+  // Discards what arrives for a cancelled call of a group that does not exist here yet.
   using Discard = std::function<void(uint32_t group, uint64_t sequence)>;
   explicit OpenGroups(Discard discard = [](uint32_t, uint64_t) {}) : discard_(std::move(discard)) {}
   OpenGroups(const OpenGroups&) = delete;
   OpenGroups& operator=(const OpenGroups&) = delete;
   ~OpenGroups() = default;
 
-  // The group of this number; `make()` makes it. The reference is right until close(), before which all launches return.
+  // Returns the group of this number, created by `make()` if necessary. The reference is valid
+  // until close(), before which all launches have returned.
   template <class Make>
   const Shared& get(uint32_t id, Make&& make) {
     const Slot* const recent = recent_.load(std::memory_order_acquire);
@@ -47,7 +50,7 @@ class OpenGroups {
     recent_.store(slot, std::memory_order_release);
     return slot->group;
   }
-  // What these do is what Executor says of its methods of that name.
+  // These implement the methods of Executor with the same names.
   void cancel(uint32_t id, uint64_t sequence, const Status& why);
   void abort(uint32_t id, const Status& why);
   void abort(const Status& why);
@@ -56,7 +59,7 @@ class OpenGroups {
 
  private:
   static constexpr uint64_t kNone = ~uint64_t{0};
-  struct Slot {  // stays where it is, whatever group has it
+  struct Slot {  // never moves, even if it is reused for another group
     std::atomic<uint64_t> id{kNone};
     Shared group;
   };
@@ -65,14 +68,14 @@ class OpenGroups {
   Slot& add(uint32_t id, Shared group);  // mutex_ held
 
   const Discard discard_;
-  std::atomic<Slot*> recent_{nullptr};  // used last: most often the right one
-  std::mutex mutex_;  // guards what follows; a slot's group changes only while its id is kNone
+  std::atomic<Slot*> recent_{nullptr};  // the last one used, which is most often the one that is needed
+  std::mutex mutex_;  // guards the members below; a slot's group changes only while its id is kNone
   std::deque<Slot> slots_;
   std::map<uint32_t, Slot*> by_id_;
   std::vector<Slot*> unused_;
-  std::vector<Shared> closing_;       // a thread has not left their last run yet
-  std::map<uint32_t, Status> ended_;  // that were aborted before they were closed
-  std::vector<Rank> left_;            // of the world
+  std::vector<Shared> closing_;       // closed, but a thread is still in their last run
+  std::map<uint32_t, Status> ended_;  // groups that were aborted before they were closed
+  std::vector<Rank> left_;            // world ranks
   Status aborted_;
 };
 

@@ -3,7 +3,7 @@
 namespace pc {
 
 void Run::renew(const Request& request, const Launch& launch) {
-  Completion late;  // a request to end the last call that came just after its end
+  Completion late;  // a request to end the previous call that arrived just after its end
   while (queue_.take(late)) {
   }
   request_ = request;
@@ -22,7 +22,7 @@ void Run::set_notifier(CompletionSink* notifier, uint64_t token) {
     queue_.notify(nullptr, 0);
     return progress_held();
   }
-  if (ended_.load()) notify_now();  // its end may have seen no notifier
+  if (ended_.load()) notify_now();  // set_ended() may have seen no notifier
 }
 
 void Run::notify_completions() {
@@ -48,7 +48,7 @@ void Run::set_ended(Status result) {
   while (queue_.take(late)) {
   }
   result_ = std::move(result);
-  ended_.store(true);  // in one order with set_notifier(): one of the two sees the other
+  ended_.store(true);  // sequentially consistent, as in set_notifier(): one of the two sees the other
   notify_now();
 }
 

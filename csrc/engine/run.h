@@ -1,5 +1,5 @@
-// One collective being run, whatever runs it: what the queue of a group needs to know of it, and the work
-// that a caller holds.
+// One collective in execution, independent of its executor: what the queue of a group needs to know
+// of it, and the Work that a caller holds.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@ class RunQueue;
 class OpenGroup;
 class OpenGroups;
 
-// Thread-safety: one thread at a time (the holder of the group's progress lock), except where a method says
-// otherwise. Used again and again. The methods of Work are for a run that is in the queue, and may be called
-// by any thread that Work allows.
+// Thread-safety: one thread at a time (the holder of the group's progress lock), except where a
+// method says otherwise. Runs are reused. The methods of Work require that the run is in the queue,
+// and may be called by any thread that Work allows.
 class Run : public Work {
  public:
   ~Run() override = default;
@@ -28,18 +28,19 @@ class Run : public Work {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  virtual void start(Scratch& scratch) = 0;  // begins, and goes on as far as possible
-  virtual void advance() = 0;                // goes on as far as possible
+  virtual void start(Scratch& scratch) = 0;  // begins, and makes as much progress as possible
+  virtual void advance() = 0;                // makes as much progress as possible
   // Withdraws what is in flight: afterwards the user's memory is free.
   virtual void end(Status result) = 0;
-  // Until advance() has something to do, or the context ends.
+  // Waits until advance() has something to do, or the context ends.
   virtual WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) {
     return reactor.wait(queue_, context);
   }
 
   // ---- Work (run_as_work.cc)
-  // What the caller of a run in that queue holds. Until it is released it keeps `groups` and `group`, which
-  // the queue belongs to.
+  //
+  // Returns what the caller of a run in that queue holds. Until it is released it shares ownership
+  // of `groups` and `group`, to which the queue belongs.
   static WorkPtr as_work(std::unique_ptr<Run> run, RunQueue& runs, const std::shared_ptr<OpenGroups>& groups,
                          const std::shared_ptr<OpenGroup>& group);
   void release() noexcept final;
@@ -51,15 +52,14 @@ class Run : public Work {
   void cancel() final;
 
   uint64_t sequence() const { return launch_.sequence; }
-  void request_end(Status why) {  // any thread: the next advance() ends the run, and its driver wakes for it
-    queue_.complete(Completion{kEndToken, std::move(why), {}, 0});
-  }
+  // any thread: the next advance() ends the run, and its driving thread wakes for that
+  void request_end(Status why) { queue_.complete(Completion{kEndToken, std::move(why), {}, 0}); }
   void wake() {
     queue_.complete(Completion{kWakeToken, Status(), {}, 0});
-  }  // any thread: its driver looks around
+  }  // any thread: the driving thread checks again what it waits for
 
-  // Whoever looks after this run: hears of its end, and of completions while nobody drives it. Null: nobody.
-  // The group's queue calls these, with its lock held.
+  // The notifier of this run is completed when the run ends, and on completions while no thread
+  // drives it. Pass null for none. The group's queue calls these methods with its lock held.
   void set_notifier(CompletionSink* notifier, uint64_t token);
   void notify_completions();
   void stop_notifying();
@@ -67,13 +67,14 @@ class Run : public Work {
 
   bool started() const { return started_; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }  // any thread
-  const Status& result() const { return result_; }                       // once ended
+  const Status& result() const { return result_; }                       // valid once the run has ended
 
  protected:
   static constexpr uint64_t kEndToken = ~uint64_t{0}, kWakeToken = kEndToken - 2;
   void renew(const Request& request, const Launch& launch);  // not while it runs
   void set_ended(Status result);
-  // Nobody drives it from now on, or somebody does again.
+  // progress_released(): no thread drives the run from now on. progress_held(): a thread drives it
+  // again.
   virtual void progress_released() {}
   virtual void progress_held() {}
 
@@ -87,7 +88,7 @@ class Run : public Work {
   std::atomic<bool> ended_{false};
   std::atomic<CompletionSink*> notifier_{nullptr};
   std::atomic<uint64_t> notifier_token_{0};
-  RunQueue* runs_ = nullptr;  // the rest: of a run that a caller holds
+  RunQueue* runs_ = nullptr;  // this and the members below are set while a caller holds the run
   std::shared_ptr<OpenGroups> groups_;
   std::shared_ptr<OpenGroup> group_;
 };

@@ -1,4 +1,5 @@
-// What the caller of a launched collective holds: the run itself, which goes back to its queue, to be used again.
+// What the caller of a launched collective holds: the run itself, which returns to its queue for
+// reuse.
 #include <utility>
 
 #include "engine/run.h"
@@ -15,7 +16,8 @@ WorkPtr Run::as_work(std::unique_ptr<Run> run, RunQueue& runs, const std::shared
 }
 
 void Run::release() noexcept {
-  const auto groups = std::move(groups_);  // these go last: the queue and this run may go with them
+  // destroyed last: the queue and this run may be destroyed with them
+  const auto groups = std::move(groups_);
   const auto group = std::move(group_);
   runs_->release(std::unique_ptr<Run>(this));
 }

@@ -8,7 +8,7 @@ namespace pc {
 
 WorkPtr RunQueue::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
                         const std::shared_ptr<OpenGroup>& group) {
-  WorkPtr work;  // released without the lock, if something throws
+  WorkPtr work;  // declared before the lock: if something throws, it is released without the lock
   Lock lock(mutex_);
   aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
   work = Run::as_work(std::move(run), *this, groups, group);
@@ -20,7 +20,7 @@ void RunQueue::release(std::unique_ptr<Run> run) {
   Lock lock(mutex_);
   if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
   if (is_held(*run)) {
-    dropped_ = std::move(run);  // its driver is in the probe, and looks at it once more
+    dropped_ = std::move(run);  // the driving thread is in the probe, and uses the run once more
     return;
   }
   if (!runs_.empty()) std::erase(runs_, run.get());
@@ -63,7 +63,7 @@ bool RunQueue::is_held(const Run& run) const {
   return progress_held_ && !runs_.empty() && runs_.front() == &run;
 }
 
-// While the probe of the thread that drives the queue runs, any thread may end the run.
+// While the interrupt probe of the driving thread runs, any thread may end the run.
 class RunQueue::Probed final : public ProbeScope {
  public:
   Probed(RunQueue& runs, WaitContext& context) : ProbeScope(context), runs_(runs) {}
@@ -99,7 +99,8 @@ WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
         if (how != WaitEnd::kReady) break;
         first.advance();
         if (first.ended()) break;
-        // A wait that is short looks at nothing but its queue. Many of them shall not hide Ctrl-C or the deadline.
+        // A short wait checks nothing but its queue. A series of short waits must not hide Ctrl-C
+        // or the deadline.
         const TimePoint now = pc::now();
         if (looked == TimePoint{}) looked = now;
         if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
@@ -110,7 +111,7 @@ WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
       const bool ended = first.ended();
       release_progress();
       if (ended) {
-        start_first(lock);  // so that peers need not wait until a thread here waits for the next one
+        start_first(lock);  // otherwise peers would wait until a thread here waits for the next run
         continue;
       }
     }
@@ -145,14 +146,14 @@ void RunQueue::notify(Run& run, CompletionSink* notifier, uint64_t token) {
   run.started() ? run.notify_completions() : run.notify_now();
 }
 
-// The first run may have to be started, and perhaps nobody waits for it.
+// The first run may have to be started, and perhaps no thread waits for it.
 void RunQueue::notify_if_due() {
   if (!progress_held_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
 }
 
 WaitEnd RunQueue::wait_for_progress(Lock& lock, const WaitContext& context) {
   progress_released_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
-  lock.unlock();  // the probe may run a signal handler, and that may call anything
+  lock.unlock();  // the probe may run a signal handler, which may call anything
   const WaitEnd how = Waiter::check(context);
   lock.lock();
   return how;
@@ -160,25 +161,26 @@ WaitEnd RunQueue::wait_for_progress(Lock& lock, const WaitContext& context) {
 
 void RunQueue::end(Lock& lock, Run& run, const Status& why) {
   if (is_held(run) && !in_probe_) {
-    run.request_end(why);  // its driver sees it at once
+    run.request_end(why);  // the driving thread sees it at once
     progress_released_.wait(lock, [&] { return run.ended() || !is_held(run) || in_probe_; });
   }
   if (run.ended()) return;
   run.end(why);
   if (is_held(run)) {
-    run.request_end(why);  // so that its driver wakes when the probe is over
+    run.request_end(why);  // so that the driving thread wakes when the probe has returned
     return;
   }
   if (!run.started()) skipped_.push_back(run.sequence());
   std::erase(runs_, &run);
   discard_due();
-  if (progress_held_) runs_.front()->wake();  // its driver may be waiting for this one
-  progress_released_.notify_all();            // who waits for the next one starts it
+  if (progress_held_) runs_.front()->wake();  // the driving thread may be waiting for this run
+  progress_released_.notify_all();            // a thread that waits for the next run starts it
   notify_if_due();
 }
 
-// Peers may be ahead with a call that ended here before its turn came. What they send for it can only be discarded once the
-// calls before it are over, because a transport discards everything up to a number.
+// Peers may be ahead with a call that ended here before the calls before it. What they send for it
+// can only be discarded once those calls are over, because a transport discards everything up to a
+// number.
 void RunQueue::discard_due() {
   std::erase_if(skipped_, [this](uint64_t sequence) {
     const bool due = runs_.empty() || runs_.front()->sequence() > sequence;

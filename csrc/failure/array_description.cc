@@ -7,7 +7,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMaxDims = 64;  // NumPy's
+constexpr std::size_t kMaxDims = 64;  // as in NumPy
 constexpr uint64_t kMostItems = std::numeric_limits<int64_t>::max();
 
 Status no_description(const char* why) {
@@ -19,7 +19,7 @@ void put_length(std::string& to, uint64_t length) {
   to += static_cast<char>(length);
 }
 
-// False: it does not end, or is too large.
+// Returns false if the number is cut short or too large.
 bool take_length(std::string_view& from, int64_t& length) {
   uint64_t value = 0;
   for (unsigned shift = 0; !from.empty() && shift < 63; shift += 7) {

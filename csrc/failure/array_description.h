@@ -1,6 +1,8 @@
-// What a message is, for a receiver that does not know: dtype and shape in the few bytes that travel in its first frame.
+// Describes a message for a receiver that does not know what it is: dtype and shape in the few
+// bytes that travel in its first frame.
 //
-//   dtype u8, ndim u8, ndim lengths as LEB128 (DWARF 5, section 7.6), and of kOpaque its owner's name of the dtype
+//   dtype u8, ndim u8, ndim lengths as LEB128 (DWARF 5, section 7.6),
+//   and for kOpaque its owner's name of the dtype
 #pragma once
 
 #include <cstdint>
@@ -16,14 +18,15 @@ namespace pc {
 
 struct ArrayDescription {
   DType dtype = DType::kU8;
-  std::vector<int64_t> shape;  // in items: of kOpaque, its owner's elements
+  std::vector<int64_t> shape;  // in items; for kOpaque, in its owner's elements
   std::string layout;          // kOpaque only: the dtype's name
   uint64_t nbytes = 0;
 };
 
-// Empty: it would be longer than kMaxDescriptionBytes.
+// Returns an empty text if the description would be longer than kMaxDescriptionBytes.
 std::string describe_array(DType dtype, std::span<const int64_t> shape, const Layout* layout);
-// Of a message of `nbytes`. Its sender may be hostile: not OK if it does not fit that size, or is no description.
+// Parses the description of a message of `nbytes`. The sender may be hostile: returns an error if
+// the description is malformed or does not match that size.
 Result<ArrayDescription> described_array(std::string_view description, uint64_t nbytes);
 
 }  // namespace pc

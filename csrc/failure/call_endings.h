@@ -1,5 +1,5 @@
-// Calls of a group that ended for all of its ranks, until their callers here have been told; and questions about calls, until they
-// are answered.
+// Calls of a group that ended for all of its ranks, kept until their callers here have been
+// informed; and questions about calls, kept until they are answered.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,18 @@
 
 namespace pc {
 
-// For what other ranks know. More than ControlPlane::kWaitLimit: the thread that collects may itself be late.
+// Limit for waiting for other ranks' reports. It exceeds ControlPlane::kWaitLimit because the
+// thread that collects may itself be late.
 inline constexpr std::chrono::milliseconds kWaitLimitForAnswers{1000};
 
-// What the ranks have answered, and since when they are asked.
+// The answers of the ranks, and the time of the request.
 struct Answers {
-  std::optional<std::vector<RankStatus>> statuses = {};  // null: they have not come
+  std::optional<std::vector<RankStatus>> statuses = {};  // null: they have not arrived
   TimePoint began = now();
 
   void come(std::span<const RankStatus> all) { statuses.emplace(all.begin(), all.end()); }
-  bool are_open() const { return !statuses && now() < began + kWaitLimitForAnswers; }  // they are waited for
+  // it is still worth waiting for them
+  bool are_open() const { return !statuses && now() < began + kWaitLimitForAnswers; }
 };
 
 struct CallEnding {
@@ -33,16 +35,17 @@ struct CallEnding {
   Answers answers = {};
 };
 
-// Thread-safety: any() from anywhere; the lock of the group's calls guards the rest.
+// Thread-safety: any() may be called by any thread; the lock of the group's calls guards the rest.
 class CallEndings {
  public:
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
-  CallEnding* find(uint64_t sequence);  // null: it has not ended
-  // False: it has ended before, and the first reason stays.
+  CallEnding* find(uint64_t sequence);  // returns null if it has not ended
+  // Returns false if the call has ended before; then the first reason stays.
   bool add(uint64_t sequence, const CallEnd& why);
   void forget(uint64_t sequence);
-  bool is_full() const;  // of calls that were not made here yet
-  // Of a call behind `sequence` that has ended because its rank left; null: there is none.
+  bool is_full() const;  // limits the endings of calls that this rank has not made yet
+  // Returns the ending of a call after `sequence` that ended because its rank left, or null if
+  // there is none.
   const CallEnd* left_behind(uint64_t sequence) const;
 
  private:
@@ -53,11 +56,13 @@ class CallEndings {
 // Thread-safety: the lock of the group's calls guards it.
 class Surveys {
  public:
-  // The answers stay where they are until each that has joined has left. Second: the ranks are to be asked.
+  // Returns the answers, which stay valid until every thread that has joined has left, and true if
+  // the caller must send the question to the ranks.
   std::pair<const Answers*, bool> join(uint64_t question);
   void leave(uint64_t question);
   const Answers* find(uint64_t question) const;
-  bool answer(uint64_t question, std::span<const RankStatus> statuses);  // false: no thread has asked
+  // returns false if no thread has asked
+  bool answer(uint64_t question, std::span<const RankStatus> statuses);
 
  private:
   struct Survey {

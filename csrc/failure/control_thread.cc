@@ -21,7 +21,8 @@ namespace {
 
 using Command = std::function<void(ControlPlane&, TimePoint)>;
 
-// A peer that does not read (a stopped process) may hold so much of our memory. Then it counts as lost.
+// Limit of the memory for a peer that does not read (a stopped process). Beyond it the peer counts
+// as lost.
 constexpr std::size_t kMostUnsent = kMiB;
 constexpr std::size_t kReadsPerPoll = 16;
 
@@ -38,7 +39,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
     ControlReader reader;
     std::vector<std::byte> unsent;
     bool watching_writable = false;
-    std::string broken;  // why the connection is of no use any more; told to the plane outside its own calls
+    std::string broken;  // why the connection is unusable; reported to the plane outside its own calls
   };
 
   explicit State(ControlOptions given)
@@ -48,9 +49,9 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
 
   Status open();
   void run();
-  bool post(Command commands);  // false: no command is taken any more
+  bool post(Command commands);  // returns false if commands are no longer accepted
 
-  // ---- the rest is the thread's
+  // ---- Only the thread uses the rest.
   void serve(const epoll_event& event);
   void read(Rank rank, bool reads_dead = true);
   void broke(Rank rank, const std::string& why);
@@ -98,7 +99,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void peer_leaving(uint32_t id, Rank peer) override {
     if (const auto calls = group(id)) calls->peer_leaving(peer);
   }
-  // Connections say it too, behind everything that was sent on them; shared memory has no such word.
+  // Connections report it too, after everything that was sent on them; shared memory has no such
+  // message.
   void peer_exited(Rank peer) override {
     for_each_group([peer](ControlledGroup& calls) { calls.peer_exited(peer); });
   }
@@ -114,13 +116,13 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   Fd epoll, command_event;
   std::vector<Peer> peers;  // by world rank
   ControlPlane plane;
-  std::shared_ptr<ControlledGroup> held;  // whose members the plane looks at
+  std::shared_ptr<ControlledGroup> held;  // keeps the group that the plane examines
   std::vector<CallId> searched;           // calls that wait for the program's position
   bool stopping = false;
   std::thread thread;
 
-  std::mutex mutex;            // guards what follows
-  bool takes_commands = true;  // until the thread has taken its last
+  std::mutex mutex;            // guards the members below
+  bool takes_commands = true;  // until the thread has taken its last commands
   std::vector<Command> commands;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;
@@ -137,7 +139,8 @@ Status ControlThread::State::open() {
     peers[i].socket = std::move(options.sockets[i]);
     if (!peers[i].socket.valid()) continue;
     PC_TRY(watch(peers[i].socket.fd(), i));
-    // Fires even if a child that the peer has forked keeps its sockets open. Where it cannot be had, sockets must do.
+    // Fires even if a child that the peer has forked keeps its sockets open. Without pidfds the
+    // sockets have to suffice.
     peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
     if (peers[i].process.valid()) PC_TRY(watch(peers[i].process.get(), kProcess | i));
   }
@@ -184,7 +187,7 @@ void ControlThread::State::serve(const epoll_event& event) {
   if (event.data.u64 == kPrintTag) {
     eventfd_t ignored = 0;
     if (::eventfd_read(options.print_request, &ignored) == 0)
-      options.print_record();  // else another world has
+      options.print_record();  // otherwise another world has read it
     return;
   }
   const Rank rank = static_cast<Rank>(event.data.u64 & 0xffffffff);
@@ -208,7 +211,8 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
     if (got.value().nbytes == 0) return;
     const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
     while (std::optional<ControlMessage> message = peer.reader.next()) {
-      // What a rank of this host said before it went is here, even if the news of its end overtakes it by way of another rank.
+      // What a rank of this host sent before it ended is here, even if another rank's report of its
+      // death arrives first.
       const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
       if (reads_dead && known(dead) && dead != rank) read(dead, false);
       plane.received(rank, *message, now());
@@ -217,7 +221,7 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
   }
 }
 
-// The peer is told as well, if it can still hear: it may live and only this connection be broken.
+// The peer is notified if it can still receive: it may be alive with only this connection broken.
 void ControlThread::State::broke(Rank rank, const std::string& why) {
   Peer& peer = at(rank);
   plane.lost(rank, why, now());
@@ -227,7 +231,7 @@ void ControlThread::State::broke(Rank rank, const std::string& why) {
   peer.unsent.clear();
 }
 
-// Before closing: a child that was forked behind our back may keep it open.
+// Called before closing, because a child that was forked unnoticed may keep the descriptor open.
 void ControlThread::State::unwatch(int fd) { ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 void ControlThread::State::take_commands() {
@@ -244,11 +248,12 @@ void ControlThread::State::flush() {
   for (Peer& peer : peers) {
     if (peer.socket.valid() && (!peer.unsent.empty() || peer.socket.unsent())) flush(peer);
   }
-  // What broke is told when nothing is being sent any more: the news of it is sent in turn.
+  // Broken connections are reported when no send is in progress, because the reports are themselves
+  // sent.
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (peers[i].broken.empty()) continue;
     const std::string why = std::exchange(peers[i].broken, {});
-    read(static_cast<Rank>(i));  // it may have said goodbye, or what it knows, before it went
+    read(static_cast<Rank>(i));  // it may have sent a goodbye or its report before it ended
     if (peers[i].socket.valid()) broke(static_cast<Rank>(i), why);
     return flush();
   }
@@ -268,7 +273,7 @@ void ControlThread::State::flush(Peer& peer) {
   watch_writable(peer, rank, !peer.unsent.empty() || peer.socket.unsent());
 }
 
-// What waits to be sent, as far as the socket takes it.
+// Sends as much pending output as the socket takes.
 Status ControlThread::State::send(Peer& peer) {
   const iovec part{peer.unsent.data(), peer.unsent.size()};
   std::size_t sent = 0;
@@ -292,7 +297,8 @@ void ControlThread::State::watch_writable(Peer& peer, Rank rank, bool wanted) {
   }
 }
 
-// What is said has gone out as far as it goes without waiting. Bytes left unread would reset the connection.
+// All output that can be sent without waiting has been sent. Unread bytes would reset the
+// connection.
 void ControlThread::State::leave() {
   std::array<std::byte, 4096> bytes;
   for (Peer& peer : peers) {
@@ -313,7 +319,7 @@ CallReport ControlThread::State::report(const CallId& call, bool find_where) {
   if (!find_where || says_all || !options.find_position) return report;
   report.where_follows = true;
   searched.push_back(call);
-  if (searched.size() > 1) return report;  // one search answers all
+  if (searched.size() > 1) return report;  // one search answers all calls
   options.find_position([weak = weak_from_this()](const std::string& where) {
     const std::shared_ptr<State> self = weak.lock();
     if (self == nullptr) return;
@@ -379,10 +385,10 @@ void ControlThread::add(uint32_t id, std::shared_ptr<ControlledGroup> calls) {
   });
 }
 
-// Behind what this rank has said about the group, which its members are to hear.
+// Runs after this rank's pending reports on the group, which its members must receive.
 void ControlThread::remove(uint32_t id) {
   const auto forget = [state = state_.get(), id](ControlPlane&, TimePoint) {
-    std::shared_ptr<ControlledGroup> last;  // goes without the lock
+    std::shared_ptr<ControlledGroup> last;  // is destroyed without the lock
     const std::lock_guard lock(state->mutex);
     if (const auto found = state->groups.find(id); found != state->groups.end()) {
       last = std::move(found->second);
@@ -407,7 +413,7 @@ void ControlThread::survey(const CallId& call) {
 void ControlThread::lost(Rank peer, const std::string& cause) {
   state_->post([state = state_.get(), peer, cause](ControlPlane&, TimePoint) {
     if (!state->known(peer)) return;
-    state->read(peer);  // what it said before comes first
+    state->read(peer);  // first what it sent before
     state->broke(peer, cause);
   });
 }

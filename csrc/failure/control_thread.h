@@ -1,5 +1,6 @@
-// The one thread that a rank has from init() on. Asleep in epoll, it owns the control connections, watches the processes of
-// the peers on this host, and runs the ControlPlane. It never touches data and never runs the user's code.
+// The one thread that a rank has from init() on. It sleeps in epoll, owns the control connections,
+// watches the processes of the peers on this host, and runs the ControlPlane. It never touches data
+// and never runs the user's code.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,7 @@
 
 namespace pc {
 
-// What the control thread asks of a group and tells it. Called from that thread only.
+// The interface of a group to the control thread. Only that thread calls it.
 class ControlledGroup {
  public:
   virtual std::span<const Rank> world_ranks() const = 0;
@@ -23,9 +24,9 @@ class ControlledGroup {
   virtual void failure_report(uint64_t sequence, const CallEnd& why,
                               std::span<const RankStatus> statuses) = 0;
   virtual void surveyed(uint64_t sequence, std::span<const RankStatus> statuses) = 0;
-  virtual void peer_leaving(Rank peer) = 0;  // it is in shutdown()
-  virtual void peer_exited(Rank peer) = 0;   // in ranks of the world: it has said goodbye
-  // `peer`, in ranks of the world, takes part in nothing any more: kPeerFailure or kExcluded.
+  virtual void peer_leaving(Rank peer) = 0;  // the peer is in shutdown()
+  virtual void peer_exited(Rank peer) = 0;   // the peer, a world rank, has said goodbye
+  // `peer`, a world rank, takes part in nothing any more: kPeerFailure or kExcluded.
   virtual void peer_ended(Rank peer, const Status& why) = 0;
 
  protected:
@@ -35,12 +36,13 @@ class ControlledGroup {
 struct ControlOptions {
   Rank rank = 0;
   uint32_t epoch = 0;
-  std::vector<ByteStream> sockets;  // by world rank; our own is empty
-  std::vector<bool> remote;         // who lives on another host
-  std::vector<int64_t> pids;        // whose process can be watched here; 0: not to be seen from here
-  // Finds out where this process's program stands, without making the caller wait. May be empty.
+  std::vector<ByteStream> sockets;  // by world rank; this rank's own entry is empty
+  std::vector<bool> remote;         // true for ranks on another host
+  std::vector<int64_t> pids;        // processes that can be watched from here; 0: not visible from here
+  // Finds the current position of this process's program without making the caller wait. May be
+  // empty.
   std::function<void(std::function<void(std::string)>)> find_position;
-  int print_request = -1;  // an eventfd, not owned: readable when print_record shall be called; -1: never
+  int print_request = -1;  // an eventfd, not owned: readable when print_record must be called; -1: never
   std::function<void()> print_record = {};
 };
 
@@ -48,15 +50,16 @@ struct ControlOptions {
 class ControlThread {
  public:
   static Result<std::unique_ptr<ControlThread>> create(ControlOptions options);
-  Status start();  // once, when the groups that exist from the beginning have been added
+  Status start();  // call it once, when the initial groups have been added
   ~ControlThread() { stop(); }
   ControlThread(const ControlThread&) = delete;
   ControlThread& operator=(const ControlThread&) = delete;
 
-  void add(uint32_t group, std::shared_ptr<ControlledGroup> calls);  // hears of peers that have ended already
-  void remove(uint32_t group);                                       // it may still hear what was on its way
+  // `calls` is also informed of peers that have ended already
+  void add(uint32_t group, std::shared_ptr<ControlledGroup> calls);
+  void remove(uint32_t group);  // notifications in flight may still arrive
 
-  // For ControlPlane, in whose header they are explained. None of them waits.
+  // These forward to ControlPlane; its header explains them. None of them waits.
   void gave_up(const CallId& call, const CallEnd& why);
   void stalled(const CallId& call, Rank waits_for);
   void survey(const CallId& call);
@@ -65,13 +68,14 @@ class ControlThread {
   void send_goodbye();
 
   void stop();  // closes at once; without send_goodbye() before it the peers see a death
-  // In a forked child: closes every descriptor. Takes no lock; nothing else may be called afterwards.
+  // For a forked child: closes every descriptor. Takes no lock; no other method may be called
+  // afterwards.
   void close_in_child() noexcept;
 
  private:
   ControlThread();
   struct State;
-  std::shared_ptr<State> state_;  // searches for the program's position hold weak references
+  std::shared_ptr<State> state_;  // searches for the program's position hold weak references to it
 };
 
 }  // namespace pc

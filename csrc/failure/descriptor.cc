@@ -7,7 +7,8 @@
 namespace pc {
 namespace {
 
-// A mixer with full avalanche (SplitMix64's) chained over the fields. It finds accidents; it is no cryptography.
+// A mixer with full avalanche (SplitMix64's) chained over the fields. It detects accidents; it is
+// not cryptographic.
 class Digest {
  public:
   Digest& operator<<(uint64_t field) {

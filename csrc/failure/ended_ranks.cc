@@ -5,7 +5,7 @@
 namespace pc {
 namespace {
 
-constexpr uint32_t kWorlds = 8;  // of one job: later ones wait as long as they would anyway
+constexpr uint32_t kWorlds = 8;  // of one job: in later worlds the ranks wait until their deadlines
 
 }  // namespace
 
@@ -21,8 +21,8 @@ void report_ended(Store& store, const Credentials& credentials, const std::vecto
       const Result<int64_t> came = store.add(keys.came(rank), 0, deadline);
       if (!came.is_ok()) return;
       if (came.value() != 0) continue;
-      (void)store.set(keys.member(rank), text, deadline);  // rank 0 waits for this
-      (void)store.set(keys.list(), text, deadline);        // and the others for that
+      (void)store.set(keys.member(rank), text, deadline);  // rank 0 waits for this key
+      (void)store.set(keys.list(), text, deadline);        // the other ranks wait for this key
     }
   }
 }

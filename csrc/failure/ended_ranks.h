@@ -1,4 +1,5 @@
-// Ranks that have ended without having joined a world: the launcher sees their ends and reports them to those that wait.
+// Ranks that ended without having joined a world: the launcher detects this and reports it to the
+// waiting ranks.
 #pragma once
 
 #include <string>
@@ -11,8 +12,9 @@
 
 namespace pc {
 
-// In `store`, for the first worlds of the job of `credentials`; `why` follows the rank's name. Nothing about a world that the
-// rank has joined. Best effort: without it the others wait until their deadlines.
+// Writes reports to `store` for the first worlds of the job of `credentials`; `why` follows the
+// rank's name. Skips worlds that the rank has joined. Best effort: without a report the other ranks
+// wait until their deadlines.
 void report_ended(Store& store, const Credentials& credentials, const std::vector<Rank>& ranks,
                   const std::string& why, Deadline deadline);
 

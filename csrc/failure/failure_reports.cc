@@ -8,14 +8,16 @@
 namespace pc {
 namespace {
 
-constexpr std::chrono::milliseconds kPolling{100};  // who waits less asks again and again: no questions then
+// a caller with a shorter wait polls repeatedly, so no questions are sent
+constexpr std::chrono::milliseconds kPolling{100};
 
-// Collecting what the others know delays the caller. Nobody who presses Ctrl-C or cancels wants to wait for it.
+// Collecting other ranks' reports delays the caller. After Ctrl-C or a cancellation it must not
+// wait for them.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
 
 bool polled(const GroupCall& call) { return now() - call.began < kPolling; }
 
-// `who`: the peer of `ended`.
+// Pass the name of `ended.peer()`.
 std::string advice(const Status& ended, const std::string& who, bool is_message) {
   switch (ended.code()) {
     case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
@@ -56,15 +58,15 @@ Status FailureReports::report(const Status& ended, const GroupCall& call,
       .with_cause(ended.cause());
 }
 
-// What had gone wrong with this call when the group ended. The rank that heard of it first may have raised and gone already:
-// that is a consequence, which the next call raises.
+// Returns what had gone wrong with this call when the group ended. The rank that detected it first
+// may have raised the error and left already: that is a consequence, which the next call raises.
 std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                                      const WaitContext& context) {
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
   const CallEnding* const ending = state_.endings.find(sequence);
   if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
     Status failure_report = report_on(lock, sequence, *ending, context);
-    // Without what the others know, this rank knows best what it has seen itself.
+    // Without reports from other ranks, this rank's own observation is the most precise.
     const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.statuses;
     return knows_better ? ended : failure_report;
   }
@@ -79,13 +81,14 @@ bool FailureReports::is_awaited(const CallEnding& ending) const {
   return is_worth && !state_.closing && ending.answers.are_open();
 }
 
-// May wait for what the others know about the call. The ending is there until this thread forgets it.
+// May wait for other ranks' reports on the call. The ending exists until this thread forgets it.
 Status FailureReports::report_on(Lock& lock, uint64_t sequence, const CallEnding& ending,
                                  const WaitContext& context) {
   (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
   std::vector<RankStatus> statuses = ending.answers.statuses.value_or(std::vector<RankStatus>());
-  // The others may have given the call up before this rank made it, and do not know what it would have made.
+  // Other ranks may have given the call up before this rank made it, so they do not know what it
+  // would have made.
   if (!statuses.empty() && why.code == Code::kMismatch) {
     lock.unlock();
     statuses[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
@@ -101,12 +104,13 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     const Status failure = first_failure(ended, operation, context);
     std::unique_lock lock(state_.mutex);
     const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
-    record();  // only now: what others say of a call that has failed and waits for nothing is taken for old news
+    record();  // only now: a report on a failed call without an ending is discarded as old
     state_.endings.forget(call.sequence);
     return report(first, call, operation);
   }
   const CallEnd ours = call_end_of(ended);
-  // Who comes to shutdown() later finds this rank gone, and that is all: nobody needs the call.
+  // A rank that enters shutdown() later finds this rank gone, which is all it needs to know: no
+  // rank needs the call.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
     return report(failure_of(ours, survey(call.sequence, context), names_), call, operation);
@@ -114,8 +118,8 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   bool others_know = false;
   {
     std::unique_lock lock(state_.mutex);
-    // In one with the ending: a failure report on a call that has failed and waits for none is taken for old
-    // news.
+    // Atomic with the ending: a failure report on a failed call without an ending is discarded as
+    // old.
     record();
     if (!state_.cause.is_ok()) {
       const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
@@ -154,7 +158,7 @@ bool FailureReports::requests_reports(const Status& ended, const GroupCall& call
     if (const CallEnding* const ending = state_.endings.find(call.sequence); ending != nullptr)
       return is_awaited(*ending);
     if (!state_.cause.is_ok() || !worth_waiting(ended.code())) return false;
-    calls_.end_record(call, ended.code());  // in one with the ending, as in conclude()
+    calls_.end_record(call, ended.code());  // atomic with the ending, as in conclude()
     (void)state_.endings.add(call.sequence, ours);
   }
   parts_.control->gave_up(calls_.id(call.sequence), ours);
@@ -200,7 +204,7 @@ Status FailureReports::report_message_failure(const Status& ended, const GroupCa
       const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
       return report(knows ? ended : with_rank_status(ended, context), call, operation);
     }
-    case Code::kAborted: {  // most likely the peer has heard of a death before this rank
+    case Code::kAborted: {  // most likely the peer was informed of a death before this rank
       std::unique_lock lock(state_.mutex);
       (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
       return report(state_.cause.is_ok() ? ended : state_.cause, call, operation);
@@ -209,8 +213,8 @@ Status FailureReports::report_message_failure(const Status& ended, const GroupCa
   }
 }
 
-// A connection broke. Its other end need not be the first that failed: it may have left because of a death of which this
-// rank has not heard yet. The control thread knows the order.
+// A connection broke. Its other end need not be the first that failed: it may have left because of
+// a death of which this rank has not been informed yet. The control thread knows the order.
 Status FailureReports::first_failure(const Status& ended, const std::string& operation,
                                      const WaitContext& context) {
   {
@@ -224,16 +228,16 @@ Status FailureReports::first_failure(const Status& ended, const std::string& ope
   return state_.cause;
 }
 
-// Asks the peer of a message that did not come where it stands.
+// Requests the status of the peer of a message that did not arrive.
 Status FailureReports::with_rank_status(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
   const std::vector<RankStatus> statuses = survey(whereabouts(ended.peer()), context);
-  if (statuses.size() != 2) return ended;  // of this rank, and of the one that was asked
+  if (statuses.size() != 2) return ended;  // of this rank, and of the rank that was asked
   return Status(ended.code(), ended.message() + "; " + position_text(statuses[1], names_))
       .with_peer(ended.peer());
 }
 
-// Empty: the group has ended, or an interrupt came first.
+// Returns an empty list if the group ended or an interrupt came first.
 std::vector<RankStatus> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
   std::unique_lock lock(state_.mutex);
   if (!state_.cause.is_ok()) return {};
@@ -258,7 +262,7 @@ bool FailureReports::wait_briefly(Lock& lock, const WaitContext& context, TimePo
     if (now() >= until) return false;
     state_.changed.wait_for(lock, kWaitSlice);
     if (ready()) continue;
-    lock.unlock();  // the probe runs other people's code
+    lock.unlock();  // the probe runs the user's code
     const bool interrupted = context.is_interrupted();
     lock.lock();
     if (interrupted) return false;

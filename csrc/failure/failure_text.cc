@@ -34,7 +34,8 @@ std::string kind_of(const CallReport& report, const std::vector<Field>& fields) 
   return report.state == CallReport::State::kLeaving ? "shutdown" : value_of(fields, "collective");
 }
 
-// "dtype float64 instead of float32, op max instead of sum". A different collective says it all.
+// Returns for example "dtype float64 instead of float32, op max instead of sum". If the collective
+// differs, only that is reported.
 std::string difference(const CallReport& odd_report, const CallReport& usual_report) {
   const std::vector<Field> odd = fields_in(odd_report.call), usual = fields_in(usual_report.call);
   const std::string here = kind_of(odd_report, odd), there = kind_of(usual_report, usual);
@@ -53,7 +54,7 @@ std::string difference(const CallReport& odd_report, const CallReport& usual_rep
   return text.empty() ? "another algorithm" : text;
 }
 
-// The ranks that made one and the same call.
+// The ranks that made the same call.
 struct Cohort {
   std::vector<Rank> ranks;
   const CallReport* first = nullptr;
@@ -105,7 +106,7 @@ Status disagreement(std::span<const RankStatus> statuses, const GroupNames& name
   const auto gone = std::find_if(statuses.begin(), statuses.end(), leaving);
   const bool we_leave = statuses.size() == static_cast<std::size_t>(names.size()) &&
                         leaving(statuses[static_cast<std::size_t>(names.rank())]);
-  // Not a mistake in a call, but a rank that is not there any more.
+  // This is not a mistake in a call: a rank is no longer there.
   if (gone != statuses.end() && !we_leave) return exited(names.from_world(gone->rank), names);
   const std::vector<Cohort> cohorts = cohorts_of(statuses);
   if (cohorts.size() < 2) {
@@ -125,7 +126,7 @@ Status disagreement(std::span<const RankStatus> statuses, const GroupNames& name
               difference(*cohorts[i].first, *usual.first);
       if (peer < 0 && cohorts[i].ranks[0] != names.rank()) peer = cohorts[i].ranks[0];
     }
-  } else {  // nobody is the odd one
+  } else {  // no cohort is the odd one
     text += ": " + names.list(cohorts[1].ranks) + " made " + difference(*cohorts[1].first, *usual.first);
     for (const Cohort& cohort : cohorts) {
       if (peer < 0 && cohort.ranks[0] != names.rank()) peer = cohort.ranks[0];

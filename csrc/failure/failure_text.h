@@ -1,4 +1,5 @@
-// Puts into words why a call ended for all: who made which call, who is late and where, who gave up. Pure.
+// Describes why a call ended for all: which rank made which call, which ranks are late and where,
+// which rank gave up. These functions are pure.
 #pragma once
 
 #include <functional>
@@ -9,11 +10,11 @@
 
 namespace pc {
 
-// How a group calls its ranks.
+// How a group names its ranks.
 class GroupNames {
  public:
   GroupNames() = default;
-  // `locations`: by group rank, "host a, pid 5"; may be empty texts.
+  // `locations` are indexed by group rank, "host a, pid 5"; the texts may be empty.
   GroupNames(Rank rank, std::vector<Rank> world_ranks, std::vector<std::string> locations)
       : rank_(rank),
         world_ranks_(std::move(world_ranks)),
@@ -22,7 +23,7 @@ class GroupNames {
   Rank size() const { return static_cast<Rank>(world_ranks_.size()); }
   std::span<const Rank> world_ranks() const { return world_ranks_; }
   Rank to_world(Rank rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
-  Rank from_world(Rank world_rank) const;                  // -1: no member
+  Rank from_world(Rank world_rank) const;                  // returns -1 if it is not a member
   std::string full(Rank rank) const;                       // "rank 3 (host a, pid 5)"
   std::string list(const std::vector<Rank>& ranks) const;  // "ranks 0-2, 5"
 
@@ -32,14 +33,15 @@ class GroupNames {
   std::vector<std::string> locations_;
 };
 
-// What this rank's call ends with. `statuses`: of all members, in the order of their group ranks; may be
-// empty.
+// Returns the outcome of this rank's call. `statuses` has all members, in the order of their group
+// ranks; it may be empty.
 Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, const GroupNames& names);
 
-// Who keeps the others waiting, for a warning: "rank 3 (host a, pid 5) has not made this call; ...". Empty: nobody.
+// Names the ranks for which the call waits, for a warning: "rank 3 (host a, pid 5) has not made
+// this call; ...". Returns an empty text if no rank is late.
 std::string late_ranks(std::span<const RankStatus> statuses, const GroupNames& names);
 
-// Where one rank stands with a call, and, for messages between two ranks, where it is at all.
+// Describe one rank's state in a call, and, for messages between two ranks, its current position.
 std::string rank_status_text(const RankStatus& rank_status, const GroupNames& names);
 std::string position_text(const RankStatus& rank_status, const GroupNames& names);
 

@@ -9,7 +9,7 @@
 namespace pc {
 namespace {
 
-// The shutdown() that this rank is in, or else what one of its threads waits in.
+// Returns the shutdown() that this rank is in, or else the call in which one of its threads waits.
 std::optional<CallRecord> running_now(const GroupCalls::Parts& parts, const CallId& question) {
   const uint32_t group = question.group;
   std::optional<CallRecord> leaving = parts.recorder->last_shutdown(group);
@@ -50,7 +50,7 @@ uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
   return pc::digest_of_leaving(identity_, sequence);
 }
 
-// At the entry of a later call. The first cause speaks again.
+// Raised again at the entry of a later call.
 Status GroupCalls::cause() const {
   return Status(state_.cause.code(), "an earlier call ended " +
                                          std::string(group_ == kWorldGroup ? "the world" : "this group") +
@@ -70,7 +70,8 @@ Status GroupCalls::quit_by_others() {
   if (!state_.endings.any()) return Status::ok();
   const std::unique_lock issuing = issue_order();
   const std::lock_guard lock(state_.mutex);
-  // Of a call that this rank has not made yet, whichever the other had come to.
+  // Finds the end of any call that this rank has not made yet, whichever call the other rank had
+  // reached.
   const CallEnd* const left = state_.endings.left_behind(sequence_);
   return left == nullptr ? Status::ok() : failure_of(*left, {}, names_);
 }
@@ -78,9 +79,9 @@ Status GroupCalls::quit_by_others() {
 void GroupCalls::done(const GroupCall& call) {
   end_record(call, Code::kOk);
   if (call.sequence == 0 || !state_.endings.any()) return;
-  std::unique_lock lock(state_.mutex);  // others gave it up while it ended well here
+  std::unique_lock lock(state_.mutex);  // other ranks gave it up while it succeeded here
   const CallEnding* const ending = state_.endings.find(call.sequence);
-  if (ending == nullptr || !ending->answers.statuses) return;  // or the failure report is still to come
+  if (ending == nullptr || !ending->answers.statuses) return;  // or the failure report is still outstanding
   wrong_after_all(call.sequence, failure_of(ending->why, *ending->answers.statuses, names_));
   state_.endings.forget(call.sequence);
   warn_of_unraised(lock);
@@ -107,11 +108,11 @@ void GroupCalls::close() {
 }
 
 void GroupCalls::quit(const Status& why) {
-  if (*word() != 0) return;  // its members know
+  if (*word() != 0) return;  // the members know
   end_for_all(why, {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
 }
 
-// This rank takes part in no call of the group any more: nobody shall wait for it there.
+// This rank no longer takes part in any call of the group, so no rank must wait for it there.
 void GroupCalls::end_for_all(const Status& why, const CallEnd& report) {
   std::vector<uint64_t> unfinished;
   {
@@ -120,7 +121,7 @@ void GroupCalls::end_for_all(const Status& why, const CallEnd& report) {
       if (call.group == group_ && call.sequence != 0 && call.state == CallRecord::State::kRunning)
         unfinished.push_back(call.sequence);
     }
-    unfinished.push_back(sequence_ + 1);  // where those come who have done all that this rank has
+    unfinished.push_back(sequence_ + 1);  // the next call of ranks that have done all that this rank has
   }
   abort(why);
   if (parts_.control == nullptr) return;
@@ -162,7 +163,7 @@ void GroupCalls::settle(uint64_t sequence) {
   warn_of_unraised(lock);
 }
 
-// What no error will tell, once all is known about it.
+// Warns of errors that no call will raise, once all is known about them.
 void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
   if (state_.closing && state_.cause_reported) state_.late_errors.forget_unobserved();
   const std::string text = state_.late_errors.take_unraised(state_.closing || !state_.cause.is_ok(),
@@ -171,7 +172,7 @@ void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
   if (!text.empty()) parts_.log.warning(text);
 }
 
-// A call that was done here was another one on other ranks. Mutex held.
+// A call that completed here differed on other ranks. The caller holds the mutex.
 void GroupCalls::wrong_after_all(uint64_t sequence, const Status& failure_report) {
   if (failure_report.code() == Code::kMismatch && !parts_.confirms)
     state_.late_errors.add(sequence, failure_report, true);
@@ -181,11 +182,12 @@ void GroupCalls::late_mismatch(uint64_t sequence, Rank peer, const Status& why) 
   const std::lock_guard lock(state_.mutex);
   if (!state_.cause.is_ok()) return;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  // Of a call that has failed here its caller hears in the call, and in its confirmation where it has one.
+  // The caller of a call that failed here learns it from that call, and from its confirmation if
+  // there is one.
   if (!parts_.confirms && (!record || record->state != CallRecord::State::kFailed))
     state_.late_errors.add(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)),
                            false);
-  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and tells all ranks
+  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and notifies all ranks
 }
 
 // ---- ControlledGroup
@@ -204,11 +206,11 @@ CallReport GroupCalls::report(uint64_t sequence) {
   std::optional<CallRecord> record = look();
   if (!record) {
     const std::unique_lock lock = issue_order();
-    record = look();  // it may have been between its number and its record
+    record = look();  // the call may have been between its number and its record
     if (!record) {
       report.state = !call.is_call() || sequence > sequence_
                          ? CallReport::State::kNotMade
-                         : CallReport::State::kDone;  // so long ago that it is not recorded
+                         : CallReport::State::kDone;  // so old that it is no longer recorded
       return report;
     }
   }
@@ -236,9 +238,11 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     if (!state_.cause.is_ok() || state_.endings.is_full()) return;
     if (!done && !state_.endings.add(sequence, why)) return;
   }
-  // The others have ended the group there, and make none of the calls that this rank is in by now.
+  // The other ranks have ended the group there, and make none of the calls that this rank is in by
+  // now.
   if (ahead) abort(failure_of(why, {}, names_));
-  // What was sent for it may be here, even if this rank's part is done. If it was not made yet, its turn will come.
+  // Data sent for the call may be here even if this rank's part is done. A call that was not made
+  // yet is ended when it is made.
   if (made) cancel(sequence, failure_of(why, {}, names_));
 }
 
@@ -284,7 +288,7 @@ void GroupCalls::peer_ended(Rank peer, const Status& why) {
   const Rank rank = names_.from_world(peer);
   if (rank < 0) return;
   const std::string who = names_.full(rank);
-  const std::string text = why.code() == Code::kExcluded ? why.message() + " (told by " + who + ")"
+  const std::string text = why.code() == Code::kExcluded ? why.message() + " (reported by " + who + ")"
                                                          : who + " failed: " + why.cause();
   abort(Status(why.code(), text).with_peer(rank).with_cause(why.cause()));
 }

@@ -8,7 +8,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMostWarned = 8;   // in one warning
-constexpr std::size_t kMostKept = 1024;  // of wrong calls, and of those that were told
+constexpr std::size_t kMostKept = 1024;  // limit for wrong calls, and for calls that were reported
 
 }  // namespace
 
@@ -45,7 +45,7 @@ bool LateErrors::add_unobserved(const Status& outcome, bool is_last) {
   if (is_last && ++unobserved_at_end_ > kMostWarned) return false;
   unobserved_.push_back(
       Status(outcome.code(),
-             "of an asynchronous call for which nobody waited, and raised here for that reason: " +
+             "of an asynchronous call for which no thread waited, and raised here for that reason: " +
                  outcome.message())
           .with_rank(outcome.rank())
           .with_peer(outcome.peer())

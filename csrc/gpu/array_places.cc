@@ -1,4 +1,4 @@
-// Where the arrays of a call lie: on which GPU, and in which allocations.
+// Determines on which GPU, and in which allocations, the arrays of a call are.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -41,10 +41,10 @@ Result<int> DeviceGroups::current_device() {
   PC_TRY(driver->check(driver->cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
   cuda::CUdevice device = 0;
   if (context != nullptr) PC_TRY(driver->check(driver->cuCtxGetDevice(&device), "cuCtxGetDevice"));
-  return device;  // the driver's devices are their ordinals
+  return device;  // the driver's device handles are ordinals
 }
 
-// Of all that a list has, which must be one.
+// Returns the GPU of all arrays of a list, which must be the same.
 Result<int> DeviceGroups::device_of(const ConstBuffer& buffer) {
   if (buffer.list == nullptr) return device_of(buffer.data);
   int found = kUnknownGpu;
@@ -60,7 +60,8 @@ Result<int> DeviceGroups::device_of(const ConstBuffer& buffer) {
   return found;
 }
 
-// Asks the driver on which GPU an array lies where its library does not say. Without elements it lies nowhere.
+// Queries the driver for the GPU of an array if its library does not report it. An array without
+// elements is on no GPU.
 Result<int> DeviceGroups::place(Request& request) {
   const auto locate = [&](auto& buffer) -> Status {
     Device& its = buffer.device;

@@ -17,14 +17,15 @@ namespace {
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 constexpr const char* kNotQueued =
     "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
-// Between two looks at calls that run, and where somebody is to hear of their end.
+// The polling interval for running calls; the short one applies while a caller is to be notified of
+// the end.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
-// Rounds of the watcher in which the poller waits for one answer of the driver: then it does not answer. Not a time, in which the
-// whole process may have been stopped.
+// If one query of the poller lasts for this many rounds of the watcher, the driver is considered
+// unresponsive. It is not a time, because the whole process may have been stopped meanwhile.
 constexpr int kOverdueRounds = 5;
 constexpr auto kNever = std::chrono::milliseconds::max();
 
-// For the calls that come after one from which the program took its array back.
+// For calls after one from which the program has taken its array back.
 Status interrupted(const std::string& operation) {
   return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
 }
@@ -53,21 +54,22 @@ class DeviceCalls::Call : public GpuWork {
  private:
   friend class DeviceCalls;
   Call() = default;
-  // How the comparison ended, if it has.
+  // Returns the outcome of the comparison, if it has ended.
   std::optional<Status> compared() const {
     return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
   }
-  void end(const Status& outcome) {  // what goes well in a graph ends with that
+  void end(const Status& outcome) {  // a captured call that succeeds ends with its graph
     if (!outcome.is_ok() || !is_queued() || !on_gpu_->in_graph()) GpuWork::end(outcome);
   }
-  // How it ended, which no other call has to do with.
+  // Sets its outcome, which does not affect other calls.
   void end_by_itself() {
     const Status how =
         is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
     end(how.is_ok() ? how : how.with_operation(operation_));
     report_if_unobserved();
   }
-  // An error that ends the group is raised by every later call; that of a refused call by the next one.
+  // Every later call returns an error that ends the group; only the next call returns that of a
+  // refused call.
   void report_if_unobserved() {
     const std::optional<Status> outcome = this->outcome();
     if (!detached_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
@@ -80,16 +82,16 @@ class DeviceCalls::Call : public GpuWork {
   bool is_queued() const { return queued_.load(std::memory_order_acquire); }
   bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
   const pthread_t thread_ = ::pthread_self();
-  std::atomic<bool> queued_{false};           // until then its thread may be stuck inside NCCL
+  std::atomic<bool> queued_{false};           // while false, its thread may be stuck inside NCCL
   std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
   Deadline deadline_{TimePoint::max()};
-  Deadline last_{TimePoint::max()};  // with DeviceExecutor::grace_s()
-  TimePoint due_{TimePoint::max()};  // the same, by the clock of DeviceCalls: when the watcher ends it
+  Deadline last_{TimePoint::max()};  // deadline_ extended by DeviceExecutor::grace_s()
+  TimePoint due_{TimePoint::max()};  // the same by the clock of DeviceCalls: the watcher ends the call then
   std::weak_ptr<DeviceCalls> calls_;
   std::atomic<bool> detached_{false}, observed_{false};
   bool in_stream_order_ = true;
   std::function<void(const Status&)>
-      on_end_;  // set before the call runs; the thread that takes it out of running_ calls it
+      on_end_;  // set before the call runs; called by the thread that takes it out of running_
 };
 
 DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
@@ -103,7 +105,7 @@ DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
       log_(resources.log),
       executor_(std::move(executor)),
       agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
-  const std::lock_guard lock(mutex_);  // the threads begin at once
+  const std::lock_guard lock(mutex_);  // the threads start at once
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
   watcher_ended_ = !failure_.is_ok();
@@ -132,14 +134,15 @@ void DeviceCalls::ask_threads_to_stop() {
   for (std::condition_variable* each : {&poll_now_, &watch_now_, &settled_}) each->notify_all();
 }
 
-// The poller may wait for a driver that does not answer, even after an abort. It is left behind then, with all that it looks at
-// but the group and the clock, which it does not ask any more: failure_ is set.
+// The poller may wait for a driver that does not respond even after an abort. It is then detached
+// with everything that it uses, except the group and the clock, which it does not use again because
+// failure_ is set.
 void DeviceCalls::stop_threads() {
   const std::lock_guard stop_lock(stop_mutex_);
   if (!watcher_.joinable()) return;
   ask_threads_to_stop();
   std::unique_lock lock(mutex_);
-  settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, and that comes back
+  settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, which returns in bounded time
   const bool ended = settled_.wait_for(lock, wait_limit_, [this] { return poller_ended_; });
   if (!ended) {
     if (failure_.is_ok())
@@ -151,7 +154,7 @@ void DeviceCalls::stop_threads() {
   if (!poller_.joinable()) return;
   if (ended) return poller_.join();
   poller_.detach();
-  log_.warning("the GPU's driver does not answer: the thread that asks it for calls is left behind");
+  log_.warning("the GPU's driver does not answer: the thread that polls it is left behind");
 }
 
 std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
@@ -159,7 +162,7 @@ std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
   return {running_.begin(), running_.end()};
 }
 
-// Also brings it into the form that executors expect.
+// Also converts the request into the form that executors expect.
 Status DeviceCalls::check(Request& request) const {
   UserCall call;
   call.request = request;
@@ -174,7 +177,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
-  struct Made : Call {};  // so that make_shared() can
+  struct Made : Call {};  // lets make_shared() construct it
   const std::shared_ptr<Call> started = std::make_shared<Made>();
   started->deadline_ = Deadline::after(seconds, started->began());
   started->last_ = Deadline::after(executor_->grace_s(), started->deadline_.when());
@@ -183,7 +186,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   started->in_stream_order_ = executor_->in_stream_order();
   const Result<FifoLock::Held> held = issue_order_.take(group_, started->deadline_);
   if (!held.is_ok()) return not_made(held.status());
-  PC_TRY(executor_->ready(checked));  // what it has there is this call's until the next one's turn
+  PC_TRY(executor_->ready(checked));  // what it reserves belongs to this call until the lock is released
   if (const Status begun = begin_comparison(checked, *started); !begun.is_ok()) return not_made(begun);
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
@@ -191,7 +194,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   return std::shared_ptr<GpuWork>(started);
 }
 
-// What a call raises that could not begin: the group's end, if that is why.
+// Returns the error of a call that could not begin: the group's end, if that is the cause.
 Status DeviceCalls::not_made(const Status& why) {
   const Status end = group_.alive();
   if (end.is_ok()) return why;
@@ -199,7 +202,8 @@ Status DeviceCalls::not_made(const Status& why) {
   return first_failure();
 }
 
-// A graph is launched when nobody compares: what goes into it is compared before, as are all calls where ranks are strict.
+// No comparison happens when a graph is launched, so a captured call is compared before it is
+// queued, as is every call in strict mode.
 Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
   const bool host_waits = strict_ || call.is_captured;
   const std::optional<uint32_t> number = host_waits ? std::nullopt : agreed_->begin();
@@ -220,7 +224,8 @@ Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
   return Status::ok();
 }
 
-// The watcher looks after it from here on, because this thread may be stuck inside NCCL until the call is aborted.
+// The watcher monitors the call from here on, because this thread may be stuck inside NCCL until
+// the call is aborted.
 Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                           std::function<void(const Status&)> on_end) {
   bool wakes_watcher = false, wakes_poller = false;
@@ -235,9 +240,9 @@ Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Ca
   }
   if (wakes_watcher) watch_now_.notify_one();
   auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
-  if (wakes_poller) poll_now_.notify_one();  // not before: it would ask the driver while that launches
+  if (wakes_poller) poll_now_.notify_one();  // not earlier: it would call the driver during the launch
   if (!queued.is_ok())
-    fail(queued.status().with_operation(started->operation_), true);  // others queue theirs
+    fail(queued.status().with_operation(started->operation_), true);  // other ranks queue theirs
   const std::lock_guard lock(mutex_);
   if (!failure_.is_ok()) return raised_ = true, failure_;  // the watcher has ended it, or will
   started->on_gpu_ = std::move(queued).value();
@@ -255,7 +260,7 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
   if (call.request.stream && executor_->in_stream_order()) return Status::ok();
   const Status ended = started->wait(-1);
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
-  // Its owner has the array back, so nobody else may come to write it later.
+  // The owner has its array back, so no other rank may write it later.
   Call& call_made = static_cast<Call&>(*started);
   if (call_made.on_gpu_->give_up()) {
     fail(interrupted(started->operation()), true);
@@ -266,7 +271,8 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
   return ended;
 }
 
-// Whoever has compared queues the call, so one that cannot say how the comparison ended ends the others.
+// A rank queues the call once it has seen the comparison succeed. So a rank that cannot report how
+// the comparison ended ends the calls of the other ranks.
 Status DeviceCalls::all_have_made(const Call& call) {
   const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncWork::Part::kDrives);
   if (call.compared()) return *compared;
@@ -275,7 +281,8 @@ Status DeviceCalls::all_have_made(const Call& call) {
   return first_failure();
 }
 
-// How the comparison ended, which its own deadline does too. Null: `until` came first.
+// Waits for the outcome of the comparison, which its own deadline ends too. Returns none if `until`
+// passes first.
 std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncWork::Part part) const {
   if (call.on_cpu_ == nullptr) return Status::ok();
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
@@ -292,8 +299,8 @@ Status DeviceCalls::first_failure() {
   return failure_;
 }
 
-// The first failure counts. The watcher ends all calls with it and aborts them. `report`: the other ranks do
-// not know yet.
+// The first failure is kept. The watcher ends all calls with it and aborts them. `report` informs
+// the other ranks, which do not know it yet.
 void DeviceCalls::fail(const Status& why, bool report) {
   {
     const std::lock_guard lock(mutex_);
@@ -305,7 +312,8 @@ void DeviceCalls::fail(const Status& why, bool report) {
   if (report) group_.quit(why);
 }
 
-// After fail(). True: it has been aborted, and what was aborted writes to no array any more.
+// Must follow fail(). Returns true if the abort has ended: aborted calls write to no array any
+// more.
 bool DeviceCalls::wait_for_abort(std::chrono::milliseconds wait_limit) {
   std::unique_lock lock(mutex_);
   settled_.wait_for(lock, wait_limit, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
@@ -313,10 +321,11 @@ bool DeviceCalls::wait_for_abort(std::chrono::milliseconds wait_limit) {
   return aborted_;
 }
 
-// Sleeps a round between two looks, whatever is queued meanwhile: to wake a thread costs more than to queue a call.
+// Sleeps one round between two polls even if calls are queued meanwhile: waking a thread costs more
+// than queueing a call.
 void DeviceCalls::poll() {
   bool keeps_arrays = false;
-  std::shared_ptr<DeviceCalls> self;  // outlives the lock, if this thread has been left behind
+  std::shared_ptr<DeviceCalls> self;  // outlives the lock, in case this thread is detached
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const bool observed =
@@ -356,20 +365,20 @@ void DeviceCalls::watch() {
   settled_.notify_all();
 }
 
-// Tells their callers before it aborts, which may take long.
+// Notifies callers before the abort, which may take long.
 void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   aborting_ = true;
   const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
   for (const std::shared_ptr<Call>& each : calls) each->end(failure_);
   lock.unlock();
   for (const std::shared_ptr<Call>& each : calls) each->report();
-  executor_->abort(failure_, agreed_->stop());  // nobody changes it any more
+  executor_->abort(failure_, agreed_->stop());  // failure_ does not change any more
   lock.lock();
   aborted_ = true;
   settled_.notify_all();
 }
 
-// How a call that was queued ended on the GPU, as far as that has been seen.
+// Returns how a queued call ended on the GPU, as far as that has been observed.
 std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, TimePoint at) const {
   if (call.on_gpu_->in_graph()) return Status::ok();
   std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
@@ -377,29 +386,31 @@ std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, Ti
   return end;
 }
 
-// Why a call has failed, and whether the other ranks are still to be told. Null: it has not.
+// Returns why a call has failed, and whether the other ranks must be informed. Returns none if it
+// has not failed.
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
                                                                const std::optional<Status>& on_gpu,
                                                                TimePoint at) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
-  // Of ranks that differ the comparison knows more; if they do not, all have found what the executor has.
+  // If ranks differ, the comparison has the better error; otherwise all ranks have found the
+  // executor's error.
   if (on_gpu && !on_gpu->is_ok() && !call.on_gpu_->is_refused() &&
       (compared || on_gpu->code() != Code::kMismatch))
     return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
-  // Without `compared` the comparison says which rank is missing.
+  // Without `compared`, the comparison reports the missing rank.
   if (compared && !on_gpu && at >= call.due_)
     return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
   return std::nullopt;
 }
 
-// The same, as far as it shows without asking the driver, which may not answer.
+// The same, as far as it can be determined without the driver, which may not respond.
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Call& call,
                                                                         bool is_silent) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
   const bool queued = call.is_queued();
-  if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout was for queueing it
+  if (queued && call.on_gpu_->in_graph()) return std::nullopt;  // its timeout applied to queueing only
   if (compared && (!queued || is_silent) && clock_.now() >= call.due_)
     return std::pair(Status(Code::kTimeout, queued ? kNotInTime : kNotQueued).with_operation(call.operation_),
                      true);
@@ -409,7 +420,8 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Ca
 }
 
 void DeviceCalls::poll_calls() {
-  const TimePoint at = clock_.now();  // now: if this thread is left behind, the clock does not outlive it
+  // read before the driver is called: if this thread is detached there, the clock may be destroyed
+  const TimePoint at = clock_.now();
   const Status trouble = executor_->look_around();
   std::vector<std::shared_ptr<Call>> ended;
   for (const std::shared_ptr<Call>& each : running()) {
@@ -425,7 +437,7 @@ void DeviceCalls::poll_calls() {
   if (!trouble.is_ok()) fail(trouble, true);
 }
 
-// Asked once in a round of the watcher.
+// Called once per round of the watcher.
 bool DeviceCalls::driver_is_silent() {
   const std::lock_guard lock(mutex_);
   const bool is_the_same = polls_again_in_ == std::chrono::milliseconds(0) && question_ == overdue_;
@@ -441,16 +453,16 @@ void DeviceCalls::look_for_failures() {
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
 }
 
-// Calls that have ended, and the group goes on.
+// Removes calls that have ended; the group remains usable.
 void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
   std::vector<std::shared_ptr<Call>> taken;
   {
     const std::lock_guard lock(mutex_);
-    std::size_t gone = 0;  // of `ended`, which is in the order of running_: there may be thousands
+    std::size_t gone = 0;  // count into `ended`, which has the order of running_: there may be thousands
     std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
       return gone < ended.size() && each == ended[gone] && ++gone != 0;
     });
-    // The watcher takes all of them at once.
+    // The watcher takes all of them at once, or none.
     if (gone == ended.size()) taken = ended;
     for (const std::shared_ptr<Call>& each : taken) each->end_by_itself();
   }
@@ -466,7 +478,7 @@ Status DeviceCalls::settle(double timeout_s) {
   bool in_time = over();
   if (!in_time) {
     ++settling_;
-    poll_now_.notify_one();  // it may sleep a long round
+    poll_now_.notify_one();  // the poller may sleep a long round
     in_time = settled_.wait_until(lock, deadline.when(), over);
     --settling_;
   }
@@ -474,7 +486,7 @@ Status DeviceCalls::settle(double timeout_s) {
   return in_time ? first_failure() : Status(Code::kTimeout, "calls on the GPU have not ended in time");
 }
 
-// Of a group that has failed: the failure, if no call has raised it.
+// For a group that has failed: returns the failure if no call has returned it.
 Status DeviceCalls::close_failed(const Status& failed) {
   stop_threads();
   const std::lock_guard lock(mutex_);
@@ -486,13 +498,13 @@ Status DeviceCalls::close(double timeout_s) {
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const FifoLock::Held held,
-                      issue_order_.take(group_, deadline));  // nobody queues another call
+                      issue_order_.take(group_, deadline));  // no other call is queued
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->until_ended(deadline);
     if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
   }
-  stop_threads();  // a communicator that is closed looks like one that has failed
+  stop_threads();  // a closed communicator would look like a failed one
   if (const Status failed = first_failure(); !failed.is_ok()) {
     wait_for_abort(kAbort);
     group_.quit(failed);
@@ -512,7 +524,7 @@ std::optional<Status> DeviceCalls::Call::precede(const WaitContext& context, voi
   const auto theirs = static_cast<cuda::CUstream>(stream);
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
     const Status failed = calls->first_failure();
-    // Its owner may write to the array next, behind what fills it with NaN.
+    // The array's owner may write to it next; its stream must be ordered after the fill with NaN.
     if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
       (void)on_gpu_->precede(theirs);
     PC_TRY(failed);
@@ -526,16 +538,17 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   if (calls == nullptr)
     return outcome().value_or(Status(Code::kNotInitialized, "the group of this call was closed"));
   const TimePoint until = deadline.when();
-  // It looks on, because a signal handler of the program may run in the wait, and the handler may wait for the stream.
+  // Uses kLooksOn, because a signal handler of the program may run during the wait, and may itself
+  // wait for the stream.
   const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kLooksOn);
   if (compared && !compared->is_ok()) {
-    if (!this->compared()) return *compared;  // this wait was refused; the call goes on
+    if (!this->compared()) return *compared;  // this wait was refused; the call continues
     calls->fail(*compared, false);
     this->end(*compared);
     calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
     return calls->first_failure();
   }
-  const bool is_own = until >= deadline_.when();  // the call's deadline, with which all ends
+  const bool is_own = until >= deadline_.when();  // the call's deadline, at which everything ends
   if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
   const Result<WaitEnd> end = on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : deadline));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
@@ -544,7 +557,7 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   }
   if (ended_well()) return Status::ok();  // the group may have been closed since
   Status ended = end.status();
-  bool ends_all = true;  // it cannot end well any more, on any rank
+  bool ends_all = true;  // it cannot succeed any more, on any rank
   if (end.is_ok()) {
     switch (end.value()) {
       case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;

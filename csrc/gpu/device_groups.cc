@@ -68,7 +68,8 @@ DeviceCalls::Resources DeviceGroups::resources(int device) {
   return resources;
 }
 
-// NCCL and the driver make memory when ranks join. Whether there is a driver at all is not asked here.
+// NCCL and the driver allocate memory when ranks join, which a capture forbids. A missing driver is
+// not reported here.
 Status DeviceGroups::may_join(int device, void* stream) {
   const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
   if (!driver.is_ok()) return Status::ok();
@@ -155,7 +156,8 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
   return its;
 }
 
-// Calls `make` with the way of the call, once its arrays have a place. `Outcome`: a Status or a Result.
+// Calls `make` with the backend of the call, after its arrays' GPUs have been determined. `Outcome`
+// is a Status or a Result.
 template <class Outcome, class Make>
 Outcome DeviceGroups::by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
   Request& request = call.request;
@@ -190,7 +192,7 @@ Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, User
   });
 }
 
-// Null: it has not, or all have ended.
+// Returns null if the group has not joined, or if all have ended.
 std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
   const std::lock_guard lock(mutex_);
   const auto its = std::find_if(joined_.begin(), joined_.end(),
@@ -233,7 +235,7 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
   return Status::ok();
 }
 
-// Of those whose ranks have sent one.
+// Describes the channels of ranks that have exchanged messages.
 std::string DeviceGroups::explain_messages(const Communicator& group) {
   std::string text =
       "up to 64 KiB, and lists, through the host; larger ones between two GPUs as a broadcast of these two "
@@ -270,15 +272,15 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
   }
   std::shared_ptr<GroupOnGpus> backend;
   if (its != nullptr) {
-    const std::optional<FifoLock::Held> joining = its->joining.take_now();  // who joins may take long
+    const std::optional<FifoLock::Held> joining = its->joining.take_now();  // a join may take long
     if (joining) backend = its->backend;
   }
   if (backend != nullptr) return backend->explain(*collective);
   return not_known_yet();
 }
 
-// In which ranks that close what they share do not wait for each other in a circle: that in which groups have joined, then that of
-// the channels' ranks.
+// An order in which ranks that close what they share do not deadlock: first groups in the order in
+// which they joined, then channels in the order of their ranks.
 std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<GroupOnGpus>> all = joined_;
@@ -309,7 +311,7 @@ Status DeviceGroups::close(double timeout_s) {
   close_each(messages());
   close_each(in_common_order());
   const Status after(Code::kNotInitialized, "the world of this group was shut down");
-  abort(first.is_ok() ? after : first);  // what was closed has nothing left to end
+  abort(first.is_ok() ? after : first);  // has no effect on what was closed
   return first;
 }
 
@@ -324,7 +326,7 @@ void DeviceGroups::abort(const Status& why) {
   for (const std::shared_ptr<DirectMessages>& each : messages()) each->abort();
   p2p_channels_.abort(why);
   for (const std::shared_ptr<GroupOnGpus>& each : all)
-    each->begin_abort(why);  // all at once: one may take seconds
+    each->begin_abort(why);  // starts all aborts at once: each may take seconds
   for (const std::shared_ptr<GroupOnGpus>& each : all) each->abort(why);
 }
 

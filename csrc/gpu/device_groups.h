@@ -1,5 +1,5 @@
-// The calls of arrays on GPUs of one runtime's groups. Driver and NCCL are opened, and the ranks of a group joined, in the first
-// such call of each: whoever has none pays nothing.
+// The calls of arrays on GPUs of all groups of one runtime. The driver and NCCL are opened, and the
+// ranks of a group joined, in the group's first such call: programs without such calls pay nothing.
 #pragma once
 
 #include <functional>
@@ -37,25 +37,27 @@ class DeviceGroups final : public Devices {
     IpcResources peers = {};                                               // DeviceCalls::Resources
     std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Resources
     DeviceCalls::Interrupted interrupted = {};
-    // DeviceCalls::Resources; null: streams do not wait. Its memory is never given back, so that one for the
+    // DeviceCalls::Resources; null: streams do not wait. Its memory is never freed, so one for the
     // whole process is best.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
-    // What the environment says of them. `of_process` becomes `semaphores` if streams are to wait.
+    // Reads the options from the environment. `of_process` becomes `semaphores` if streams are to
+    // wait.
     static Result<Options> from_environment(std::vector<std::string> wheel_folders,
                                             std::shared_ptr<cuda::SemaphorePool> of_process);
   };
-  // The runtime of the groups.
+  // `runtime` is the runtime of the groups.
   DeviceGroups(Runtime& runtime, Options options);
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   Status run(Communicator& group, UserCall call, double timeout_s) override;
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how) override;
-  // How those of `group` go. The first call of all its members joins them by NCCL, as a collective does, where they may. `stream`:
-  // the call's. While it is captured into a CUDA graph no ranks can be joined: kInvalidArgument.
+  // Returns the backend of `group`. In the first call all members join by NCCL, if they may, as in
+  // a collective. `stream` is the call's stream. While it is captured into a CUDA graph no ranks
+  // can join: kInvalidArgument.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
-  // The messages of `group`. They join nobody but the two ranks of a message, when there is one.
+  // Returns the messages of `group`. Only the two ranks of a message join, at their first message.
   Result<std::shared_ptr<DirectMessages>> messages_of(Communicator& group, int device);
   Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) override {
     return of(group, device, stream, timeout_s, insists).status();
@@ -71,22 +73,23 @@ class DeviceGroups final : public Devices {
 
  private:
   struct Group {
-    FifoLock joining{"joins on its GPUs"};  // guards what follows; held while the ranks join
+    FifoLock joining{"joins on its GPUs"};  // guards the members below; held while the ranks join
     std::shared_ptr<GroupOnGpus> backend;
   };
   Result<std::shared_ptr<const cuda::Driver>> driver();
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   template <class Outcome, class Make>
   Outcome by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make);
-  // On which GPU an array lies whose library does not say. kInvalidArgument: on none.
+  // Returns the GPU of an array if its library does not report it. Returns kInvalidArgument if the
+  // array is on no GPU.
   Result<int> device_of(const void* array);
   Result<int> device_of(const ConstBuffer& buffer);
   Result<int> current_device();         // the GPU that this thread uses, or the first
-  Result<int> place(Request& request);  // says of each array, and returns, on which GPU it lies
-  // The same bytes in pieces that lie in one allocation each, since the driver copies nothing from one allocation into the next.
-  // Null: the pieces of `list` do already.
+  Result<int> place(Request& request);  // sets the GPU of each array and returns it
+  // Returns the same bytes in pieces that are each within one allocation, since the driver copies
+  // nothing across allocations. Returns null if the pieces of `list` already are.
   Result<std::unique_ptr<const IoVec>> within_allocations(const IoVec& list);
-  // The request gets what it has of a list in such pieces, which have to outlive it.
+  // Replaces a list of the request by one with such pieces, which must outlive the request.
   Result<std::unique_ptr<const IoVec>> cut_at_allocations(UserCall& call);
   DeviceCalls::Resources resources(int device);
   Status may_join(int device, void* stream);
@@ -99,18 +102,19 @@ class DeviceGroups final : public Devices {
   std::vector<std::shared_ptr<DirectMessages>> messages();
 
   Runtime& runtime_;
-  Options options_;  // not changed
+  Options options_;  // constant
   nccl::SteadyClock clock_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::shared_ptr<const cuda::Driver> driver_;
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
   std::vector<std::shared_ptr<GroupOnGpus>> joined_;
-  std::set<const Communicator*> channels_;  // of them, or yet to join
+  std::set<const Communicator*> channels_;  // the groups of the channels, joined or not
   Status ended_;
-  P2pChannels p2p_channels_;                                                                 // not guarded
-  std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;  // by GPU
+  P2pChannels p2p_channels_;  // not guarded
+  // by group and GPU
+  std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;
 };
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// How the ranks of a group join on their GPUs, and how groups are cut from one that has joined.
+// Joins the ranks of a group on their GPUs, and splits a group that has joined.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -15,7 +15,8 @@
 namespace pc {
 namespace {
 
-// Less than NCCL takes for the smallest group. It takes some hundred MiB, and only NCCL knows how many.
+// Less than NCCL needs for the smallest group. It needs some hundred MiB, and does not report how
+// many.
 constexpr uint64_t kLeastFree_nbytes = uint64_t{64} << 20;
 
 Status has_free_memory(const DeviceCalls::Resources& resources) {
@@ -27,7 +28,7 @@ Status has_free_memory(const DeviceCalls::Resources& resources) {
                 "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.available_text());
 }
 
-// NCCL's own word for it is "unhandled cuda error".
+// NCCL reports lack of memory as "unhandled cuda error".
 Status with_available_memory(const Status& why, const DeviceCalls::Resources& resources) {
   if (why.code() != Code::kSystem) return why;
   const Result<cuda::Context> context = cuda::Context::primary(resources.driver, resources.device);
@@ -51,8 +52,8 @@ DeviceFacts facts_of(const DeviceCalls::Resources& resources) {
   return facts;
 }
 
-// Calls `make(context)`, which waits for NCCL, and NCCL tells nobody that another rank does not come: that context ends with the
-// group too.
+// Calls `make(context)`, which waits for NCCL. NCCL does not report that another rank never
+// arrives, so the context also ends with the group.
 template <class Make>
 auto among_live_ranks(Communicator& group, Deadline deadline, Make&& make) {
   WaitContext context = group.waiting_until(deadline);
@@ -72,11 +73,11 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   PC_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> all,
                       gather_plain(group, facts_of(resources), "which way between GPUs", timeout_s));
   PC_TRY(can_go_by_nccl(all));
-  // From here on others may wait for NCCL, which tells nobody that one of them does not come.
+  // From here on other ranks may wait in NCCL, which does not report a rank that never arrives.
   const auto leave = [&](const Status& why) {
     const Status end = group.alive();
     if (end.is_ok()) group.quit(why);
-    return end.is_ok() ? why : end;  // which is why
+    return end.is_ok() ? why : end;  // the end of the group is the cause then
   };
   const Result<nccl::UniqueId> met =
       exchange_unique_id(group, *resources.api, std::max(deadline.remaining_s(), 0.0));
@@ -97,7 +98,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
     auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), resources.abandoned);
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
-    PC_TRY(calls->first_failure());  // nobody would look after them
+    PC_TRY(calls->first_failure());  // without its threads, calls would not be monitored
     return calls;
   };
   const Result<std::shared_ptr<DeviceCalls>> joined = among_live_ranks(group, deadline, init);
@@ -116,7 +117,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_ipc(Communicator& group, 
                       pc::join_ipc(group, runtime, with, timeout_s));
   const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
   const Status started = calls->first_failure();
-  if (!started.is_ok()) group.quit(started);  // the others have joined
+  if (!started.is_ok()) group.quit(started);  // the other ranks have joined
   PC_TRY(started);
   return calls;
 }
@@ -141,7 +142,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     PC_TRY(calls->first_failure());
     return calls;
   };
-  // Who leaves before its turn leaves the others alone in the split all the same.
+  // A rank that fails to acquire the lock leaves the other ranks alone in the split as well.
   Result<std::shared_ptr<DeviceCalls>> calls =
       held.is_ok() ? among_live_ranks(group_, deadline, cut) : held.status();
   if (calls.is_ok()) return calls;
@@ -149,7 +150,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
   fail(end.is_ok() ? calls.status() : end, end.is_ok());
   wait_for_abort(kAbort);
   const Status first = first_failure();
-  if (child != nullptr) child->quit(first);  // others may have it already
+  if (child != nullptr) child->quit(first);  // other ranks may have the child already
   return first;
 }
 

@@ -16,7 +16,7 @@ void put(char (&into)[size], const std::string& text) {
   std::memcpy(into, text.data(), length);
   into[length] = '\0';
 }
-// What came from another rank need not end.
+// Text from another rank may lack the terminating null.
 template <std::size_t size>
 std::string text_in(const char (&from)[size]) {
   return {from, strnlen(from, size)};

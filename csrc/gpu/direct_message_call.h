@@ -1,4 +1,5 @@
-// One message between GPUs that goes on without its caller, and what is known of those that fail meanwhile. For direct_messages.cc.
+// One message between GPUs that continues without its caller, and the failures of such messages.
+// For direct_messages.cc.
 #pragma once
 
 #include <algorithm>
@@ -22,22 +23,23 @@
 namespace pc {
 
 std::string text_of(const UserCall& message);  // "send to rank 1, tag 0 (4 MiB float32)"
-// What went wrong on a channel knows the ranks of the channel and a broadcast.
+// Translates an error of a channel, which names the channel's ranks and a broadcast, into one of
+// the message.
 Status words_of(const Status& of_channel, const UserCall& message, const std::string& operation, Rank rank);
 
-// What is known of failures that nobody has heard of, for who makes the next call. Of DirectMessages, and of calls that may outlive
-// it. Thread-safety: all methods.
+// Failures that no caller has received yet; the next call returns them. Shared by DirectMessages
+// and by calls that may outlive it. Thread-safety: all methods.
 class MessageFailures {
  public:
   explicit MessageFailures(Communicator& group) : group_(&group) {}
-  // Of a call that was queued on the GPU and failed there. The first stays.
+  // Records that a call that was queued on the GPU failed there. The first failure is kept.
   void note(const Status& why, const void* call) {
     const std::lock_guard lock(mutex_);
     if (reported_.erase(call) != 0 || !first_.is_ok()) return;
     first_ = why;
     of_ = call;
   }
-  void reported(const void* call) {  // its caller has been
+  void reported(const void* call) {  // its caller has received the failure
     const std::lock_guard lock(mutex_);
     if (of_ != call) {
       reported_.insert(call);
@@ -46,7 +48,7 @@ class MessageFailures {
     first_ = Status();
     of_ = nullptr;
   }
-  void forget(const void* call) {  // it is no more
+  void forget(const void* call) {  // the call is being destroyed
     const std::lock_guard lock(mutex_);
     reported_.erase(call);
     if (of_ == call) of_ = this;
@@ -56,7 +58,7 @@ class MessageFailures {
     of_ = nullptr;
     return std::exchange(first_, Status());
   }
-  // Of one that never was queued.
+  // Records the failure of a call that was never queued.
   void unobserved(const Status& why) {
     const std::lock_guard lock(mutex_);
     if (group_ != nullptr) group_->unobserved(why);
@@ -67,17 +69,18 @@ class MessageFailures {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Communicator* group_;
   Status first_;
   const void* of_ = nullptr;
-  std::set<const void*> reported_;  // whose failure has yet to be noted
+  std::set<const void*> reported_;  // calls of which the failure was received before note()
 };
 
-// A message that goes on without its caller: made by a thread of its own, or queued on the GPU. Thread-safety: all methods.
+// A message that continues without its caller: it has a thread of its own, or is queued on the GPU.
+// Thread-safety: all methods.
 class DirectMessageCall final : public GpuWork, public std::enable_shared_from_this<DirectMessageCall> {
  public:
-  // `stopping`, and the group, are those of an owner that outlives the thread that makes it.
+  // `stopping` and `group` belong to an owner that outlives the thread of the message.
   DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures,
                     const std::atomic<bool>& stopping, const UserCall& what, Deadline deadline,
                     std::function<void(const Status&)> on_end)
@@ -89,12 +92,12 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
         stop_([this, &stopping] { return given_up_ || stopping; }),
         on_end_(std::move(on_end)) {
     operation_ = text_of(what);
-    if (what.found != nullptr) {  // the caller's
+    if (what.found != nullptr) {  // found belongs to the caller
       what_.request.root = what.found->peer;
       what_.kind = UserCall::Kind::kRecv;
       what_.found = nullptr;
     }
-    if (what.shape) {  // the caller's
+    if (what.shape) {  // shape belongs to the caller
       shape_.assign(what.shape->begin(), what.shape->end());
       what_.shape = shape_;
     }
@@ -128,14 +131,14 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     detached_ = true;
     report_if_unobserved();
   }
-  // It is not to be made any more, if the other rank does not count on it yet.
+  // Cancels the message if the other rank does not wait for it yet.
   void give_up() { given_up_ = true; }
 
-  // ---- for who makes it
+  // ---- for the thread of the message
   const UserCall& what() const { return what_; }
   Deadline deadline() const { return deadline_; }
   const std::function<bool()>* stop() const { return &stop_; }
-  // The GPU has it, and tells when it has ended.
+  // Queues the message on the GPU, which notifies this object of its end.
   Status begin(GroupOnGpus& backend, const UserCall& call, double timeout_s, bool on_caller_stream) {
     const auto ended = [own = shared_from_this()](const Status&) mutable {
       own->end_as_the_rest();
@@ -166,7 +169,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return queued_;
   }
-  // Null: `until` came first, or Ctrl-C, which nobody hears of with `is_deaf`.
+  // Returns none if `until` passes first, or on Ctrl-C, which `is_deaf` ignores.
   std::optional<Status> until_queued(Deadline until, bool is_deaf = false) const {
     std::unique_lock lock(mutex_);
     while (!queued_) {
@@ -182,10 +185,10 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   }
 
  private:
-  static constexpr std::chrono::milliseconds kSlice{5};  // between two looks at what no condition tells
+  static constexpr std::chrono::milliseconds kSlice{5};  // the interval at which Ctrl-C is checked
 
   static bool interrupted(const WaitContext& context) { return context.is_interrupted(); }
-  void report_if_unobserved() {  // mutex_ held
+  void report_if_unobserved() {  // requires mutex_
     if (!queued_ || observed_) return;
     observed_ = true;
     if (!outcome_.is_ok()) failures_->unobserved(outcome_);
@@ -194,7 +197,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return rest_;
   }
-  // How the rest of it has ended, or goes on, in the words of the message's group.
+  // Records how the rest has ended, if it has, and translates its error into one of the message.
   Status observed(const Status& of_rest) {
     const std::optional<Status> outcome = rest()->outcome();
     if (outcome) end(*outcome);
@@ -203,10 +206,11 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     return in_words(*outcome);
   }
   Status in_words(const Status& of_channel) const { return words_of(of_channel, what_, operation_, rank_); }
-  // In the thread that has seen its end. What fails now was a success for its caller.
+  // Called in the thread that has seen its end. A failure here follows a success reported to its
+  // caller.
   void end_as_the_rest() {
     {
-      const std::lock_guard beginning(beginning_);  // it may end before begin() knows of it
+      const std::lock_guard beginning(beginning_);  // the call may end before begin() has stored rest_
     }
     const Status outcome = rest()->outcome().value_or(Status::ok());
     end(outcome);
@@ -214,7 +218,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     if (on_end_) on_end_(outcome.is_ok() ? outcome : in_words(outcome));
   }
 
-  Communicator& group_;  // while it is not queued
+  Communicator& group_;  // used until it is queued
   const Rank rank_;
   const std::shared_ptr<MessageFailures> failures_;
   UserCall what_;
@@ -224,12 +228,12 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   const std::function<bool()> stop_;
   const std::function<void(const Status&)> on_end_;
   std::mutex beginning_;      // held by begin()
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   bool queued_ = false, detached_ = false;
-  mutable bool observed_ = false;  // outcome_, by somebody
-  Status outcome_;                 // once it is queued
-  std::shared_ptr<GpuWork> rest_;  // what the GPU does; null: nothing is left to be done
+  mutable bool observed_ = false;  // a caller has received outcome_
+  Status outcome_;                 // set once it is queued
+  std::shared_ptr<GpuWork> rest_;  // the GPU's part; null: nothing is left to do
 };
 
 }  // namespace pc

@@ -45,7 +45,8 @@ DirectMessages::~DirectMessages() {
 
 void DirectMessages::abort() { stopping_ = true; }
 
-// Both ranks of a message say the same of it: it is not known here where the other's array lies.
+// Depends only on what both ranks of a message know: the location of the other rank's array is
+// unknown here.
 bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
   return data.list == nullptr && data.layout == nullptr && data.nbytes() > kEagerBytes &&
          group_.gpus_may_join().is_ok();
@@ -75,7 +76,7 @@ Status DirectMessages::run_until(const UserCall& call, Deadline deadline) {
   return make(call, {deadline, nullptr, launch});
 }
 
-// Also brings it into the form that executors expect.
+// Also converts the call into the form that executors expect.
 Status DirectMessages::check(UserCall& call) const {
   PC_TRY(check_on_gpu(call, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
@@ -128,7 +129,7 @@ WaitContext DirectMessages::context_of(const Making& how, double seconds) const 
 
 namespace {
 
-// The message as a call of its channel.
+// Returns the message as a call of its channel.
 UserCall on_channel(const UserCall& message, bool sends) {
   UserCall made;
   made.keeps = message.keeps;
@@ -144,7 +145,7 @@ UserCall on_channel(const UserCall& message, bool sends) {
   }
   request.in = theirs.in;
   request.out = {const_cast<std::byte*>(theirs.in.data), theirs.in.count, theirs.in.dtype, theirs.in.device};
-  return made;  // in place, so it is only read
+  return made;  // in place, so the array is only read
 }
 
 }  // namespace
@@ -164,7 +165,7 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
       {request.in, request.root, call.tag, request.site, place, call.shape, request.bundle}, how.left_s(),
       &number);
   if (!sent_offer.is_ok()) {
-    if (number != 0) {  // the other rank may have heard it
+    if (number != 0) {  // the other rank may have received the offer
       let_answer_come(call, number);
       (void)send_part(call, number, MessageGo::given_up(sent_offer));
     }
@@ -173,7 +174,7 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
   bool sent_go = false;
   const Status sent = offered(call, *channel, number, how, &sent_go);
   if (!sent.is_ok() && sent.code() != Code::kMismatch && !sent_go)
-    (void)send_part(call, number, MessageGo::given_up(sent));  // the other rank waits, or will
+    (void)send_part(call, number, MessageGo::given_up(sent));  // the other rank waits, or will wait
   return sent;
 }
 
@@ -183,7 +184,7 @@ Status DirectMessages::send_part(const UserCall& call, uint64_t number, const Me
   return group_.send({bytes_of(go), request.root, call.tag, request.site, place}, kOfferGraceS);
 }
 
-// Nobody waits for the answer any more, which may still come.
+// Receives the answer in the background if it still arrives; no caller waits for it.
 void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
   const Request& request = call.request;
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
@@ -207,7 +208,7 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
         .with_rank(group_.rank())
         .with_peer(request.root)
         .with_operation(text_of(call));
-  if (answer.word == MessageAnswer::Word::kThroughHost) {  // the go goes before the data
+  if (answer.word == MessageAnswer::Word::kThroughHost) {  // "go" is sent before the data
     UserCall data = call;
     data.place = {MessagePart::kData, number, nullptr, nullptr, sent_go};
     return through_host(data, how, how.left_s());
@@ -254,7 +255,7 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   MessageGo go;
   place = {MessagePart::kGo, found.number, how.stop, &array};
   const Status got = group_.recv({buffer_of(go), found.peer, found.tag, request.site, place}, how.agreed_s());
-  if (!got.is_ok()) {  // the sender may count on this rank
+  if (!got.is_ok()) {  // the sender may wait for this rank
     if (channel != nullptr) (void)channel->end(got);
     if (channel == nullptr) group_.messages().refuse_data(found.peer, found.tag, found.number);
     return got;
@@ -275,7 +276,7 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   return received.is_ok() ? received : words_of(received, made, text_of(made), group_.rank());
 }
 
-// Both ways at once: what is sent goes on by itself.
+// Transfers in both directions at once: the send runs asynchronously.
 Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   UserCall checked = call;
   PC_TRY(check_on_gpu(checked, context_.ordinal(), group_));
@@ -292,7 +293,7 @@ Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   in.request.root = checked.source;
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> sending, begin(out, seconds));
   const Status received = run_until(in, deadline);
-  // What failed here does not change what the other rank expects.
+  // A failure of the receive does not change what the other rank expects to receive.
   std::optional<Status> sent;
   if (received.code() != Code::kInterrupted && request.stream) {
     sent = sending->precede({Deadline(TimePoint::max())}, *request.stream);
@@ -304,7 +305,8 @@ Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   return received.is_ok() ? *sent : received;
 }
 
-// The caller has its array back, so it must not go any more; if the other rank counts on it, it goes first.
+// The caller gets its array back, so the message must not be sent any more; but if the other rank
+// already waits for it, it is sent first.
 Status DirectMessages::given_up(GpuWork& sending) {
   const Deadline soon = Deadline::after(2 * kOfferGraceS);
   if (auto* const own = dynamic_cast<DirectMessageCall*>(&sending)) {
@@ -327,7 +329,7 @@ Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context
     case WaitEnd::kReady: return Status::ok();
     case WaitEnd::kAborted: return group_.alive();
     case WaitEnd::kInterrupted:
-      return Status(Code::kNotInitialized, "the group of this call was closed");  // stop_
+      return Status(Code::kNotInitialized, "the group of this call was closed");  // stop_ was set
     case WaitEnd::kTimeout: break;
   }
   return Status(Code::kTimeout, "what makes its array has not ended on the GPU").with_rank(group_.rank());
@@ -356,7 +358,7 @@ Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const UserCall& call, dou
   return std::shared_ptr<GpuWork>(started);
 }
 
-// Its number is taken here, so that messages come in the order of their calls.
+// Assigns the message's number here, so that messages keep the order of their calls.
 Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
                              cuda::EventPool::Lease array_made) {
   const UserCall& what = call->what();

@@ -1,11 +1,11 @@
-// Messages of one group between arrays on GPUs. Small ones, lists, and what has no channel (p2p_channel.h) go
-// through the host, as messages of the group; the others are offered (offered_message.h), and if the
-// receiver's array lies on a GPU too, go by the channel.
+// Messages of one group between arrays on GPUs. Small messages, lists, and messages without a
+// channel (p2p_channel.h) are sent through the host as messages of the group. All other messages
+// are offered (offered_message.h), and use the channel if the receiver's array is on a GPU too.
 //
-// So a receiver never knows what comes before it has found it, nor a sender where its message goes before it has an answer: a large
-// send waits for its receiver, as it does on the CPU. What is begun and goes on by itself has a thread until it is queued on the GPU,
-// which first waits until its array has been made: so what it queues on a channel waits for nothing but the
-// other rank.
+// So a receiver does not know what it receives before it has found the message, and a sender does
+// not know the path before it has an answer: a large send waits for its receiver, as it does on the
+// CPU. An asynchronous message has a thread until it is queued on the GPU. The thread first waits
+// until its array has been made, so what it queues on a channel waits only for the other rank.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   static Result<std::shared_ptr<DirectMessages>> create(Communicator& group, P2pChannels& channels,
                                                         const std::shared_ptr<const cuda::Driver>& driver,
                                                         int device);
-  ~DirectMessages();  // abort() comes first where close() has failed
+  ~DirectMessages();  // if close() has failed, abort() must precede it
   DirectMessages(const DirectMessages&) = delete;
   DirectMessages& operator=(const DirectMessages&) = delete;
 
@@ -43,20 +43,22 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Status run(const UserCall& call, double timeout_s);
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {});
-  // Of a message that was queued on the GPU, and failed there afterwards: who makes the next call raises it. Once.
+  // Returns the failure of a message that was queued on the GPU and failed afterwards, once. The
+  // next call returns it to its caller.
   Status take_failure();
   Status close(double timeout_s);
-  void abort();  // who waits for another rank gives up soon
+  void abort();  // calls that wait for another rank return soon
 
  private:
   // Queues a broadcast of a channel.
   using Launch = std::function<Status(GroupOnGpus& backend, const UserCall& call, double timeout_s)>;
-  struct Making {  // one message, which this thread makes
+  struct Making {  // one message, run by this thread
     Deadline deadline;
     const std::function<bool()>* stop = nullptr;  // MessagePlace
     const Launch& launch;
     double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
-    double agreed_s() const { return std::max(left_s(), kOfferGraceS); }  // once the other rank counts on it
+    // after the other rank has begun to wait for it
+    double agreed_s() const { return std::max(left_s(), kOfferGraceS); }
   };
   DirectMessages(Communicator& group, P2pChannels& channels, cuda::Context context, cuda::Stream stream,
                  std::shared_ptr<StagedCalls> staged);
@@ -77,22 +79,23 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   static Status given_up(GpuWork& sending);
   Status until_made(cuda::CUevent made, const WaitContext& context) const;
   Status start(const std::shared_ptr<DirectMessageCall>& call, cuda::EventPool::Lease array_made);
-  void join_ended();  // mutex_ held
+  void join_ended();  // requires mutex_
 
   Communicator& group_;
   P2pChannels& channels_;
   const cuda::Context context_;
-  const cuda::Stream stream_;  // of what has no stream of its own any more: nothing is queued on it
+  // replaces the caller's stream in asynchronous messages; no work is queued on it
+  const cuda::Stream stream_;
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;
-  const std::shared_ptr<MessageFailures> failures_;  // with its calls
+  const std::shared_ptr<MessageFailures> failures_;  // shared with its calls
   std::atomic<bool> stopping_{false};
 
   struct Thread {
     std::thread thread;
     std::shared_ptr<DirectMessageCall> call;
   };
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::list<Thread> threads_;
 };
 

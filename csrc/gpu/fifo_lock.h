@@ -1,5 +1,6 @@
-// What the threads of a rank do one after the other on the GPUs of a group: joining it, queueing its calls. They come in the order in
-// which they asked. Each waits within its own deadline, hears Ctrl-C, and that the group has ended.
+// A lock for operations of a rank on the GPUs of a group that must not overlap: joining the group,
+// queueing its calls. Threads acquire it in the order in which they requested it. Each waits until
+// its own deadline, Ctrl-C, or the end of the group.
 #pragma once
 
 #include <condition_variable>
@@ -17,10 +18,10 @@ namespace pc {
 // Thread-safety: all methods.
 class FifoLock {
  public:
-  // `doing`: what a thread does while it holds the lock, for errors.
+  // `doing` describes what a thread does while it holds the lock, for errors.
   explicit FifoLock(std::string doing) : doing_(std::move(doing)) {}
 
-  // Until it goes.
+  // Holds the lock during its lifetime.
   class Held {
    public:
     Held(Held&& other) noexcept : lock_(std::exchange(other.lock_, nullptr)) {}
@@ -34,17 +35,18 @@ class FifoLock {
     explicit Held(FifoLock* lock) : lock_(lock) {}
     FifoLock* lock_;  // null: moved from
   };
-  // kInvalidArgument: this thread has it, or waits for it, and this is a signal handler that runs inside.
+  // Returns kInvalidArgument in a signal handler that runs while this thread holds the lock or
+  // waits for it.
   Result<Held> take(Communicator& group, Deadline deadline);
-  std::optional<Held> take_now();  // null: somebody has it, or waits for it
+  std::optional<Held> take_now();  // null: a thread holds it or waits for it
   bool is_mine() const;
 
  private:
   void let_go();
   const std::string doing_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<std::thread::id> waiting_;  // the first has the lock, if somebody has
+  std::deque<std::thread::id> waiting_;  // if the lock is held, the first thread holds it
   bool taken_ = false;
 };
 

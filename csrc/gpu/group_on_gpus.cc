@@ -115,7 +115,7 @@ void GroupOnGpus::begin_abort(const Status& why) {
 void GroupOnGpus::abort(const Status& why) {
   for (const Backend* const backend : {&nccl_, &peers_}) {
     if (backend->is_ok()) backend->value()->abort(why);
-  }  // what goes through the host ends with the group
+  }  // calls through the host end with the group
 }
 
 }  // namespace pc

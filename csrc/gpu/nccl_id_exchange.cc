@@ -5,7 +5,7 @@
 namespace pc {
 namespace {
 
-// What rank 0 tells the others. Without an id they must not wait for one.
+// What rank 0 sends to the other ranks. If it has no id, they must not wait for one.
 struct NcclIdMessage {
   nccl::UniqueId id = {};
   char why_not[128] = {};
@@ -27,12 +27,12 @@ Result<nccl::UniqueId> exchange_unique_id(Communicator& group, const nccl::Api& 
   broadcast.collective = Collective::kBroadcast;
   broadcast.out = {reinterpret_cast<std::byte*>(&message), sizeof message, DType::kU8};
   if (group.rank() == 0) broadcast.in = broadcast.out;
-  broadcast.label = "where NCCL meets";
+  broadcast.label = "the unique id for NCCL";
   PC_TRY(group.run(broadcast, timeout_s));
   message.why_not[sizeof message.why_not - 1] = '\0';
   if (message.why_not[0] == '\0') return message.id;
   return Status(Code::kUnsupported,
-                std::string("rank 0 cannot let the ranks meet by NCCL: ") + message.why_not);
+                std::string("rank 0 cannot create a unique id for NCCL: ") + message.why_not);
 }
 
 }  // namespace pc

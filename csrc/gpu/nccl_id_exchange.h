@@ -1,4 +1,5 @@
-// How the ranks of a group come to one communicator of NCCL's: rank 0 makes its id and tells it, or why there is none.
+// The ranks of a group obtain the id of one NCCL communicator: rank 0 creates it and sends it, or
+// the reason why it cannot.
 #pragma once
 
 #include "comm/communicator.h"
@@ -6,8 +7,8 @@
 
 namespace pc {
 
-// All members call it, as they would call any collective. kUnsupported, on all of them: rank 0 cannot make an id.
-// `timeout_s`: negative for the group's.
+// All members call it like any collective. Returns kUnsupported on all of them if rank 0 cannot
+// create an id. A negative `timeout_s` selects the group's.
 Result<nccl::UniqueId> exchange_unique_id(Communicator& group, const nccl::Api& api, double timeout_s);
 
 }  // namespace pc

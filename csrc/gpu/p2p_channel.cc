@@ -20,7 +20,7 @@ Status P2pChannel::end(const Status& why) {
   return failure_;
 }
 
-// Until nobody launches and it `is_next`. Then this thread launches.
+// Waits until no thread launches and `is_next` returns true. Then this thread is the launching one.
 Status P2pChannel::wait_to_launch(std::unique_lock<std::mutex>& lock, const WaitContext& context,
                                   const std::function<bool()>& is_next) {
   if (launching_ == std::this_thread::get_id())
@@ -33,7 +33,7 @@ Status P2pChannel::wait_to_launch(std::unique_lock<std::mutex>& lock, const Wait
   });
   PC_TRY(ended());
   if (waited.code() == Code::kTimeout)
-    return Status(Code::kTimeout, "an earlier message that way has not been queued on the GPU");
+    return Status(Code::kTimeout, "an earlier message in that direction has not been queued on the GPU");
   PC_TRY(waited);
   launching_ = std::this_thread::get_id();
   return Status::ok();
@@ -48,7 +48,7 @@ Status P2pChannel::go(const WaitContext& context, const std::function<Status(uin
     PC_TRY(wait_to_launch(lock, context, [] { return true; }));
     number = launched_ + 1;
   }
-  *sent = true;  // also if it fails: it may have come through
+  *sent = true;  // also if send() fails: the message may have arrived
   Status done = send(number);
   if (done.is_ok()) done = launch();
   {

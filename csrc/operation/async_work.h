@@ -1,4 +1,4 @@
-// The handle of a call that goes on without its caller, wherever its arrays lie.
+// The handle of an asynchronous call, with arrays on the host or on a GPU.
 #pragma once
 
 #include <functional>
@@ -13,41 +13,48 @@ namespace pc {
 
 struct AsyncOptions {
   double timeout_s = -1;  // from the beginning of the call; negative: the group's default
-  std::function<void(const Status& outcome)> on_end = {};  // HostWork::Start
+  std::function<void(const Status& outcome)> on_end = {};  // see HostWork::Start
   std::shared_ptr<const void> keeps =
-      {};  // what arrays on a GPU need to live, until the call has ended; others need nothing
+      {};  // keeps what arrays on a GPU need alive until the call has ended; other arrays need nothing
 };
 
-// Thread-safety: all methods. The call's memory is the call's until it has ended, also if nobody holds this any more.
+// Thread-safety: all methods. The call owns its memory until it has ended, even if no handle is
+// left.
 class AsyncWork {
  public:
-  // Of whoever waits. Who does not keep the runtime alive must look on: its end ends the call.
+  // The role of the waiting thread. A thread that does not keep the runtime alive must use
+  // kLooksOn: the end of the runtime ends the call.
   enum class Part : uint8_t { kDrives, kLooksOn };
   AsyncWork() = default;
   AsyncWork(const AsyncWork&) = delete;
   AsyncWork& operator=(const AsyncWork&) = delete;
   virtual ~AsyncWork() = default;
 
-  // wait() would not wait for other ranks. If this is so, it is so for all earlier calls of the group, messages apart.
+  // Returns true if wait() would not wait for other ranks. Then this also holds for all earlier
+  // calls of the group, except messages.
   virtual bool done() const = 0;
-  // How it ended, if it has. It may be behind done() for some milliseconds.
+  // Returns how the call ended, or null if it has not. It may lag behind done() by some
+  // milliseconds.
   virtual std::optional<Status> outcome() const = 0;
-  // How the call ended. Null: `context` ended first, or its probe said so, and the call goes on. An error while outcome() is
-  // null is not how it ended: the wait was refused, as is one from inside a probe of its group.
+  // Returns how the call ended, or null if `context` or its probe ended the wait first; then the
+  // call continues. An error while outcome() is null is not the call's: the wait was refused, for
+  // example inside a probe of its group.
   virtual std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives) = 0;
-  // What is queued on that stream of a GPU from now on comes after the call. The host waits for the call only where the host
-  // moves the data. Null: as wait().
+  // Orders what is queued on that GPU stream from now on after the call. The host waits for the
+  // call only if the host moves the data. Returns null as wait() does.
   virtual std::optional<Status> precede(const WaitContext& context, void* /*stream*/) {
     return wait(context);
   }
-  virtual bool precedes_at_once() const { return done(); }  // whether the host waits for nothing there
-  // Nobody is going to ask how it ends. If it fails, the next call on the group raises that, or else it is logged.
+  // returns true if precede() would not make the host wait
+  virtual bool precedes_at_once() const { return done(); }
+  // The caller will not request the outcome. If the call fails, the next call on the group raises
+  // it, or it is logged.
   virtual void detach() = 0;
 
   virtual const std::string& operation() const = 0;
-  virtual uint64_t sequence() const = 0;  // 0: a message, or nothing compares it
+  virtual uint64_t sequence() const = 0;  // 0: a message, or a call that is not compared
   virtual TimePoint began() const = 0;
-  virtual TimePoint ended_at() const = 0;  // now, if it has not ended
+  virtual TimePoint ended_at() const = 0;  // the current time if it has not ended
 };
 
 }  // namespace pc

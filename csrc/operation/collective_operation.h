@@ -10,16 +10,17 @@
 
 namespace pc {
 
-// What one request makes: the call and, with PYCOLLECTIVE_CHECK=strict, its confirmation, a barrier with the next number
-// and the same description. A rank whose part of the call is done early waits there for the others, so it learns there of
-// whatever went wrong elsewhere. Both are launched together, so that no other thread's call comes between them.
+// The operation of one request: the call and, with PYCOLLECTIVE_CHECK=strict, its confirmation, a
+// barrier with the next number and the same description. A rank that completes its part of the call
+// early waits in the confirmation for the other ranks, so it learns there of everything that went
+// wrong elsewhere. Both are launched together, so that no other thread's call comes between them.
 class CollectiveOperation final : public Operation {
  public:
   // A call that has its number.
   struct Call {
-    GroupCall call;  // sequence 0: there is none
+    GroupCall call;  // sequence 0: there is no such call
     WorkPtr work;    // null: it has ended
-    Status ended;    // then: how
+    Status ended;    // if it has ended: how
 
     bool exists() const { return call.sequence != 0; }
     bool done() const { return work == nullptr || work->done(); }
@@ -30,20 +31,21 @@ class CollectiveOperation final : public Operation {
 
   explicit CollectiveOperation(GroupState& group) : Operation(group) {}
   explicit CollectiveOperation(const std::shared_ptr<GroupState>& group) : Operation(*group, group) {}
-  ~CollectiveOperation() override;  // it is dropped, if no thread has waited for it
+  ~CollectiveOperation() override;  // drops the call if no thread has waited for it
 
-  // To be filled in by its maker. `text` for errors; the caller that waits at once gives it to finish() instead.
+  // Its maker fills these in. `text` is for errors; a caller that waits at once passes it to
+  // finish() instead.
   Call made, confirmation;
   void set_text(std::string text) { text_ = std::move(text); }
 
-  // It has ended well, and that is all that its caller has to be told.
+  // Returns true if the call has succeeded and nothing else needs to be reported to its caller.
   bool finish_at_once() {
     if (made.work != nullptr || !made.ended.is_ok() || confirmation.exists()) return false;
     finished_ = true;
     group_.calls.done(made.call);
     return true;
   }
-  // wait() once, with the text of the call as text() gives it.
+  // Does what wait() does, once, with the text of the call from text().
   template <class Text>
   Status finish(const WaitContext& context, const Text& text) {
     const Status ended = wait_for(made, context, text);
@@ -54,7 +56,7 @@ class CollectiveOperation final : public Operation {
     return conclude_part(confirmation, wait_for(confirmation, context, text), context, text);
   }
 
-  // Nothing has to be waited for any more. A call that went wrong needs no confirmation.
+  // Returns true if no wait is needed any more. A failed call needs no confirmation.
   bool done() const override { return made.done() && (confirmation.done() || made.failed()); }
   WaitEnd drive(const WaitContext& context) override;
   void progress() override;
@@ -78,7 +80,7 @@ class CollectiveOperation final : public Operation {
     const Reentry::Scope scope(group_.reentry, context, text);
     return each.work->wait(context);
   }
-  // Puts the end into the words of the group.
+  // Turns the end into the group's error, see FailureReports.
   template <class Text>
   Status conclude_part(const Call& each, const Status& ended, const WaitContext& context, const Text& text) {
     if (ended.is_ok()) return group_.calls.done(each.call), ended;
@@ -87,14 +89,15 @@ class CollectiveOperation final : public Operation {
     return group_.reports.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
-  // No caller asks how it ends. If it has not, it ends with `why`, for the others too.
+  // No caller requests the outcome. A call that has not ended ends with `why`, for the other ranks
+  // too.
   void drop(const Call& each, const Status& why);
   void drop_confirmation(const Status& why);
 
   bool finished_ = false;
   std::string text_;
-  std::optional<CallWatch> watch_;  // of the call, while no thread drives it
-  std::optional<Status> outcome_;   // what wait() has told
+  std::optional<CallWatch> watch_;  // watches the call while no thread drives it
+  std::optional<Status> outcome_;   // what wait() has returned
 };
 
 }  // namespace pc

@@ -1,4 +1,4 @@
-// What the operations of a group share with it, and may outlive it with.
+// State that a group shares with its operations, which may outlive it.
 #pragma once
 
 #include <utility>
@@ -12,12 +12,13 @@ namespace pc {
 struct GroupState {
   GroupState(const GroupCalls::Parts& parts, uint32_t group, GroupNames names)
       : calls(parts, group, std::move(names)) {}
-  // Why no call can be made now.
+  // Returns an error if no call can be made now.
   Status usable() {
     PC_TRY(calls.before());
     return reentry.check();
   }
-  // Why one that was let in cannot go on. What has come up about earlier calls is for who makes a new one.
+  // Returns an error if a call that was admitted cannot continue. Errors about earlier calls are
+  // left for the next new call.
   Status goes_on() const {
     PC_TRY(calls.alive());
     return reentry.check();

@@ -37,7 +37,7 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
     changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
     if (outcome_) break;
-    lock.unlock();  // the probe runs other people's code
+    lock.unlock();  // the probe runs the user's code
     const WaitEnd end = Waiter::check(context);
     lock.lock();
     if (end != WaitEnd::kReady && !outcome_) return std::nullopt;
@@ -56,7 +56,8 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   return std::nullopt;
 }
 
-// Whoever waits drives, and is all that the call has to see its deadline and the end of its group.
+// The waiting thread drives, and only its context enforces the call's deadline and the end of its
+// group.
 WaitContext HostWork::with_own(const WaitContext& context) const {
   WaitContext both = context;
   both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
@@ -94,13 +95,14 @@ void HostWork::end_now() {
   if (claim()) finish(nullptr);
 }
 
-// The thread has other calls to drive and to end, so it asks the others now, and looks again.
+// The thread has other calls to drive and to end, so it requests the reports now, and looks again
+// later.
 void HostWork::end() {
   if (!work_->requests_reports(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
-    changed_.notify_all();  // and no notifier, which would be completed at once
+    changed_.notify_all();  // no notifier is set: it would be completed at once
   }
   if (owner_->stopping()) end_now();
 }
@@ -116,7 +118,8 @@ void HostWork::let_go() {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
     changed_.notify_all();
-    work_->notify(owner_->notifier(), id_);  // only now: the thread comes in vain while this is claimed
+    // only now: while the call is claimed, the thread would be notified in vain
+    work_->notify(owner_->notifier(), id_);
   }
   if (owner_->stopping()) end_now();
 }

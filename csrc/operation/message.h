@@ -1,5 +1,5 @@
-// A message between two ranks: its two ends as callers describe them, one that is here before it is received,
-// and what a group makes of each of these.
+// A message between two ranks: its two ends as callers describe them, a message that has arrived
+// but is not yet received, and a group's description of a send or receive.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct OutgoingMessage {
   const char* site = nullptr;
   MessagePlace place = {};
   std::optional<std::span<const int64_t>> shape = {};
-  uint64_t bundle = 0;               // Request::bundle
-  std::optional<void*> stream = {};  // Request::stream
+  uint64_t bundle = 0;               // see Request::bundle
+  std::optional<void*> stream = {};  // see Request::stream
 };
 struct IncomingMessage {
   Buffer data;
@@ -35,43 +35,45 @@ struct IncomingMessage {
   std::optional<void*> stream = {};
 };
 
-// A message that is here and that nobody else can receive. Either it is received or it is put back.
+// A message that has arrived and that no other receive can take. The caller must receive it or put
+// it back.
 struct FoundMessage {
   Rank peer;
   uint32_t tag;
-  uint64_t number;  // of the peer's messages with this tag
+  uint64_t number;  // among the peer's messages with this tag
   uint64_t nbytes;
   uint64_t digest;
   std::string description;  // see described_array()
   const char* site;
-  Deadline deadline;      // of the call that found it, and receives it
-  bool is_offer = false;  // offered_message.h; `nbytes` and `description` are of what is offered
+  Deadline deadline;      // of the call that found it, and of its receive
+  bool is_offer = false;  // see offered_message.h; then `nbytes` and `description` describe what is offered
 };
 
 // One send or receive of a group, or a part of one.
 struct GroupMessage {
-  Buffer data;  // of a send: it is only read
+  Buffer data;  // only read if it is sent
   Rank peer = 0;
   uint32_t tag = 0;
   bool sends = false;
   const char* site = nullptr;
   MessagePlace place = {};
-  uint64_t number = 0;                  // 0: the next
-  uint64_t bundle = 0;                  // 0: it is no list of arrays
-  std::optional<uint64_t> digest = {};  // instead of that of what is said here
-  std::string description = {};         // of what is sent, for a receiver that does not know
-  MessageId id = {};                    // once it has its number
+  uint64_t number = 0;                  // 0: the next number
+  uint64_t bundle = 0;                  // 0: not a list of arrays
+  std::optional<uint64_t> digest = {};  // replaces the digest computed from the fields above
+  std::string description = {};         // describes what is sent, for a receiver that does not know it
+  MessageId id = {};                    // set once it has its number
 
   bool is_whole() const { return place.part == MessagePart::kWhole; }
   bool is_offer() const { return place.part == MessagePart::kOffer; }
-  // Whoever sends a message receives the answer.
+  // The sender of a message receives the answer.
   bool is_sent() const { return sends != (place.part == MessagePart::kAnswer); }
   std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
-  // Of a call that was let in: it has its number, or another part came before.
+  // Returns true if the message belongs to a call that was admitted already: it has its number, or
+  // an earlier part was exchanged.
   bool goes_on() const { return place.number != 0 || (!is_whole() && !(is_offer() && sends)); }
-  // An offer has no data, though it says what that is.
+  // An offer carries no data, though `data` describes what is offered.
   Buffer payload() const { return is_offer() ? Buffer{} : data; }
-  // What the message is, for errors.
+  // The array of the message, for errors.
   ConstBuffer array() const { return place.array != nullptr ? *place.array : ConstBuffer(data); }
 };
 

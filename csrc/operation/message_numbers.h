@@ -1,4 +1,4 @@
-// The numbers of the messages of one group: each (peer, tag) and direction counts its own.
+// The message numbers of one group. Each (peer, tag, direction) has its own counter.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace pc {
 
-// A number whose peer has not heard of it is used again. Thread-safety: what says so needs issue_order()
-// held.
+// A number is reused if the peer was never informed of it. Thread-safety: methods that say so
+// require issue_order().
 class MessageNumbers {
  public:
-  // Held from numbering a message until it is posted, so that they are posted in order.
+  // Held from numbering a message until it is posted, so that messages are posted in order of their
+  // numbers.
   std::unique_lock<std::mutex> issue_order() { return std::unique_lock(mutex_); }
-  uint64_t take(Rank peer, uint32_t tag, bool sends);  // issue_order() held
-  uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would give; issue_order() held
-  // Of whom a receive from any rank has got the last message with that tag; -1: of nobody yet. issue_order()
-  // held.
+  uint64_t take(Rank peer, uint32_t tag, bool sends);  // requires issue_order()
+  uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would return; requires issue_order()
+  // Returns the source of the last message with that tag that a receive from any rank got, or -1 if
+  // there is none. Requires issue_order().
   Rank last_source(uint32_t tag) const;
   void set_last_source(uint32_t tag, Rank peer) { last_sources_[tag] = peer; }
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
   // Completes `sink` with `token` whenever next() of a receive may have changed, until unwatch().
-  // issue_order() held.
+  // Requires issue_order().
   void watch(CompletionSink* sink, uint64_t token) { watchers_.push_back({sink, token}); }
   void unwatch(const CompletionSink* sink);
 
@@ -34,8 +35,8 @@ class MessageNumbers {
     uint64_t count = 0;
     std::vector<uint64_t> free;
   };
-  void notify_watchers(bool sends);                  // mutex_ held
-  Numbers& of(Rank peer, uint32_t tag, bool sends);  // mutex_ held
+  void notify_watchers(bool sends);                  // mutex_ is held
+  Numbers& of(Rank peer, uint32_t tag, bool sends);  // mutex_ is held
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, Numbers> all_;
@@ -44,7 +45,7 @@ class MessageNumbers {
     CompletionSink* sink;
     uint64_t token;
   };
-  std::vector<Watcher> watchers_;  // receives from anybody that wait: a few at most
+  std::vector<Watcher> watchers_;  // waiting receives from any rank: a few at most
 };
 
 }  // namespace pc

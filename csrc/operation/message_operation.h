@@ -1,4 +1,4 @@
-// A message of a group while it is on its way.
+// A message of a group in flight.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace pc {
 
-Status has_left(const std::string& who);  // whose message was waited for
+Status has_left(const std::string& who);  // the error of a wait for a message of a rank that has left
 
-// One send or receive that has its number. What moves the message points into it.
+// One send or receive that has its number. The transport operation points into it.
 class MessageOperation final : public Operation {
  public:
   MessageOperation(GroupState& group, GroupMessage message)
       : Operation(group),
         message_(std::move(message)) {}
-  // For one that may outlive its group. `offers` outlives it.
+  // For an operation that may outlive its group. `offers` outlives it.
   MessageOperation(const std::shared_ptr<GroupState>& group, GroupMessage message, OfferAnswers& offers)
       : Operation(*group, group),
         message_(std::move(message)),
@@ -30,22 +30,24 @@ class MessageOperation final : public Operation {
   ~MessageOperation() override = default;
 
   const GroupMessage& message() const { return message_; }
-  // Once, by its maker, which numbers and posts it.
+  // Its maker, which numbers and posts the message, uses these once.
   GroupMessage& message() { return message_; }
   MessageEnd* how() { return &how_; }
   void set_posted(const GroupCall& call, WorkPtr work) {
     call_ = call;
     work_ = std::move(work);
   }
-  // Waits. True: instead of the data that is expected here, an offer of it has come, and has been taken.
+  // Waits. Returns true if an offer of the expected data has arrived instead of the data, and has
+  // been taken.
   bool was_offered(const WaitContext& context);
-  // Waits, and puts the end into the words of the group. Once.
+  // Waits, and turns the end into the group's error. Call it once.
   Status finish(const WaitContext& context);
-  // After finish(): an offer has come that is not taken, and whose sender waits for an answer.
+  // Valid after finish(): returns true if an offer has arrived that is not taken, so that its
+  // sender waits for an answer.
   bool refuses_offer() const;
-  // The same array is expected here.
+  // Returns true if the offered array is the one expected here.
   bool expects_offered() const { return message_.id.digest == (how_.found.digest & ~kOfferBit); }
-  bool unannounced() const { return ended_ && how_.unannounced; }  // the other rank knows nothing of it
+  bool unannounced() const { return ended_ && how_.unannounced; }  // the other rank was not informed of it
 
   bool done() const override { return work_->done(); }
   WaitEnd drive(const WaitContext& context) override;
@@ -62,17 +64,17 @@ class MessageOperation final : public Operation {
 
  private:
   MessageWatch& watch();
-  const Status& end(WaitContext context);  // waits; again and again
+  const Status& end(WaitContext context);  // waits; may be called repeatedly
   Status in_words(const Status& ended) const;
 
   GroupMessage message_;
-  OfferAnswers* const offers_ = nullptr;  // null: the caller that waits looks at refuses_offer()
+  OfferAnswers* const offers_ = nullptr;  // null: the waiting caller checks refuses_offer() itself
   GroupCall call_;
   MessageEnd how_;
   WorkPtr work_;
   std::optional<MessageWatch> watch_;
   std::optional<Status> ended_;
-  std::optional<Status> outcome_;  // what wait() has told
+  std::optional<Status> outcome_;  // what wait() has returned
 };
 
 }  // namespace pc

@@ -51,7 +51,7 @@ void MessageSearch::begin(MessageProbe& probe) {
   }
 }
 
-// False: somebody else receives it.
+// Returns false if another caller receives the message.
 bool MessageSearch::take(const MessageProbe::Find& find) {
   if (wanted_.peer != kAnyRank) return true;
   MessageNumbers& numbers = group_.messages;
@@ -62,7 +62,8 @@ bool MessageSearch::take(const MessageProbe::Find& find) {
   return true;
 }
 
-// Behind whom the last message came from, so that none that sends all the time keeps the others waiting.
+// Starts behind the last source, so that a rank that sends all the time does not starve the other
+// ranks.
 std::vector<Rank> MessageSearch::round_robin(Rank last) const {
   const GroupNames& names = group_.calls.names();
   std::vector<Rank> peers;

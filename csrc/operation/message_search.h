@@ -1,4 +1,4 @@
-// Finds the next message of one rank, or of any, before anybody knows how large it is.
+// Finds the next message of one rank, or of any rank, before its size is known here.
 #pragma once
 
 #include <string>
@@ -10,20 +10,21 @@
 
 namespace pc {
 
-// From one rank, the message gets its number at once, as if it were received: receives are served in the order of their
-// calls. From any rank, the messages that would be next are looked for, and the one that is found gets its number then.
+// A search from one rank gets its message number at once, like a receive: receives are served in
+// the order of their calls. A search from any rank probes the next message of every rank, and the
+// message it finds gets its number then.
 class MessageSearch {
  public:
-  // Of `wanted.peer` kAnyRank whatever comes first. A number in its place names the message that is to be found,
-  // which no other caller receives.
+  // If `wanted.peer` is kAnyRank, it finds the first message that arrives. Otherwise
+  // `wanted.place.number`, if not 0, names the message to find, which no other caller receives.
   MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const IncomingMessage& wanted,
                 uint32_t group_id);
-  ~MessageSearch();  // what was not found can be received by others
+  ~MessageSearch();  // a message that was not found becomes available to other receives
   MessageSearch(const MessageSearch&) = delete;
   MessageSearch& operator=(const MessageSearch&) = delete;
 
   std::string operation() const;  // "recv from any rank, tag 5"
-  // Once. Its errors are in the words of the group.
+  // Call it once. Its errors are the group's.
   Result<FoundMessage> wait(const GroupCall& call, const WaitContext& context);
 
  private:
@@ -37,9 +38,9 @@ class MessageSearch {
   Reactor& reactor_;
   const IncomingMessage wanted_;
   const uint32_t group_id_;
-  std::vector<Rank> peers_;        // of the group; in the order in which they are looked at
-  std::vector<uint64_t> numbers_;  // of their messages
-  bool has_number_ = false;        // numbers_[0] is taken
+  std::vector<Rank> peers_;        // ranks of the group, in the order in which they are probed
+  std::vector<uint64_t> numbers_;  // numbers of their messages
+  bool has_number_ = false;        // numbers_[0] has been taken
 };
 
 }  // namespace pc

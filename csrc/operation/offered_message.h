@@ -1,18 +1,20 @@
-// A message whose data something else may move, a GPU say: it is offered before it is sent.
+// A message with data that may move by other means, for example a GPU: it is offered before it is
+// sent.
 //
 //   the sender                                              the receiver
 //   offer, in the place of the message: what it is  ----->  finds it, and compares
-//                               <-----  answer: ready, or through the host, or refused and what is expected
+//                       <-----  answer: ready, through the host, or refused and what is expected
 //   go, or that it has given up  ----->
-//   something else moves the data now                       | if it was ready
-//   the data, as a message of the host                      | if it said through the host
+//   other means move the data now                           | if it was ready
+//   the data, as a message of the host                      | if it answered "through the host"
 //
-// The sender says "go" when nothing is in the way any more: the data that the host moves have been copied to it. Whoever has said
-// "go", or has heard it, is waited for.
+// The sender sends "go" when nothing blocks the transfer any more: data that the host moves have
+// been copied to it. After "go" both ranks wait for each other.
 //
-// Offer, answer, go and data are messages of the same peer, tag and number, in places of their own (MessagePart), so what has been
-// offered keeps its turn among the messages. A receiver whose memory is the host's needs to know nothing of all this: it takes the
-// offer for a message, finds that it is one, and asks for the data.
+// Offer, answer, go and data are messages with the same peer, tag and number, in places of their
+// own (MessagePart), so an offered message keeps its position among the messages. A receiver with
+// memory on the host needs no knowledge of this protocol: it takes the offer for a message, detects
+// that it is an offer, and requests the data.
 #pragma once
 
 #include <array>
@@ -28,39 +30,41 @@ namespace pc {
 
 enum class MessagePart : uint8_t { kWhole, kOffer, kAnswer, kGo, kData };
 
-// Which part of which message, and until when its caller waits.
+// Which part of which message it is, and until when its caller waits.
 struct MessagePlace {
   MessagePart part = MessagePart::kWhole;
-  uint64_t number = 0;  // 0, of an offer that is sent and of a whole message: the group numbers it
-  const std::function<bool()>* stop = nullptr;  // true: nobody waits any more. Null: Ctrl-C does it
-  const ConstBuffer* array = nullptr;           // kAnswer, kGo: what the message is, for errors
-  bool* used = nullptr;  // gets true when `number` is posted: nobody else may have it then
+  uint64_t number = 0;  // 0 for a sent offer and for a whole message: the group assigns the number
+  // returns true if no caller waits any more. Null: Ctrl-C stops the wait
+  const std::function<bool()>* stop = nullptr;
+  const ConstBuffer* array = nullptr;  // kAnswer, kGo: the array of the message, for errors
+  bool* used = nullptr;  // set to true when `number` is posted; then no other message may use it
 };
 
-// Plain data, as bytes, between ranks of one version of this library.
+// Plain data, sent as bytes between ranks of one version of this library.
 struct MessageAnswer {
   enum class Word : uint8_t { kReady, kThroughHost, kRefused };
   Word word = Word::kReady;
   std::array<char, 111> expected = {};  // kRefused: "float32[10]"
   static MessageAnswer refused(std::string_view expected);
-  std::string expects() const;  // it came from another rank, and need not end
+  std::string expects() const;  // it comes from another rank, so it may lack the terminating zero
 };
 static_assert(sizeof(MessageAnswer) == 112);
 
-// Likewise.
+// Plain data, as MessageAnswer.
 struct MessageGo {
-  uint64_t launch_number = 0;  // of whatever moves it; 0: the sender has given it up
+  uint64_t launch_number = 0;  // of whatever moves the data; 0: the sender has given up the message
   Code code = Code::kOk;
   std::array<char, 103> why = {};
   static MessageGo given_up(const Status& why);
-  // Not OK: the sender has given it up.
+  // Returns an error if the sender has given up the message.
   Status status(Rank sender) const;
 };
 static_assert(sizeof(MessageGo) == 112);
-// So long at least they wait for what must come at once now, whatever their deadlines are.
+// Minimum wait for a part that must arrive immediately, regardless of the deadlines.
 inline constexpr double kOfferGraceS = 5;
 
-// In the number of the group, of which few are used: where the parts of a message are.
+// Bits in the group number, of which few are in use, that give each part of a message its own
+// stream.
 constexpr uint32_t place_of(MessagePart part) {
   switch (part) {
     case MessagePart::kWhole:
@@ -72,9 +76,9 @@ constexpr uint32_t place_of(MessagePart part) {
   return 0;
 }
 
-// Of an offer: behind the size, what describe_array() says.
+// The description of an offer: the size, followed by the text of describe_array().
 std::string describe_offer(uint64_t nbytes, std::string_view array);
-// False: it is none. Else they get what was offered.
+// Returns false if it is not an offer; otherwise sets `nbytes` and `array` to what was offered.
 bool read_offer(std::string_view description, uint64_t* nbytes, std::string* array);
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// One operation of a group, a collective or a message, from its number to what its caller is told: at once, later, or never.
+// One operation of a group, a collective or a message, from its number to the outcome that its
+// caller gets at once, later, or never.
 #pragma once
 
 #include <memory>
@@ -10,22 +11,25 @@
 
 namespace pc {
 
-// Its wait() puts the end into the words of the group, and tells the others. Stays where it is.
+// wait() turns the end into the group's error, and notifies the other ranks. Not movable.
 class Operation : public Work {
  public:
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
-  // To be called every now and then while no thread drives it: warns, and asks the rank that it waits for.
+  // Called periodically while no thread drives it: logs a warning, and queries the rank for which
+  // the operation waits.
   virtual void look_after(TimePoint now) = 0;
-  // It is done, or its deadline over. If it went wrong, the other ranks are asked what wait() would wait for. True: their
-  // answers may still come. Does not wait.
+  // Called when the operation is done or its deadline has passed. If it failed, requests the
+  // reports for which wait() would wait. Returns true while reports are outstanding. Does not wait.
   virtual bool requests_reports(const WaitContext& context) = 0;
   virtual uint64_t sequence() const = 0;  // in its group; 0: a message
   virtual std::string text() const = 0;   // "allreduce #12 (ring, 64 MiB float32 sum)"
-  const std::shared_ptr<GroupState>& kept_group() const { return kept_; }  // null: its caller keeps the group
+  // null: its caller keeps the group alive
+  const std::shared_ptr<GroupState>& kept_group() const { return kept_; }
 
  protected:
-  // `kept`: the same, for an operation that may outlive its caller's group, as each of an AsyncWork does.
+  // `kept` is the same group, for an operation that may outlive its caller's group, as in an
+  // AsyncWork.
   explicit Operation(GroupState& group, std::shared_ptr<GroupState> kept = nullptr)
       : group_(group),
         kept_(std::move(kept)) {}

@@ -1,6 +1,7 @@
-// Refuses calls into a group from inside its own waits. The interrupt probe of a wait runs the user's signal handlers in
-// the waiting thread, and a handler may call anything. A collective or a message from there would wait for the call below
-// it, which cannot go on before the handler has returned.
+// Refuses calls into a group from inside its own waits. The interrupt probe of a wait runs the
+// user's signal handlers in the waiting thread, and a handler may call anything. A collective or a
+// message from there would wait for the call below it, which cannot continue before the handler has
+// returned.
 #pragma once
 
 #include <atomic>
@@ -16,13 +17,14 @@ namespace pc {
 // Thread-safety: all methods.
 class Reentry {
  public:
-  // OK unless this thread is inside a probe; else kInvalidArgument that names the operation which waits.
+  // Returns OK unless this thread is inside a probe; else kInvalidArgument, naming the operation
+  // that waits.
   Status check() const {
     return probes_.load(std::memory_order_relaxed) == 0 ? Status::ok()
-                                                        : refuse();  // our own store is always seen
+                                                        : refuse();  // a thread always sees its own store
   }
 
-  // Of a wait of this group. `text()` says what waits.
+  // The scope of a wait of this group. `text()` describes what waits.
   template <class Text>
   class Scope final : public ProbeScope {
    public:

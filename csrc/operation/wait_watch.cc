@@ -32,7 +32,7 @@ void MessageWatch::look_after(Rank) {
 
 void MessageWatch::warn() {
   calls_.parts().log.warning([&] {
-    if (peers_.size() > 1) return std::string(verb_) + " any rank waits for long: nobody has sent";
+    if (peers_.size() > 1) return std::string(verb_) + " any rank waits for long: no rank has sent";
     return std::string(verb_) + " " + calls_.names().full(peers_.front()) + " waits for long: it has not " +
            (verb_.starts_with("send") ? "posted its recv" : "sent");
   });

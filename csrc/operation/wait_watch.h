@@ -1,4 +1,4 @@
-// Looks after calls that wait for long.
+// Monitors calls that wait for long.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace pc {
 
-// Looks every now and then, and has one warning written.
+// Checks periodically, and has one warning written.
 class LongWait : public WaitWatch {
  public:
   LongWait(GroupCalls& calls, TimePoint began, Work& work)
@@ -34,12 +34,13 @@ class LongWait : public WaitWatch {
   bool warned_ = false;
 };
 
-// Asks the rank that the call waits for, which finds a disagreement that shows in no message.
+// Queries the rank for which the call waits, which detects a disagreement that appears in no
+// message.
 class CallWatch final : public LongWait {
  public:
   CallWatch(GroupCalls& calls, const GroupCall& call, Work& work)
       : CallWatch(calls, call, work, call.began) {}
-  // `began`: when its turn came.
+  // `began`: when the call reached the head of the issue order.
   CallWatch(GroupCalls& calls, const GroupCall& call, Work& work, TimePoint began)
       : LongWait(calls, began, work),
         id_(calls.id(call.sequence)) {}
@@ -50,10 +51,10 @@ class CallWatch final : public LongWait {
   const CallId id_;
 };
 
-// Gives a message up whose other end, or each that it may come from, has left.
+// Gives up a message if its peer, or every rank that it may come from, has left.
 class MessageWatch final : public LongWait {
  public:
-  // `peers` stay where they are.
+  // The memory of `peers` must stay valid.
   MessageWatch(GroupCalls& calls, const GroupCall& call, Work& work, std::span<const Rank> peers,
                std::string_view verb)
       : LongWait(calls, call.began, work),

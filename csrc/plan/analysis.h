@@ -1,4 +1,5 @@
-// The parts of check(), in the order in which it runs them. Each may rely on what the earlier ones have established.
+// The stages of check(), in the order in which they run. Each stage relies on what the earlier ones
+// have established.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +17,44 @@ inline bool is_receive(StepKind kind) { return kind == StepKind::kRecv || kind =
 inline bool is_reduction(StepKind kind) { return kind == StepKind::kRecvReduce || kind == StepKind::kReduce; }
 inline bool is_message(StepKind kind) { return kind == StepKind::kSend || is_receive(kind); }
 
-// "ring allreduce, rank 2 of 4: step 3 (recv_reduce chunk 1 <- rank 1) <what>".
+// Returns an error that reads "ring allreduce, rank 2 of 4: step 3 (recv_reduce chunk 1 <- rank 1)
+// <what>".
 Status step_error(const Plan& plan, uint32_t index, const std::string& what);
 Status plan_error(const Plan& plan, const std::string& what);
 std::string step_text(const Plan& plan, uint32_t index);  // "step 3 (recv_reduce chunk 1 <- rank 1)"
 
-// 1. structure.cc: every plan by itself. Ranges, peers, areas that exist, `after` backwards, unused fields left alone.
+// Stage 1, structure.cc: checks each plan by itself: ranges, peers, areas that exist, `after` that
+// points backwards, unused fields that are zero.
 Status check_structure(Plans plans);
-Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& first);  // first: rank 0's
+// `first` is rank 0's plan
+Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& first);
 
-// 2. schedule.cc: which send feeds which receive, and one order in which everything can happen.
+// Stage 2, schedule.cc: finds which send feeds which receive, and one order in which all steps can
+// run.
 struct StepRef {
   Rank rank;
   uint32_t index;
 };
 struct Schedule {
   std::vector<std::vector<uint32_t>>
-      partner;                 // [rank][step]: the other end's index on `peer`; 0 for local steps
-  std::vector<StepRef> order;  // every step once: sends when they are posted, others when complete
+      partner;  // [rank][step]: the index of the matching step on `peer`; 0 for local steps
+  // Every step once: a send when it is posted, any other step when it is complete
+  std::vector<StepRef> order;
 };
-// Fails if messages do not match, or if the plans wait for each other. Sends complete only when they are received, the
-// worst case: where that ends, it ends in every case, because steps only ever become possible.
+// Fails if messages do not match or if the plans deadlock. Sends complete only when they are
+// received, which is the worst case: if the plans end in this case they end in every case, because
+// steps only ever become possible.
 Result<Schedule> make_schedule(Plans plans);
 
-// 3. happens_before.cc: what has certainly happened when a step begins, however slow or fast anything else is.
+// Stage 3, happens_before.cc: finds what has certainly happened when a step begins, at any relative
+// speed.
 class HappensBefore {
  public:
-  HappensBefore(Plans plans, const Schedule& schedule);  // both outlive this
-  // True if on `rank` step `a` is through with its memory before step `b` can touch its own.
+  HappensBefore(Plans plans, const Schedule& schedule);  // both must outlive this object
+  // Returns true if, on `rank`, step `a` has finished with its memory before step `b` can touch its
+  // own.
   bool ends_before(Rank rank, uint32_t a, uint32_t b) const;
-  // True if `rank` cannot end before `other` has begun.
+  // Returns true if `rank` cannot end before `other` has begun.
   bool ends_after_begin_of(Rank rank, Rank other) const;
 
  private:
@@ -56,17 +65,19 @@ class HappensBefore {
 
   Plans plans_;
   const Schedule& schedule_;
-  std::size_t chains_ = 0;                // lanes of all ranks
-  std::vector<std::size_t> first_chain_;  // per rank
-  std::vector<std::size_t> first_step_;   // per rank, in known_
-  std::vector<uint32_t> known_;  // [step][chain]: 1 + the last step there known to be posted or complete
+  std::size_t chains_ = 0;                // total number of lanes of all ranks
+  std::vector<std::size_t> first_chain_;  // [rank]
+  std::vector<std::size_t> first_step_;   // [rank], an index into known_
+  // [step][chain]: 1 + the last step of that chain known to be posted or complete
+  std::vector<uint32_t> known_;
 };
 
-// 4. hazards.cc: two steps of one rank that may touch the same memory at the same time, at least one writing.
+// Stage 4, hazards.cc: looks for two steps of one rank that may access the same memory at the same
+// time, where at least one writes.
 Status check_hazards(Plans plans, const HappensBefore& order);
 
-// Instead of 3 and 4 for very many ranks. local_hazards.cc: the same question, answered from one plan alone. Where no answer
-// is found the plan is refused.
+// Replaces stages 3 and 4 for very many ranks. local_hazards.cc looks for the same hazards in one
+// plan alone. It refuses a plan for which it finds no proof.
 Status check_local_hazards(const Plan& plan);
 
 }  // namespace pc

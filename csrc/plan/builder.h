@@ -1,4 +1,4 @@
-// Writes plans step by step, so that an algorithm reads like its drawing:
+// Builds plans step by step, so that an algorithm reads like its drawing:
 //   const uint32_t sent = plan.send(peer, output(0));
 //   plan.recv(peer, scratch(0, 0));
 //   plan.after(sent).reduce(scratch(0, 0), output(0), {.dst = 1, .src = 1});
@@ -10,13 +10,13 @@
 
 namespace pc {
 
-// Memory, and the array chunks whose data lies there.
+// A place in memory, and the array chunks that it holds.
 struct Place {
   Area area = Area::kOutput;
   Chunks memory = {};
   Chunks moved = {};
 };
-inline Place nothing() { return {}; }  // a message that carries no data, only the news that it was sent
+inline Place nothing() { return {}; }  // for a message without data, which only signals that it was sent
 inline Place input(uint32_t chunk) { return {Area::kInput, {chunk, 1}, {chunk, 1}}; }
 inline Place output(uint32_t chunk) { return {Area::kOutput, {chunk, 1}, {chunk, 1}}; }
 inline Place inputs(Chunks chunks) { return {Area::kInput, chunks, chunks}; }
@@ -24,11 +24,11 @@ inline Place outputs(Chunks chunks) { return {Area::kOutput, chunks, chunks}; }
 inline Place scratch(uint32_t slot, uint32_t chunk) { return {Area::kScratch, {slot, 1}, {chunk, 1}}; }
 
 struct Contributions {
-  Rank dst = 0;  // how many ranks' contributions the destination holds before the step
-  Rank src = 0;  // and the operand that is added to it
+  Rank dst = 0;  // number of contributions in the destination before the step
+  Rank src = 0;  // number of contributions in the added operand
 };
 
-// Every method appends one step and returns what after() takes: 1 + its index.
+// Every method that appends a step returns the argument for after(): 1 + the step's index.
 class PlanBuilder {
  public:
   PlanBuilder(std::string_view algorithm, const Shape& shape, uint32_t chunks, uint32_t scratch_chunks = 0) {
@@ -52,18 +52,18 @@ class PlanBuilder {
   }
   uint32_t copy(const Place& from, const Place& into) { return local(StepKind::kCopy, from, into, {}); }
 
-  // The next step waits until that one is complete. 0: it does not.
+  // The next step waits until `step` is complete. With 0 it does not wait.
   PlanBuilder& after(uint32_t step) {
     after_ = step;
     return *this;
   }
-  // This and all following steps belong to that lane.
+  // Assigns this lane to all following steps.
   PlanBuilder& lane(uint8_t lane) {
     lane_ = lane;
     if (lane >= plan_.lanes) plan_.lanes = static_cast<uint8_t>(lane + 1);
     return *this;
   }
-  // How many there will be: worth saying where it is thousands.
+  // Reserves memory for `steps` steps. Worth calling for plans of thousands of steps.
   PlanBuilder& expect(std::size_t steps) {
     plan_.steps.reserve(steps);
     return *this;

@@ -1,4 +1,5 @@
-// THE table of algorithms. To add one: a file in algorithms/, its declaration and its row here. See docs/plans.md.
+// The table of all algorithms. To add one, add a file in algorithms/, its declaration and its row
+// here. See docs/plans.md.
 #include <bit>
 
 #include "plan/contracts.h"
@@ -82,7 +83,7 @@ constexpr Algorithm kAlgorithms[] = {
      "D. Hensgen, R. Finkel and U. Manber, Two algorithms for barrier synchronization, 1988",
      "ceil(log2 n) rounds, one empty message per rank and round", Pipelines::kNot},
     {"ring", Collective::kAllgather, any_shape, ring_allgather, kPatarasuk,
-     "n-1 rounds, each rank sends n-1 parts, to its neighbour only: best for large parts", Pipelines::kParts},
+     "n-1 rounds, each rank sends n-1 parts, to the next rank only: best for large parts", Pipelines::kParts},
     {"recursive_doubling", Collective::kAllgather, power_of_two, recursive_doubling_allgather, kThakur,
      "log2(n) rounds, each rank sends n-1 parts: for small parts on a power of two of ranks",
      Pipelines::kNot},
@@ -95,7 +96,7 @@ constexpr Algorithm kAlgorithms[] = {
      "fixed order is asked for",
      Pipelines::kParts, true},
     {"ring", Collective::kReduceScatter, any_shape, ring_reduce_scatter, kPatarasuk,
-     "n-1 rounds, each rank sends n-1 parts, to its neighbour only: for large parts on many hosts",
+     "n-1 rounds, each rank sends n-1 parts, to the next rank only: for large parts on many hosts",
      Pipelines::kParts},
     {"recursive_halving", Collective::kReduceScatter, power_of_two_equal_parts,
      recursive_halving_reduce_scatter, kThakur,

@@ -47,7 +47,7 @@ void Cells::subtract(std::vector<uint64_t>& sums, Rank rank) const {
   for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] -= contribution(from, chunk);
 }
 
-// Ranks one after the other are given what differs little.
+// Cheap in rank order, because the windows of consecutive ranks differ little.
 void Cells::move_window(Contributors to) {
   while (window_.to < to.to) add(sums_, window_.to++);
   while (window_.to > to.to) subtract(sums_, --window_.to);
@@ -72,7 +72,7 @@ Cells::Memory& Cells::of(const Plan& plan) {
 
 Status Cells::check_result(const Plan& plan) {
   const Memory& memory = of(plan);
-  // What all ranks of an allreduce hold in the end, seen at a glance.
+  // A fast comparison for an allreduce, in which all ranks hold the same result.
   if (plan.shape.collective == Collective::kAllreduce &&
       std::equal(totals_.begin(), totals_.end(), memory.values_))
     return Status::ok();

@@ -1,6 +1,8 @@
-// The memory of all ranks while their plans run on data: one number per chunk, the upper 48 bits a random integer of its rank's
-// input, the lower 16 a count of contributions. So a sum is one addition, mod 2^64, and a missing, doubled or misplaced
-// contribution shows. Inputs are computed when they are read, never stored: 10,240 ranks of a ring take 840 MB, in place.
+// The memory of all ranks while their plans run on data. Every chunk is one number: the upper 48
+// bits are a random integer of its rank's input, the lower 16 bits count contributions. A sum is
+// one addition mod 2^64, and a missing, doubled or misplaced contribution changes the result.
+// Inputs are computed when they are read and never stored: a ring of 10,240 ranks takes 840 MB, all
+// of it output.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +16,10 @@ namespace pc {
 class Cells {
  public:
   static constexpr uint64_t kMostNbytes = uint64_t{4} << 30;
-  explicit Cells(const Plan& any);  // of the call's plans
+  explicit Cells(const Plan& any);  // `any` is any plan of the call
   static Status fits(const Plan& any);
 
-  // Of one rank.
+  // The memory of one rank.
   class Memory {
    public:
     uint64_t read(Area area, uint32_t chunk) const {
@@ -36,16 +38,18 @@ class Cells {
     bool filled_ = false;
     uint64_t base_ = 0;
     Held output_;
-    uint64_t* values_ = nullptr;  // the output, in outputs_
+    uint64_t* values_ = nullptr;  // the output, inside outputs_
     std::vector<uint64_t> scratch_;
   };
   Memory& of(const Plan& plan);
 
   static uint64_t count(uint64_t cell) { return cell & 0xffff; }
-  // The sum of all ranks' contributions, where the collective has one.
+  // Returns true if `cell` is the sum of all ranks' contributions. Only for collectives that
+  // reduce.
   bool is_total(uint64_t cell, uint32_t chunk) const { return totals_[chunk] == cell; }
-  // What the contract says, computed from the inputs alone.
-  Status check_result(const Plan& plan);  // of each rank, in rank order
+  // Compares the output of the plan's rank to the contract, computed from the inputs alone. For a
+  // scan, calls in rank order are the cheapest.
+  Status check_result(const Plan& plan);
 
  private:
   static uint64_t mixed(uint64_t x) {  // splitmix64's finalizer (Steele, Lea, Flood, 2014)
@@ -65,10 +69,10 @@ class Cells {
 
   uint32_t chunks_;
   std::vector<Memory> ranks_;
-  std::unique_ptr<uint64_t[]>
-      outputs_;  // of all ranks, one after the other; each is filled when it is first asked for
-  std::vector<uint64_t> totals_;  // [chunk], of all ranks
-  std::vector<uint64_t> sums_;    // [chunk], of the ranks in `window_`: what a rank gets of a scan
+  std::unique_ptr<uint64_t[]> outputs_;  // of all ranks, one after the other; each is filled on first use
+  std::vector<uint64_t> totals_;         // [chunk], the sum over all ranks
+  // [chunk], the sum over the ranks in `window_`: the result of one rank of a scan
+  std::vector<uint64_t> sums_;
   Contributors window_;
 };
 

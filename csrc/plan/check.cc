@@ -1,9 +1,11 @@
-// check(): is this a right plan, whatever the transport and whatever the timing? The argument:
-//   structure      every step means something;
-//   schedule       every message has two ends and nothing waits in a circle. There are no branches and no receives from
-//                  "anyone", so the plans form a Kahn network: timing cannot change what happens, only when ...
-//   hazards        ... unless two steps race for memory. They are shown not to;
-//   result         so one run, in any order, speaks for all: on fingerprints it must deliver the collective's contract.
+// check() decides whether plans are right on any transport and with any timing. The argument:
+//   structure      every step is valid;
+//   schedule       every message has two ends and no steps wait in a circle. There are no branches
+//                  and no receives from "any rank", so the plans form a Kahn network: timing cannot
+//                  change what happens, only when ...
+//   hazards        ... unless two steps race for memory. This stage proves that none do;
+//   result         therefore one run, in any order, represents all runs. On fingerprints it must
+//                  deliver the collective's contract.
 #include "plan/analysis.h"
 #include "plan/contracts.h"
 
@@ -30,7 +32,7 @@ Status step_error(const Plan& plan, uint32_t index, const std::string& what) {
 namespace {
 
 std::string counted(const Fingerprint& value, Rank size) {
-  if (value.contributions > static_cast<uint64_t>(size)) return "what nobody has written or too much";
+  if (value.contributions > static_cast<uint64_t>(size)) return "unwritten memory or too many contributions";
   return std::to_string(value.contributions) + " of " + std::to_string(size) + " contributions";
 }
 
@@ -51,7 +53,7 @@ class Memory {
     }
   }
 
-  // `chunk`: a chunk of scratch, or the name of one of input or output, which must be there.
+  // `chunk` is a chunk of scratch, or the name of a chunk that this input or output contains.
   Fingerprint& at(Rank rank, Area area, uint32_t chunk) {
     Cells& cells = ranks_[static_cast<std::size_t>(rank)];
     if (area == Area::kInput) return cells.values[cells.input.place(chunk)];
@@ -71,7 +73,8 @@ class Memory {
   std::vector<Cells> ranks_;
 };
 
-// Runs one step other than a send; a receive reads the sender's memory, which cannot have changed since it was posted.
+// Runs one step that is not a send. A receive reads the sender's memory, which cannot have changed
+// since the send was posted.
 Status run_step(Plans plans, const Schedule& schedule, Memory& memory, StepRef at) {
   const Plan& plan = plans[static_cast<std::size_t>(at.rank)];
   const Step& step = plan.steps[at.index];

@@ -5,7 +5,7 @@
 namespace pc {
 namespace {
 
-// splitmix64's finalizer (Steele, Lea, Flood, 2014): neighbouring numbers get unrelated words.
+// splitmix64's finalizer (Steele, Lea, Flood, 2014): adjacent numbers get unrelated words.
 uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -16,7 +16,8 @@ uint64_t word_for(uint64_t kind, Rank rank, uint32_t chunk) {
   return mixed(mixed(kind) + (static_cast<uint64_t>(rank) << 32) + chunk);
 }
 
-// No switch here has a default: the compiler names those in which a collective is missing.
+// No switch here has a default, so the compiler reports every switch in which a collective is
+// missing.
 struct Traits {
   bool is_rooted = false, reduces = false, has_parts = false, is_scan = false;
 };
@@ -94,7 +95,7 @@ bool has_output(const Shape& shape) { return extent_of(shape, Area::kOutput) != 
 Chunks shared_chunks(const Shape& shape, uint32_t chunks) {
   const Held in = held(shape, chunks, Area::kInput), out = held(shape, chunks, Area::kOutput);
   if (in.count == 0 || out.count == 0) return {};
-  if (out.stride != 1) return {in.name(out.first), 1};  // alltoall: what a rank has for itself
+  if (out.stride != 1) return {in.name(out.first), 1};  // alltoall: the rank's chunk for itself
   return in.count < out.count ? Chunks{in.first, in.count} : Chunks{out.first, out.count};
 }
 

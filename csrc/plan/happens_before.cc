@@ -1,8 +1,10 @@
-// Vector clocks over lanes. What orders two steps, in every transport and at any speed:
-//   - the lane: a step begins after its predecessor is complete (a send: posted);
-//   - `after`;
-//   - a message: a receive touches memory after the send is posted, and completes after the send's memory was read.
-// A completed send proves nothing about the receiver: over a socket it only means that the bytes were copied.
+// Vector clocks over lanes. Three things order two steps, on every transport and at any speed:
+// - the lane: a step begins after its predecessor is complete (a send: posted);
+// - `after`;
+// - a message: a receive touches memory after the send is posted, and completes after the send's
+//   memory was read.
+// A completed send proves nothing about the receiver: over a socket it only means that the bytes
+// were copied.
 #include <algorithm>
 
 #include "plan/analysis.h"
@@ -18,7 +20,7 @@ HappensBefore::HappensBefore(Plans plans, const Schedule& schedule) : plans_(pla
     steps += plan.steps.size();
   }
   known_.assign(steps * chains_, 0);
-  std::vector<StepRef> last(chains_, StepRef{-1, 0});  // per lane, the step that has just been placed
+  std::vector<StepRef> last(chains_, StepRef{-1, 0});  // per lane, the step placed last
   for (const StepRef& at : schedule.order) {
     const Step& step = plans[static_cast<std::size_t>(at.rank)].steps[at.index];
     uint32_t* mine = &known_[(first_step_[static_cast<std::size_t>(at.rank)] + at.index) * chains_];
@@ -46,7 +48,8 @@ bool HappensBefore::ends_before(Rank rank, uint32_t a, uint32_t b) const {
   const std::vector<Step>& steps = plans_[static_cast<std::size_t>(rank)].steps;
   const uint32_t* at_b = known(rank, b);
   if (steps[a].kind != StepKind::kSend) return at_b[chain(rank, steps[a].lane)] > a;
-  // Two things prove that a send's memory was read: its receiver has it, or a step that waited for it has begun.
+  // Two things prove that a send's memory was read: the matching receive is complete, or a step
+  // that waited for the send has begun.
   const uint32_t receive = schedule_.partner[static_cast<std::size_t>(rank)][a];
   if (at_b[chain(steps[a].peer, steps[a].lane)] > receive) return true;
   for (uint32_t i = a + 1; i < steps.size(); ++i) {

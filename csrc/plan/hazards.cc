@@ -10,7 +10,8 @@ struct Access {
   bool write;
 };
 
-// Who touches which chunk on one rank. What input and output share counts as the same memory: it is, in place.
+// Lists which steps access each chunk on one rank. The chunks that input and output share count as
+// one memory, which they are in place.
 std::vector<std::vector<Access>> accesses_by_chunk(const Plan& plan) {
   const Held input = held(plan.shape, plan.chunks, Area::kInput);
   const Held output = held(plan.shape, plan.chunks, Area::kOutput);

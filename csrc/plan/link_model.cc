@@ -3,7 +3,7 @@
 namespace pc {
 namespace {
 
-// Round figures for links that are idle. The order matters to nobody; the first is taken where none is asked for.
+// Round figures for idle links. The first is the default; otherwise the order does not matter.
 constexpr LinkModel kLinkModels[] = {
     {"loopback", 4e-6, 2e-6, 1 / 2.0e9, 1 / 8.0e9, "TCP within a host, two cores of an AMD EPYC"},
     {"shared_memory", 0.5e-6, 0.2e-6, 1 / 8.0e9, 1 / 8.0e9,

@@ -1,4 +1,4 @@
-// What a network is on paper, and what plans cost on it: the figures that cost.h explains.
+// The parameters of a network in the model that cost.h explains, and the cost of plans on it.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace pc {
 struct LinkModel {
   std::string_view name;
   double latency_s = 0;                // alpha: from one end to the other
-  double overhead_s = 0;               // o: for each message, at its sender and again at its receiver
+  double overhead_s = 0;               // o: per message, once at its sender and once at its receiver
   double seconds_per_byte = 0;         // beta: links are full duplex, one port in and one out per rank
   double reduce_seconds_per_byte = 0;  // gamma
-  std::string_view about;              // where the figures are from
+  std::string_view about;              // the source of the figures
 };
 std::span<const LinkModel> link_models();
 const LinkModel* find_link_model(std::string_view name);  // nullptr if there is none
@@ -21,9 +21,9 @@ const LinkModel* find_link_model(std::string_view name);  // nullptr if there is
 struct Cost {
   uint64_t steps = 0, messages = 0;            // of all ranks
   uint64_t least_nbytes = 0, most_nbytes = 0;  // sent by one rank
-  uint32_t rounds = 0;  // messages on the longest chain of messages that wait for each other
-  double seconds = 0;   // until the last rank is done
-  bool exact = true;    // false: lanes may take a port in another order than in the model (see walk.h)
+  uint32_t rounds = 0;  // messages on the longest chain in which each message waits for the previous one
+  double seconds = 0;   // until the last rank has ended
+  bool exact = true;    // false: lanes may take a port in an order other than the model's (see walk.h)
 };
 
 }  // namespace pc

@@ -1,14 +1,19 @@
-// Hazards of one rank, shown from its plan alone: what check_hazards() shows with clocks over all ranks, in memory that
-// depends on this plan only. A step a is through with its memory before step b begins, if
-//   lane     a is no send and stands before b in b's lane;
-//   after    a step before b in its lane, or b, waits for a, or a is no send and stands before such a step in its own lane;
-//   return   b's lane has received, before b or by b, a chunk that holds the whole sum of an allreduce, and a is the one send of
-//            that chunk that can have come before. The sum holds this rank's contribution, which left through a alone,
-//            so a's memory has been read, and what stands before a in its lane was over before that. It must have left as
-//            what it is: plans that copy or add from an array into scratch get no such proof. That what comes is the whole sum
-//            is what Walk::receives_totals() says of the run. Both stand or fall together: until the first race all data
-//            is what it is in the run, so there is no first race.
-// These are reasons that hold; they are not all there are. What they do not show is refused.
+// Proves from the plan of one rank alone that it has no hazards. check_hazards() proves this with
+// clocks over all ranks; this needs memory that depends on one plan only. A step a has finished
+// with its memory before step b begins in these cases:
+//   lane     a is no send and precedes b in b's lane.
+//   after    b, or a step before b in its lane, waits for a or, if a is no send, for a later step
+//            of a's lane.
+//   return   b's lane has received, before b or by b, a chunk that holds the whole sum of an
+//            allreduce, and a is the only send of that chunk that can have been posted before. The
+//            sum holds this rank's contribution, which left this rank through a alone. So a's
+//            memory has been read, and the steps before a in its lane ended before that.
+// The return proof requires that contributions leave directly from an array. Plans that send from
+// scratch, or copy or add an array into scratch, do not get it. Walk::receives_totals() reports
+// whether the run received whole sums. The two proofs hold together: up to the first race all data
+// is the same as in the run, so there is no first race.
+//
+// The proofs are sound but not complete. A plan without a proof is refused.
 #include <algorithm>
 #include <vector>
 
@@ -46,14 +51,14 @@ class LocalHazards {
  private:
   static constexpr uint32_t kNobody = ~uint32_t{0};
   struct Cell {
-    uint32_t written = kNobody;  // by that step
+    uint32_t written = kNobody;  // the step that wrote it last
     Area written_as = Area::kOutput;
     std::vector<uint32_t> reads;  // since then
     std::vector<Area> read_as;
   };
 
   uint32_t& known(uint8_t lane, uint8_t other) {
-    return known_[std::size_t{lane} * plan_.lanes + other];  // steps of `other` before that one are over
+    return known_[std::size_t{lane} * plan_.lanes + other];  // steps of `other` before this one have ended
   }
   void learn(uint8_t lane, uint32_t step) {
     const Step& done = plan_.steps[step];
@@ -100,7 +105,7 @@ class LocalHazards {
       PC_TRY(touch_one(i, area, cell(area, chunks.first + c), writes));
     return Status::ok();
   }
-  // Whatever came before the last write was over when that began, so it is over now.
+  // All accesses before the last write ended before it began, so they have ended now.
   Status touch_one(uint32_t i, Area area, Cell& cell, bool writes) {
     if (cell.written != kNobody && cell.written != i)
       PC_TRY(compare(cell.written, cell.written_as, i, area, true));
@@ -140,8 +145,8 @@ class LocalHazards {
   const Held input_, output_;
   std::vector<Cell> cells_;
   std::vector<uint32_t> known_;               // [lane][lane]
-  std::vector<uint64_t> read_by_;             // [send]: bit per lane that knows that it is complete
-  std::vector<std::vector<uint32_t>> sends_;  // [chunk], if the third reason can hold
+  std::vector<uint64_t> read_by_;             // [send]: one bit per lane that knows that the send is complete
+  std::vector<std::vector<uint32_t>> sends_;  // [chunk]; empty if the return proof cannot hold
 };
 
 }  // namespace

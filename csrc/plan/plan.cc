@@ -11,7 +11,7 @@ std::string text(std::string_view one, Chunks chunks) {
   return result;
 }
 
-// Where the data lies, unless it lies in the output: that needs no words.
+// Names the memory of the data. The output is the default and needs no words.
 std::string place(std::string_view preposition, Area area, Chunks chunks) {
   switch (area) {
     case Area::kInput: return std::string(preposition) + "input";
@@ -37,7 +37,8 @@ constexpr std::string_view collective_name(Collective collective) {
   }
   return "unknown";
 }
-static_assert(collective_name(static_cast<Collective>(kCollectiveCount)) == "unknown");  // all are counted
+// Fails if kCollectiveCount misses a collective.
+static_assert(collective_name(static_cast<Collective>(kCollectiveCount)) == "unknown");
 
 }  // namespace
 

@@ -1,6 +1,7 @@
-// A plan is data: what one rank does in one collective, as a list of 32-byte steps over chunks and ranks. Never
-// bytes, dtypes, pointers or devices: those appear when an executor binds the plan. So every algorithm can be
-// checked without a network, simulated, explained, and named step by step in errors. See docs/plans.md.
+// A plan is data: what one rank does in one collective, as a list of 32-byte steps over chunks and
+// ranks. It contains no bytes, dtypes, pointers or devices: these appear when an executor binds the
+// plan. Every algorithm can therefore be checked without a network, simulated, explained, and named
+// step by step in errors. See docs/plans.md.
 #pragma once
 
 #include <array>
@@ -28,29 +29,34 @@ std::string_view name_of(Collective collective);
 std::optional<Collective> collective_from_name(std::string_view name);
 
 enum class StepKind : uint8_t { kSend, kRecv, kRecvReduce, kReduce, kCopy };
-// kInput is the caller's array and is never written; kOutput is the result. In place means both are the same memory.
+// kInput is the caller's array and is never written. kOutput is the result. In place, both are the
+// same memory.
 enum class Area : uint8_t { kInput, kOutput, kScratch };
 
 struct Chunks {
-  uint32_t first = 0, count = 0;  // in chunks, never bytes; of an array by name (see Held in contracts.h)
+  uint32_t first = 0, count = 0;  // in chunks, never bytes; in an array, by name (see Held in contracts.h)
   bool operator==(const Chunks&) const = default;
 };
 
-// Meaning. The steps of one lane start in list order. A lane goes on past a send as soon as it is posted; past
-// any other step only when that step is complete. `after` adds one dependency: 0, or 1 + the index of a step
-// that must be COMPLETE (for a send: its memory has been read for the last time; that says nothing about the
-// receiver). Lanes run at the same time. Between two ranks, messages of one lane arrive in order: the k-th send
-// of lane L to peer p matches the k-th receive of lane L from this rank on p.
+// Meaning. The steps of one lane start in list order. A lane continues past a send as soon as the
+// send is posted, and past any other step only when that step is complete. `after` adds one
+// dependency: 0, or 1 + the index of a step that must be COMPLETE. (A send is complete when its
+// memory has been read for the last time, which says nothing about the receiver.) Lanes run
+// concurrently. Between two ranks, messages of one lane arrive in order: the k-th send of lane L to
+// peer p matches the k-th receive of lane L from this rank on p.
 //   kSend       src -> peer               kRecv        peer -> dst
 //   kRecvReduce dst = dst (op) message    kReduce      dst = dst (op) src      kCopy  dst = src
-// Sizes: chunks of an array differ by an element where its length does not divide. So every step names the
-// array chunks that it moves, and has their size: where one side is scratch the other side does, also in a
-// message, where that other side touches no memory here (a send from scratch names them in `dst`, a receive
-// into scratch in `src`). Both ends of a message name the same chunks. A step uses scratch one chunk at a time.
-// See moved_chunks(). Where all chunks have one size (packs() in contracts.h), a message may go from or to several
+// Sizes. Chunks of an array differ by one element if its length is not divisible. Every step
+// therefore names the array chunks that it moves, and has their size. If one side of the step is
+// scratch, the other side names them. This also holds in a message, where the other side refers to
+// no local memory: a send from scratch names them in `dst`, a receive into scratch in `src`. Both
+// ends of a message name the same chunks, see moved_chunks(). A step uses one chunk of scratch at a
+// time. Only if all chunks have the same size (packs() in contracts.h) may a message use several
 // chunks of scratch at once.
-// Weights: how many ranks' contributions `dst` and the incoming operand already hold. They let "avg" be computed as a
-// running mean that cannot overflow, and tell the executor which reduction completes a chunk (their sum is `size`).
+//
+// Weights. The number of contributions that `dst` and the incoming operand already hold, one per
+// rank. With weights, "avg" is computed as a running mean that cannot overflow, and the executor
+// knows which reduction completes a chunk (the sum of its weights is `size`).
 struct Step {
   StepKind kind = StepKind::kCopy;
   Area src_area = Area::kOutput;
@@ -71,7 +77,8 @@ std::string_view name_of(StepKind kind);  // "send", "recv_reduce", ...
 std::string operands(const Step& step);   // "chunk 2 <- rank 1"
 std::string to_string(const Step& step);  // "recv_reduce chunk 2 <- rank 1": for errors and explain
 
-// The array chunks whose data a step moves: they give its size in bytes, also where its memory is scratch.
+// Returns the array chunks that a step moves. They give its size in bytes, even if its memory
+// is scratch.
 inline Chunks moved_chunks(const Step& step) {
   if (step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce) {
     return step.dst_area == Area::kScratch ? step.src : step.dst;
@@ -79,29 +86,31 @@ inline Chunks moved_chunks(const Step& step) {
   return step.src_area == Area::kScratch ? step.dst : step.src;
 }
 
-// What a plan is built from, and the key of the plan cache (with the algorithm's name). Shape only, never pointers.
+// The input from which a plan is built and, with the algorithm's name, the key of the plan cache.
+// It contains shape only, never pointers.
 struct Shape {
   Collective collective = Collective::kBarrier;
   Rank rank = 0;
   Rank size = 1;
-  Rank root = 0;  // broadcast, reduce
+  Rank root = 0;  // of rooted collectives
   uint32_t split =
-      1;  // pipelining: into how many pieces, that follow each other, the array or each part is cut
-  bool even = true;  // every rank's part is equally large
+      1;             // pipelining: the number of consecutive pieces into which the array or each part is cut
+  bool even = true;  // every rank's part has the same size
   bool operator==(const Shape&) const = default;
 };
 
 struct Plan {
-  std::string_view algorithm;  // its catalog name
+  std::string_view algorithm;  // its name in the catalog
   Shape shape;
   uint32_t chunks = 0;  // input and output are cut into this many chunks (0: the collective moves no data)
   uint32_t scratch_chunks = 0;  // each as large as the largest chunk
   uint8_t lanes = 1;
   std::vector<Step> steps;
 };
-// Before step 0 the executor has copied the chunks that input and output share, so a plan finds this rank's
-// contribution in kOutput. Which rank has which chunks of input and output: contracts.h. Where it has no output it may
-// write kScratch alone, because the caller's array must stay untouched.
+// Before step 0 the executor copies the chunks that input and output share, so a plan finds this
+// rank's contribution in kOutput. contracts.h defines which rank has which chunks of input and
+// output. Where a rank has no output, its plan may write only to kScratch, because the caller's
+// array must stay untouched.
 
 constexpr uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
@@ -114,25 +123,27 @@ struct Algorithm {        // one row of plan/catalog.cc
   std::string_view name;  // "ring", "recursive_doubling", "binomial", "dissemination"
   Collective collective;
   bool (*supports)(const Shape&);
-  Plan (*build)(const Shape&);  // the pure function
+  Plan (*build)(const Shape&);  // a pure function
   std::string_view source;      // paper or textbook
-  std::string_view summary;     // one line: steps and bytes per rank
+  std::string_view summary;     // one line: rounds and bytes per rank
   Pipelines pipelines;
-  // Every element is summed in one order, wherever it stands in the array and however that is cut. All algorithms of one
-  // collective that say so have the same order.
+  // Every element is summed in the same order, regardless of its position in the array and of how
+  // the array is cut. All algorithms of one collective that set this have the same order.
   bool fixed_order = false;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
-// By collective: what runs it without a plan, as a name for records and errors. The texts live as long as the process.
+// Returns one row per collective for an executor that needs no plan, which gives it a name for
+// records and errors. The texts must live as long as the process.
 std::array<Algorithm, kCollectiveCount> algorithms_without_plan(std::string_view name,
                                                                 std::string_view summary,
                                                                 std::string_view source, bool fixed_order);
 std::span<const Algorithm> algorithms();                                        // the whole catalog
 const Algorithm* find_algorithm(Collective collective, std::string_view name);  // nullptr if there is none
 
-// OK if the plans (one per rank, in rank order) match each other, cannot deadlock, deliver the collective's contract,
-// carry right weights, and have no hazard under any interleaving and any read time of a send (eager or zero-copy).
+// Returns OK if the plans (one per rank, in rank order) match each other, cannot deadlock, deliver
+// the collective's contract, carry right weights, and have no hazard under any interleaving and any
+// read time of a send (eager or zero-copy).
 Status check(std::span<const Plan> every_rank);
-std::string explain(const Plan& plan);  // one line per step, for people
+std::string explain(const Plan& plan);  // one line per step
 
 }  // namespace pc

@@ -7,7 +7,7 @@
 namespace pc {
 namespace {
 
-using Stream = std::tuple<Rank, Rank, uint8_t>;  // from, to, lane: messages in here arrive in order
+using Stream = std::tuple<Rank, Rank, uint8_t>;  // from, to, lane: messages of one stream arrive in order
 
 struct Ends {
   std::vector<uint32_t> sends, receives;
@@ -56,7 +56,7 @@ Status match(Plans plans, Schedule& schedule) {
   return Status::ok();
 }
 
-// Runs all plans to where they end or get stuck, one step at a time and without data.
+// Runs all plans, one step at a time and without data, until they end or get stuck.
 class Run {
  public:
   Run(Plans plans, Schedule& schedule) : plans_(plans), schedule_(schedule) {
@@ -94,7 +94,7 @@ class Run {
     return step.after == 0 || state(rank, step.after - 1) == kComplete;
   }
 
-  // True if the lane may go on past this step.
+  // Returns true if the lane can continue past this step.
   bool advance(Rank rank, uint32_t i) {
     const Step& step = step_at({rank, i});
     if (!may_begin(rank, step)) return false;
@@ -114,7 +114,7 @@ class Run {
     return true;
   }
 
-  // What a step that cannot go on waits for, as a step that cannot go on either.
+  // Returns the stuck step for which the stuck step `at` waits.
   StepRef waits_for(StepRef at) {
     const Step& step = step_at(at);
     if (!may_begin(at.rank, step)) {
@@ -129,7 +129,8 @@ class Run {
   }
 
   Status stuck(Rank rank, uint32_t i) {
-    // Everything stuck waits for something stuck, so walking long enough ends in a circle. Report the circle.
+    // Every stuck step waits for a stuck step, so following them for long enough ends in a circle.
+    // The error names the circle.
     std::size_t enough = 0;
     for (const Plan& plan : plans_) enough += plan.lanes;
     StepRef at{rank, i};
@@ -147,7 +148,7 @@ class Run {
   Plans plans_;
   Schedule& schedule_;
   std::vector<std::vector<State>> state_;                 // [rank][step]
-  std::vector<std::vector<std::deque<uint32_t>>> lanes_;  // [rank][lane]: what is left to do
+  std::vector<std::vector<std::deque<uint32_t>>> lanes_;  // [rank][lane]: steps left to do
   std::deque<Rank> ready_;
 };
 

@@ -11,7 +11,7 @@ Status GivenPlans::check_structure() const { return pc::check_structure(plans_);
 BuiltPlans::BuiltPlans(const Algorithm& algorithm, const Shape& shape, uint64_t keep_nbytes)
     : algorithm_(algorithm),
       shape_(shape) {
-  current_ = build(shape.size / 2);  // the ends of a chain and roots of trees are special
+  current_ = build(shape.size / 2);  // the ends of a chain and the roots of trees have special plans
   steps_ = current_.steps.size() * static_cast<uint64_t>(shape.size);
   if (steps_ * sizeof(Step) > keep_nbytes) return;
   kept_.reserve(static_cast<std::size_t>(shape.size));
@@ -27,7 +27,7 @@ Plan BuiltPlans::build(Rank rank) const {
 const Plan& BuiltPlans::of(Rank rank) {
   if (keeps_all()) return kept_[static_cast<std::size_t>(rank)];
   if (current_.shape.rank == rank) return current_;
-  current_ = Plan();  // its memory is what the next one needs
+  current_ = Plan();  // frees memory that the next plan needs
   current_ = build(rank);
   return current_;
 }

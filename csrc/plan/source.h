@@ -1,6 +1,7 @@
-// The plans of all ranks of one call, one at a time: so that ten thousand ranks whose plans do not fit into memory together can
-// be walked through. A ring of 10,240 ranks has 419 million steps, 13 GB of them. A builder is a pure function, so a plan
-// that was dropped is built again when its rank's turn comes.
+// The plans of all ranks of one call, one at a time, so that a walk over ten thousand ranks need
+// not hold all plans in memory. A ring of 10,240 ranks has 419 million steps, which take 13 GB. A
+// builder is a pure function, so a plan that was dropped is built again when its rank is visited
+// again.
 #pragma once
 
 #include <span>
@@ -15,10 +16,10 @@ class PlanSource {
  public:
   virtual ~PlanSource() = default;
   virtual Rank size() const = 0;
-  virtual const Plan& of(Rank rank) = 0;  // until the next call
-  virtual bool keeps_all() const = 0;     // asking costs nothing, and every plan stays
+  virtual const Plan& of(Rank rank) = 0;  // valid until the next call
+  virtual bool keeps_all() const = 0;     // true: all plans stay in memory, and of() is cheap
   virtual Status check_structure()
-      const = 0;  // what a walk relies on; the catalog's plans have it from their tests
+      const = 0;  // what a walk relies on; for plans of the catalog, tests have checked it
 };
 
 class GivenPlans final : public PlanSource {
@@ -36,7 +37,7 @@ class GivenPlans final : public PlanSource {
 class BuiltPlans final : public PlanSource {
  public:
   static constexpr uint64_t kKeptNbytes = uint64_t{256} << 20;
-  // The shape must be one that the algorithm supports; its rank counts for nothing.
+  // The algorithm must support the shape. The shape's rank is ignored.
   BuiltPlans(const Algorithm& algorithm, const Shape& shape, uint64_t keep_nbytes = kKeptNbytes);
   Rank size() const override { return shape_.size; }
   const Plan& of(Rank rank) override;
@@ -44,7 +45,7 @@ class BuiltPlans final : public PlanSource {
   Status check_structure() const override { return Status::ok(); }
   uint64_t steps() const {
     return steps_;
-  }  // of all ranks, about: as many for each as for the one in the middle
+  }  // an estimate for all ranks: `size` times the steps of the rank in the middle
 
  private:
   Plan build(Rank rank) const;
@@ -52,7 +53,7 @@ class BuiltPlans final : public PlanSource {
   const Algorithm& algorithm_;
   Shape shape_;
   uint64_t steps_ = 0;
-  std::vector<Plan> kept_;  // all or none
+  std::vector<Plan> kept_;  // all plans, or empty
   Plan current_;
 };
 

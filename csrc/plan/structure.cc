@@ -15,7 +15,7 @@ bool is_there(const Plan& plan, Area area, Chunks chunks) {
   return uint64_t{chunks.first} + chunks.count <= plan.scratch_chunks;
 }
 
-// Empty if fine, like everything below.
+// Returns an empty text if there is no error, like all functions below.
 std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   if (area > Area::kScratch) return "names an area that does not exist";
   if (chunks.count == 0)
@@ -26,20 +26,22 @@ std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   return "";
 }
 
-// The side without memory: it names the chunks whose data lies in scratch, else nothing.
+// Checks the side of a message without memory: it names the array chunks that scratch holds, and
+// otherwise nothing.
 std::string wrong_name(const Plan& plan, Area memory, Chunks in_memory, Area area, Chunks chunks) {
   if (area != Area::kOutput) return "has an area on the side that it does not use";
   if (memory != Area::kScratch)
     return chunks == Chunks{} ? "" : "has chunks on the side that it does not use";
   if (chunks.count != in_memory.count || uint64_t{chunks.first} + chunks.count > plan.chunks)
-    return "does not name the chunk whose data is in scratch";
+    return "does not name the chunk that scratch holds";
   return "";
 }
 
 std::string wrong_local(const Step& step) {
   if (step.peer != -1) return "has a peer but sends no message";
   if ((step.src_area == Area::kScratch) == (step.dst_area == Area::kScratch)) {
-    return "must have scratch on exactly one side";  // arrays: the same memory if in place; scratch: of unknown size
+    // Two arrays may be one memory in place; two chunks of scratch have no known size.
+    return "must have scratch on exactly one side";
   }
   if (step.src.count != 1 || step.dst.count != 1) return "must move exactly one chunk";
   return "";

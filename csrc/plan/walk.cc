@@ -55,7 +55,7 @@ Result<Cost> Walk::to_the_end() {
     const auto [at, rank] = wakeups_.top();
     wakeups_.pop();
     State& state = states_[index(rank)];
-    if (state.wakeup != at) continue;  // it has had its turn, or will have it earlier
+    if (state.wakeup != at) continue;  // already visited, or queued for an earlier time
     state.wakeup = kForever;
     PC_TRY(visit(rank, at));
   }
@@ -98,7 +98,7 @@ void Walk::begin(const Plan& plan, State& state) {
   if (plan.lanes > 1 && !by_time_) cost_.exact = false;
 }
 
-// Takes steps in the order of time, as far as they can begin `until` then.
+// Takes steps in order of time, as long as they can begin at or before `until`.
 Status Walk::visit(Rank rank, double until) {
   const Plan& plan = plans_.of(rank);
   State& state = states_[index(rank)];
@@ -117,7 +117,8 @@ Status Walk::visit(Rank rank, double until) {
   return Status::ok();
 }
 
-// No other lane has to be asked, so all that the steps hand on to each other stays in registers.
+// There is no other lane to consider, so all values that steps pass on to each other stay in
+// registers.
 Status Walk::walk_only_lane(Visit visit) {
   Lane lane = visit.state.lanes.front();
   while (lane.at < visit.steps.size()) {
@@ -130,7 +131,7 @@ Status Walk::walk_only_lane(Visit visit) {
   return Status::ok();
 }
 
-// The lane that can go on first, and when.
+// Returns the lane that can continue first, and its time in `now`.
 Walk::Lane* Walk::first_lane(Visit& visit, double& now) {
   Lane* first = nullptr;
   now = kForever;
@@ -144,8 +145,9 @@ Walk::Lane* Walk::first_lane(Visit& visit, double& now) {
   return first;
 }
 
-// What follows becomes part of both loops. A call per step would cost as much as the step, because what it changes would go
-// through memory; what seldom happens is marked, so that it does not cost the rest their registers either.
+// The functions below are inlined into both loops. A call per step would cost as much as the step,
+// because the state that it changes would go through memory. Rare branches are marked, so that they
+// do not cost the common path its registers.
 
 [[gnu::always_inline]] inline double Walk::begins(Visit& visit, Lane& lane) {
   const Step& step = visit.steps[lane.at];
@@ -162,7 +164,7 @@ Walk::Lane* Walk::first_lane(Visit& visit, double& now) {
   return messages.empty() ? kForever : std::max(at, messages.queue[messages.head].at);
 }
 
-// As in check(): a send is complete when it has been received, the worst case.
+// As in check(), a send is complete when it has been received, which is the worst case.
 bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   const Step& needed = plan.steps[step];
   if (state.done[step].at == kForever) return false;
@@ -196,7 +198,7 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
 [[gnu::always_inline]] inline void Walk::send(Visit& visit, const Step& step, Lane& lane, double now) {
   Ports& ports = visit.ports;
   const Chunks moved = moved_chunks(step);
-  const int64_t nbytes = nbytes_of(moved);  // signed: a processor turns it into a double at once
+  const int64_t nbytes = nbytes_of(moved);  // signed: a processor converts it to double in one instruction
   const double start = std::max(now, ports.out_free) + model_.overhead_s;
   ports.out_free = start + static_cast<double>(nbytes) * model_.seconds_per_byte;
   ports.sent_nbytes += static_cast<uint64_t>(nbytes);
@@ -210,7 +212,7 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   Stream& messages = *lane.out.stream;
   if (messages.queue.capacity() == 0) messages.queue.swap(spare_);
   Message& message =
-      messages.queue.emplace_back();  // written where it lies: a copy would cost as much as the rest
+      messages.queue.emplace_back();  // written in place: a copy would cost as much as the rest
   message.at = start + model_.latency_s;
   message.step = lane.at;
   message.round = lane.round;
@@ -227,14 +229,14 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
 }
 
 [[gnu::always_inline]] inline Status Walk::receive(Visit& visit, const Step& step, Lane& lane, double now) {
-  Stream& messages = *lane.in.stream;                      // begins() has looked it up
-  const Message& message = messages.queue[messages.head];  // until pop()
+  Stream& messages = *lane.in.stream;                      // looked up by begins()
+  const Message& message = messages.queue[messages.head];  // valid until pop()
   if (message.moved != moved_chunks(step))
     return step_error(visit.plan, lane.at, "gets other chunks than it names").with_peer(step.peer);
   if (trace_) [[unlikely]]
     trace_(visit.rank, lane.at, message.round);
   const double nbytes = static_cast<double>(nbytes_of(message.moved));
-  // The data may have come before the receive was there.
+  // The data may have arrived before the receive was posted.
   const double arrived =
       std::max(message.at, visit.ports.in_free) + nbytes * model_.seconds_per_byte + model_.overhead_s;
   visit.ports.in_free = arrived;
@@ -284,7 +286,8 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   return combine(visit, step, 0, visit.memory->read(step.src_area, step.src.first));
 }
 
-// Memory is passed on when a stream is empty: there are thousands, and few hold much at a time.
+// An empty stream passes its memory on: there are thousands of streams, and few hold much at a
+// time.
 [[gnu::always_inline]] inline void Walk::pop(Stream& messages) {
   constexpr std::size_t kSmall = 64;
   if (++messages.head < messages.queue.size()) return;

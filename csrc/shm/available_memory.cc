@@ -11,24 +11,24 @@ namespace {
 
 constexpr uint64_t kUnknown = UINT64_MAX;
 
-// What one version of control groups calls things.
+// The names that one version of control groups uses.
 struct Files {
   const char* limit;
   const char* usage;
   std::initializer_list<std::string_view>
-      cache;  // rows of memory.stat: files' pages, which the kernel takes back
+      cache;  // rows of memory.stat: pages of files, which the kernel can reclaim
 };
 const Files kVersion1 = {
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 const Files kVersion2 = {"memory.max", "memory.current", {"inactive_file", "active_file"}};
 
-std::optional<uint64_t> number_in(const std::string& path) {  // none: no such file, or "max"
+std::optional<uint64_t> number_in(const std::string& path) {  // nullopt: no such file, or "max"
   std::ifstream file(path);
   uint64_t number = 0;
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// The sum of these rows of a file of rows "name number ...".
+// Returns the sum of these rows of a file of rows "name number ...".
 uint64_t sum_in(const std::string& path, std::initializer_list<std::string_view> names) {
   std::ifstream file(path);
   uint64_t sum = 0, number = 0;
@@ -52,8 +52,8 @@ uint64_t available_to_group(const std::string& folder, const Files& files) {
   return *limit > used ? *limit - used : 0;
 }
 
-// Of a group and all that it is in: each has its own limit. In a container the path may be one of outside; then only the
-// folder that is mounted counts.
+// The minimum over a group and all groups that contain it, since each has its own limit. In a
+// container the path may be one of the outside; then only the folder that is mounted counts.
 uint64_t available_to_groups(const std::string& mount, std::string path, const Files& files) {
   uint64_t available = available_to_group(mount, files);
   while (path.size() > 1) {

@@ -1,5 +1,6 @@
-// How much more memory this process may take before the kernel begins to end processes: it gives shared memory to whoever asks,
-// and when there is none left it ends somebody else.
+// How much more memory this process may allocate before the kernel begins to kill processes. The
+// kernel grants every request for shared memory, and when no memory is left it kills some other
+// process.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,9 @@
 
 namespace pc {
 
-// Bytes: the least of what the machine has and what the limits of this process's control groups (containers, batch jobs) leave.
-// UINT64_MAX where the kernel says nothing. `root` is where /proc and /sys are found, for tests.
+// In bytes: the smaller of what the machine has available and what the limits of this process's
+// control groups (containers, batch jobs) leave. Returns UINT64_MAX if the kernel does not report
+// it. `root` is where /proc and /sys are found, for tests.
 PC_EXPORT uint64_t available_memory(const std::string& root = "");
 
 }  // namespace pc

@@ -11,7 +11,7 @@
 namespace pc {
 namespace {
 
-// Room for the descriptors of one message, laid out as the kernel wants it.
+// Buffer for the descriptors of one message, in the layout that the kernel expects.
 struct Control {
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(kMostDescriptors * sizeof(int))> bytes = {};
 };
@@ -76,7 +76,8 @@ Result<std::optional<DescriptorMessage>> receive_message(int socket, std::span<s
   ssize_t count = -1;
   do {
     count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    // The other end closed with messages unread, which the kernel says once; what it said before comes after that.
+    // ECONNRESET: the other end closed with unread messages, which the kernel reports once; the
+    // messages that it sent before follow.
   } while (count < 0 && (errno == EINTR || errno == ECONNRESET));
   if (count < 0 && errno == EAGAIN) return std::optional<DescriptorMessage>();
   if (count < 0) return Status(Code::kPeerFailure, system_error("receiving descriptors", errno).message());

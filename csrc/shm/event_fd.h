@@ -1,5 +1,5 @@
-// Wakes a rank that sleeps: an eventfd that another process may write. It remembers that it was notified, not
-// how often.
+// Wakes a sleeping rank: an eventfd that another process may write. It records that it was
+// notified, not how often.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,10 +22,11 @@ class EventFd {
     if (!fd.valid()) return system_error("eventfd", errno);
     return EventFd(std::move(fd));
   }
-  // kMismatch: a descriptor from outside that is no notifier, or one that might block whoever notifies.
+  // Returns kMismatch for a descriptor of another rank that is no eventfd, or that might block the
+  // notifying thread.
   static Result<EventFd> adopt(Fd fd);
 
-  // Never blocks: where the counter is full, somebody has notified.
+  // Never blocks: if the counter is full, a notification is already pending.
   void notify() noexcept { (void)!::write(fd_.get(), &kOnce, sizeof kOnce); }
   bool clear_notification() noexcept {
     uint64_t count = 0;

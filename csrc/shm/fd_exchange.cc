@@ -21,12 +21,12 @@ namespace pc {
 namespace {
 
 constexpr int kOversubscribedMs =
-    5;  // until a full queue at the listener, or too many descriptors under way, is tried again
-constexpr int kAttempts = 3;               // a leader that is slow may take this rank for a silent connection
-constexpr std::size_t kSparePending = 64;  // beyond the ranks that are expected
-constexpr double kOverloadedS = 10;        // in which descriptors under way must have become fewer
+    5;  // pause before a retry, if the listener's queue is full or too many descriptors are in flight
+constexpr int kAttempts = 3;               // a slow leader may take this rank for a silent connection
+constexpr std::size_t kSparePending = 64;  // connections beyond those of the expected ranks
+constexpr double kOverloadedS = 10;  // time in which the number of descriptors in flight must have dropped
 
-// A socket without a folder: the name begins with a zero byte.
+// A socket without a file: the name begins with a zero byte.
 struct AbstractAddress {
   explicit AbstractAddress(const FdEndpoint& endpoint) {
     static constexpr std::string_view kPrefix = "pycollective/";
@@ -41,7 +41,7 @@ struct AbstractAddress {
   socklen_t length = 0;
 };
 
-// Who is at the other end, by the kernel's word.
+// Checks the user of the process at the other end, as the kernel reports it.
 Status check_user(int socket) {
   ucred who = {};
   socklen_t length = sizeof who;
@@ -102,7 +102,8 @@ Result<DescriptorMessage> receive_waiting(int socket, std::span<std::byte> into,
   }
 }
 
-// A connection to the leader, whose user has been looked at. No room in its queue: waits.
+// Returns a connection to the leader, after a check of the leader's user. Waits while the leader's
+// queue is full.
 Result<Fd> connect_to(const FdEndpoint& leader, const WaitContext& context) {
   const AbstractAddress address(leader);
   for (;;) {
@@ -160,7 +161,7 @@ Status FdExchangeServer::serve(int ms) {
     if (each.revents != 0) read_join(each.fd);
   }
   const TimePoint now = pc::now();
-  for (const int late : limiter_.expired(now)) {  // who has spoken meanwhile was heard just now
+  for (const int late : limiter_.expired(now)) {  // connections with a message were read just before
     limiter_.leave(late);
     pending_.erase(late);
   }
@@ -172,8 +173,9 @@ void FdExchangeServer::accept_all(TimePoint now) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     Result<Fd> accepted = accept_one(listener_.fd());
-    if (!accepted.is_ok()) {  // no descriptor for it: some pending connection's goes, or others have time to
-                              // close some
+    // There is no descriptor for it: drop a pending connection, or give other threads time to close
+    // some.
+    if (!accepted.is_ok()) {
       const int gone = limiter_.evict();
       pending_.erase(gone);
       if (gone < 0) ::poll(nullptr, 0, kOversubscribedMs);
@@ -222,7 +224,8 @@ void FdExchangeServer::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) 
 
 Result<std::map<Rank, std::string>> FdExchangeServer::distribute(Rank self, const SharedPart& own,
                                                                  const WaitContext& context) {
-  // One after the other: so few descriptors are under way at a time, which the kernel limits as it limits open ones.
+  // One client after the other, so that few descriptors are in flight at a time: the kernel limits
+  // them like open ones.
   std::map<Rank, std::string> failed;
   for (const auto& [rank, client] : clients_) {
     const Status given = send_all(client, self, own, context);
@@ -239,7 +242,7 @@ Status FdExchangeServer::send_all(const Client& client, Rank self, const SharedP
   const std::string doing = "handing rank " + std::to_string(client.part.rank) + " the others' memory";
   std::vector<Rank> ranks = {self};
   std::vector<int> descriptors = {own.memory.fd(), own.notifier.fd()};
-  const uint32_t total = static_cast<uint32_t>(clients_.size());  // the leader, and all but that client
+  const uint32_t total = static_cast<uint32_t>(clients_.size());  // the leader, and all clients but this one
   const auto send_them = [&] {
     const PartsBytes bytes = encode(PartsMessage{total, std::exchange(ranks, {})});
     return send_waiting(client.socket.get(), bytes, std::exchange(descriptors, {}), context, doing);

@@ -1,7 +1,7 @@
-// How ranks of one host hand round the descriptors of their memory and notifiers: one of them leads, the
-// others come to its socket, which stands in no folder (an abstract AF_UNIX address). Any process of the host
-// may connect there, so nothing is taken from who has another user or does not know the leader's token, which
-// ranks learn through the store.
+// How the ranks of one host exchange the descriptors of their memory and notifiers. One rank leads;
+// the other ranks connect to its socket, which has no file (an abstract AF_UNIX address). Any local
+// process can connect, so peers are authenticated by SO_PEERCRED and by the leader's token, which
+// is distributed through the store.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace pc {
 
-// Of a rank that may have to lead. Thread-safety: none.
+// For a rank that may have to lead. Thread-safety: none.
 class FdExchangeListener {
  public:
   static Result<FdExchangeListener> open();
@@ -38,18 +38,19 @@ class FdExchangeListener {
 class FdExchangeServer {
  public:
   FdExchangeServer(const FdExchangeListener& listener, uint32_t epoch,
-                   std::set<Rank> expected);  // not its own rank
+                   std::set<Rank> expected);  // without its own rank
 
-  // Accepts pending connections; returns after `ms` milliseconds at most, sooner if anything has happened.
+  // Accepts pending connections and reads their messages. Returns after at most `ms` milliseconds,
+  // sooner if anything has happened.
   Status serve(int ms);
   bool has(Rank rank) const { return clients_.contains(rank); }
-  // Why one that knows the token was rejected; empty: it was not.
+  // Why a rank that knows the token was rejected; empty if it was not.
   std::string refusal_of(Rank rank) const;
-  // Gives all who are here everybody's descriptors. Returns for each that could not take them the reason; it
-  // is gone then.
+  // Sends every client the descriptors of all ranks. Returns the reason for each client that could
+  // not receive them; that client is removed.
   Result<std::map<Rank, std::string>> distribute(Rank self, const SharedPart& own,
                                                  const WaitContext& context);
-  std::vector<PeerPart> take_peers();  // those who have everything. Ends the exchange
+  std::vector<PeerPart> take_peers();  // the clients that have received everything; ends the exchange
 
  private:
   struct Client {
@@ -70,15 +71,16 @@ class FdExchangeServer {
   std::map<Rank, std::string> refused_;
 };
 
-// Everybody else's side. Thread-safety: none.
+// The side of every other rank. Thread-safety: none.
 class FdExchangeClient {
  public:
-  // Comes to the leader with this rank's descriptors. kTimeout, kAborted, kInterrupted: the context ended it;
-  // any other error says why this rank cannot come.
+  // Connects to the leader and sends this rank's descriptors. Returns kTimeout, kAborted or
+  // kInterrupted if the context ended it; any other error is the reason why this rank cannot take
+  // part.
   static Result<FdExchangeClient> begin(const FdEndpoint& leader, Rank self, uint32_t epoch,
                                         const SharedPart& own, const WaitContext& context);
-  // What the others brought, each of them one of `expected`. The leader hears whether this rank could take
-  // it.
+  // Receives the descriptors of the other ranks, each of them in `expected`. Reports to the leader
+  // whether this rank could receive them.
   Result<std::vector<PeerPart>> receive(const std::set<Rank>& expected, const WaitContext& context);
 
  private:

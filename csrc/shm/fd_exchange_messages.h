@@ -1,5 +1,5 @@
-// What ranks of one host say to each other while they hand round their descriptors (fd_exchange.h). Every
-// kind of message has one size; what does not fit its format is kMismatch.
+// The messages by which ranks of one host exchange their descriptors (fd_exchange.h). Every kind of
+// message has one size. Decoding returns kMismatch if a message does not have the right format.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@
 namespace pc {
 
 struct FdEndpoint {
-  std::array<std::byte, 16> name = {};  // of the socket; everybody on the host can see it
+  std::array<std::byte, 16> name = {};  // of the socket; visible to every process of the host
   std::array<std::byte, 16> token = {};
 };
 std::string to_text(const FdEndpoint& endpoint);  // for the store
 Result<FdEndpoint> endpoint_from(std::string_view text);
 
-// "I am rank 3, this is my memory, this is my notifier": with two descriptors.
+// Sent by a rank to the leader, with two descriptors: its memory and its notifier.
 struct JoinMessage {
   uint32_t epoch = 0;
   Rank rank = -1;
@@ -33,9 +33,9 @@ using JoinBytes = std::array<std::byte, kJoinBytes>;
 JoinBytes encode(const JoinMessage& word);
 Result<JoinMessage> decode_join(const JoinBytes& bytes);
 
-// "Of `total` others these are some": with two descriptors for each of `ranks`.
+// Sent by the leader: some of the `total` other ranks, with two descriptors for each of `ranks`.
 inline constexpr std::size_t kRanksAtOnce =
-    100;  // twice as many descriptors are fewer than one message may have
+    100;  // twice as many descriptors are within the limit of one message
 struct PartsMessage {
   uint32_t total = 0;
   std::vector<Rank> ranks;
@@ -45,7 +45,7 @@ using PartsBytes = std::array<std::byte, kPartsBytes>;
 PartsBytes encode(const PartsMessage& word);
 Result<PartsMessage> decode_parts(const PartsBytes& bytes);
 
-// "I have everything", an empty text, or why not.
+// The client's answer: an empty text if it has received everything, or the reason why not.
 inline constexpr std::size_t kAnswerBytes = 512;
 using AnswerBytes = std::array<std::byte, kAnswerBytes>;
 AnswerBytes encode_answer(std::string_view why_not);

@@ -1,5 +1,5 @@
-// Memory for arrays that local peers read where they lie. Pieces of 64 MiB or more of this rank's shared
-// memory, cut first-fit.
+// Memory for arrays that local peers read in place. It consists of pieces of this rank's shared
+// memory, of 64 MiB or more, allocated first-fit.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace pc::shm {
 
-// A piece of a rank's memory, in pages as everybody maps it, and where in it an array begins. pages 0: no array.
+// A piece of a rank's memory, in the pages that every rank maps, and the offset of an array in it.
+// If `pages` is 0, there is no array.
 struct HeapPlace {
   uint32_t first_page = 0, pages = 0;
   uint64_t offset = 0;
@@ -32,24 +33,25 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap() = default;
 
-  // Aligned to 128 bytes, to 2 MiB from that size on; contents unspecified. kSystem: the host has no such memory.
+  // Aligned to 128 bytes, or to 2 MiB from that size on; contents unspecified. Returns kSystem if
+  // the host has no such memory.
   PC_EXPORT Result<std::byte*> allocate(std::size_t nbytes);
-  PC_EXPORT void free(std::byte* memory);  // what allocate() gave
+  PC_EXPORT void free(std::byte* memory);  // a result of allocate(); other pointers are ignored
   PC_EXPORT Usage usage() const;
-  // nullopt: not all of it lies in the heap.
+  // Returns nullopt if not all of the array is in the heap.
   std::optional<HeapPlace> find(const std::byte* data, std::size_t nbytes) const;
 
  private:
   struct Piece {
     uint64_t offset = 0;  // in this rank's memory
     std::span<std::byte> memory = {};
-    std::map<std::size_t, std::size_t> gaps = {};  // free bytes, by where they begin
+    std::map<std::size_t, std::size_t> gaps = {};  // sizes of the gaps, by their offsets
   };
   static std::optional<std::size_t> take(Piece& piece, std::size_t nbytes, std::size_t alignment);
   Piece* piece_of(const std::byte* data);
 
   LocalPeers& local_peers_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::vector<Piece> pieces_;
   std::map<std::byte*, std::size_t> taken_;
   Usage usage_;

@@ -1,4 +1,4 @@
-// Local peers that are processes: made of the descriptors that they handed round (fd_exchange.h).
+// Local peers that are processes, made of the descriptors that they exchanged (fd_exchange.h).
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace pc {
 
-// What a rank gives away, and keeps.
+// What a rank shares with the other ranks.
 struct SharedPart {
   OwnSegment memory;
   EventFd notifier;
   static Result<SharedPart> create();
 };
 
-// What it got from another.
+// What a rank received from another rank.
 struct PeerPart {
   Rank rank = -1;
   PeerSegment memory;
   EventFd notifier;
   static Result<PeerPart> adopt(Rank rank, Fd memory,
-                                Fd notifier);  // kMismatch: they are not what they should be
+                                Fd notifier);  // kMismatch: unsuitable descriptors
 };
 
 std::unique_ptr<LocalPeers> make_process_local_peers(Rank self, SharedPart own, std::vector<PeerPart> peers);

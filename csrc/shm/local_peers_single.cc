@@ -16,8 +16,9 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which the headers of older systems lack
 
-// Pages, not just addresses: one that cannot be had when it is touched ends the process. Kernels before Linux 5.14 know no
-// such request, and give them then.
+// Allocates the pages, not only the addresses: a page that is not available when it is touched ends
+// the process. Kernels before Linux 5.14 do not support the request, and allocate the pages when
+// they are touched.
 int make_pages(void* at, std::size_t nbytes) {
   return ::madvise(at, nbytes, kPopulateWrite) == 0 || errno == EINVAL ? 0 : errno;
 }
@@ -41,7 +42,7 @@ class SingleLocalPeers final : public LocalPeers {
  private:
   const Rank self_;
   EventFd notifier_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<SharedRange> pieces_;
 };
 

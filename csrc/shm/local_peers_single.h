@@ -1,4 +1,5 @@
-// The memory of a rank that shares it with nobody, for what works on shared memory whatever the number of ranks.
+// The memory of a rank that shares it with no other rank, for code that needs shared memory for any
+// number of ranks.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1}
-                              << 30;  // addresses for one rank, so that pieces lie side by side
+                              << 30;  // address space for one rank, so that its pieces are adjacent
 
 class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_this<ThreadHostImpl> {
  public:

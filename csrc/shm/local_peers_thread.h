@@ -1,5 +1,5 @@
-// For tests: the ranks of one world as threads of one process, where every byte has one address, so that ThreadSanitizer sees
-// who touches it.
+// For tests: the ranks of one world as threads of one process, in which every byte has only one
+// address, so that ThreadSanitizer sees all accesses to it.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,12 @@
 
 namespace pc {
 
-// The memory and the notifiers of all ranks; lives as long as the last local_peers_of(). Thread-safety: all
-// methods.
+// The memory and the notifiers of all ranks; lives as long as the last object that local_peers_of()
+// returned. Thread-safety: all methods.
 class ThreadHost {
  public:
-  // `domains`: which ranks share memory, by their sizes, in the order of ranks; empty: all do.
+  // `domains` has the sizes of the sets of ranks that share memory, in rank order; empty: all ranks
+  // share memory.
   static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& domains = {});
   virtual ~ThreadHost() = default;
   virtual std::unique_ptr<LocalPeers> local_peers_of(Rank rank) = 0;

@@ -1,4 +1,4 @@
-// Pages of a file mapped for reading and writing; unmapped when it goes.
+// Pages of a file mapped for reading and writing; unmapped by the destructor.
 #pragma once
 
 #include <sys/mman.h>
@@ -26,7 +26,8 @@ class Mapping {
           "mmap of " + std::to_string(nbytes) + " bytes at " + std::to_string(offset) + " of shared memory",
           errno);
     }
-    // Or the first message through each page takes 1 us longer. Kernels before Linux 5.14 do not know how.
+    // Populates the pages: otherwise the first message through each page takes 1 us longer. Kernels
+    // before Linux 5.14 do not support it.
     if (nbytes <= kEnteredAtOnce) (void)::madvise(at, nbytes, kPopulateWrite);
     return Mapping(offset, {static_cast<std::byte*>(at), nbytes});
   }
@@ -42,12 +43,14 @@ class Mapping {
     if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
   }
 
-  // In a forked child: what it writes from now on is its own. Of pages that it has not written it sees what the file holds.
+  // For a forked child: its further writes are private. In pages that it has not written it sees
+  // the contents of the file.
   void make_private(int fd) noexcept {
     if (memory_.empty()) return;
     const void* const at = ::mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_FIXED, fd, static_cast<off_t>(offset_));
-    if (at == MAP_FAILED) (void)::mprotect(memory_.data(), memory_.size(), PROT_READ);  // no write, then
+    // the child must at least not write to the shared pages
+    if (at == MAP_FAILED) (void)::mprotect(memory_.data(), memory_.size(), PROT_READ);
   }
   uint64_t offset() const { return offset_; }
   std::span<std::byte> memory() const { return memory_; }
@@ -55,7 +58,7 @@ class Mapping {
     return offset >= offset_ && offset - offset_ <= memory_.size() &&
            nbytes <= memory_.size() - (offset - offset_);
   }
-  std::span<std::byte> piece(uint64_t offset, std::size_t nbytes) const {  // that it covers
+  std::span<std::byte> piece(uint64_t offset, std::size_t nbytes) const {  // a piece that it covers
     return memory_.subspan(offset - offset_, nbytes);
   }
 

@@ -1,5 +1,6 @@
-// Where this rank puts what the others read. Memory is used round and round, so a line is written again only when it has
-// left the readers' caches: into lines that another core holds, a processor writes four times slower.
+// Where this rank puts what the other ranks read. The memory is used cyclically, so that a line is
+// written again only when it has left the readers' caches: a processor writes lines that another
+// core holds four times slower.
 #pragma once
 
 #include <array>
@@ -16,8 +17,9 @@ class Ring {
  public:
   static constexpr std::size_t kAlign = 128;
   static constexpr uint32_t kByCall = ~uint32_t{0};
-  static constexpr std::size_t kMost = 48;  // messages, neighbouring ones of small calls taken together
-  // Read by others until they have ended the call `sequence`; in a call of many rounds, until they have read that round.
+  static constexpr std::size_t kMost = 48;  // messages; adjacent ones of small calls count as one
+  // How long the other ranks read a message: until they have ended the call `sequence`; in a call
+  // of many rounds, until they have read that round.
   struct Use {
     uint64_t sequence = 0;
     uint32_t round = kByCall;
@@ -29,7 +31,8 @@ class Ring {
     nbytes_ = nbytes;
   }
 
-  // Where there is room for `nbytes`, a fraction of the ring, as soon as `is_free(use)` says so of what was there. nullopt: not yet.
+  // Returns the position of `nbytes`, which must be a fraction of the ring, or nullopt while the
+  // memory is in use. `is_free(use)` says whether an earlier message there has been read.
   template <class IsFree>
   std::optional<uint64_t> take(std::size_t nbytes, const Use& use, IsFree&& is_free) {
     const std::size_t wanted = round_up(nbytes, kAlign);
@@ -51,7 +54,8 @@ class Ring {
     uint64_t begin = 0, end = 0;
     Use use;
   };
-  // Messages of small calls are many: local peers are kept as one, until the last of them is free.
+  // Small calls have many messages: adjacent ones are kept as one entry, which is free when the
+  // last of them is.
   void keep(uint64_t end, const Use& use) {
     Kept& last = kept_[(newest_ - 1) % kept_.size()];
     const bool joins = newest_ != oldest_ && use.round == kByCall && last.use.round == kByCall &&
@@ -65,8 +69,8 @@ class Ring {
     head_ = end;
   }
   uint64_t begin_ = 0, nbytes_ = 0;
-  uint64_t head_ = 0, tail_ = 0;       // counted on and on
-  std::array<Kept, kMost> kept_ = {};  // what is between them
+  uint64_t head_ = 0, tail_ = 0;       // byte counters, not reduced modulo the size
+  std::array<Kept, kMost> kept_ = {};  // the messages between tail_ and head_
   uint64_t oldest_ = 0, newest_ = 0;
 };
 

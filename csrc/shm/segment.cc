@@ -18,9 +18,9 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 16 * kMiB;  // of what a signal makes us allocate again
-constexpr std::size_t kSpare = 32 * kMiB;       // that must be left: others take memory, too
-constexpr unsigned kNoExec = 8;                 // MFD_NOEXEC_SEAL, which not every kernel and C library know
+constexpr std::size_t kMostAtOnce = 16 * kMiB;  // the most that has to be repeated after a signal
+constexpr std::size_t kSpare = 32 * kMiB;  // must stay available, because other processes allocate memory too
+constexpr unsigned kNoExec = 8;            // MFD_NOEXEC_SEAL, which not every kernel and C library has
 
 std::size_t page_nbytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
@@ -40,7 +40,7 @@ Status no_memory(uint64_t wanted, uint64_t had, int error) {
                                    ". " + limit + ". PYCOLLECTIVE_TRANSPORT=tcp does without shared memory");
 }
 
-// The kernel would end a process that goes beyond this limit: SIGXFSZ.
+// The kernel would end a process that exceeds this limit: SIGXFSZ.
 bool beyond_file_limit(uint64_t end) {
   rlimit limit = {};
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
@@ -56,7 +56,8 @@ Status foreign(const std::string& why) {
   return Status(Code::kMismatch, "what another rank gave as its shared memory cannot be used: " + why);
 }
 
-// Of a file that has so many bytes: from one of its mappings, or from a new one that covers the piece.
+// Returns a piece of a file that has `has` bytes: from one of its mappings, or from a new one that
+// covers the piece.
 Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offset, std::size_t nbytes,
                                       std::vector<Mapping>& mappings) {
   if (nbytes == 0 || offset > has || nbytes > has - offset) {
@@ -66,7 +67,8 @@ Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offse
   for (const Mapping& mapping : mappings) {
     if (mapping.covers(offset, nbytes)) return mapping.piece(offset, nbytes);
   }
-  // To the end of the last page: memory that is not whole pages long has that page all the same.
+  // Maps to the end of the last page: a file that does not end on a page boundary still has that
+  // whole page.
   const std::size_t page = page_nbytes();
   const uint64_t from = offset / page * page, to = round_up(offset + nbytes, page);
   PC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::of(fd.get(), from, to - from));
@@ -79,7 +81,7 @@ Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offse
 Result<OwnSegment> OwnSegment::create(std::function<uint64_t()> available) {
   Fd fd(new_memory_file());
   if (!fd.valid()) return system_error("memfd_create for shared memory", errno);
-  // The second: nobody seals it against growing or writing either.
+  // F_SEAL_SEAL: no process can seal it against growing or writing either.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     return system_error("sealing shared memory", errno);
   return OwnSegment(std::move(fd), std::move(available));
@@ -87,7 +89,7 @@ Result<OwnSegment> OwnSegment::create(std::function<uint64_t()> available) {
 
 Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
   const std::size_t page = page_nbytes();
-  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();  // of an off_t
+  constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();  // the largest off_t
   if (nbytes == 0) return Status(Code::kInternal, "shared memory of 0 bytes was asked for");
   if (nbytes > kMost - nbytes_ - page) return no_memory(nbytes, nbytes_, EFBIG);
   nbytes = round_up(nbytes, page);
@@ -96,7 +98,7 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
   Result<Mapping> mapping =
       allocated.is_ok() ? Mapping::of(fd_.get(), nbytes_, nbytes) : Result<Mapping>(allocated);
   if (!mapping.is_ok()) {
-    // The file cannot become shorter again, but what is in it can go.
+    // The file cannot be shortened again, but its pages can be freed.
     ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(nbytes_),
                 static_cast<off_t>(nbytes));
     return mapping.status();
@@ -107,8 +109,9 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
   return range;
 }
 
-// Pages, not just a size: a page that is missing when it is touched ends the process. The kernel would rather end somebody's
-// process than refuse a page, so nothing is asked for that is not there.
+// Allocates the pages, not only a size: a page that is missing when it is touched ends the process.
+// The kernel would rather kill some other process than refuse a page, so no more than what is
+// available is requested.
 Status OwnSegment::allocate(std::size_t nbytes) {
   for (std::size_t done = 0; done < nbytes;) {
     const uint64_t available = available_();
@@ -123,7 +126,8 @@ Status OwnSegment::allocate(std::size_t nbytes) {
   return Status::ok();
 }
 
-// A child has copies of the arrays in this memory, as of all others, and not the arrays of its parent.
+// In the child the arrays in this memory are copies, as all its other arrays are, and not the
+// arrays of its parent.
 void OwnSegment::close_in_child() noexcept {
   for (Mapping& mapping : mappings_) {
     if (fd_.valid()) mapping.make_private(fd_.get());

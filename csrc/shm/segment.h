@@ -1,5 +1,6 @@
-// Memory that ranks of one host share: a file without a name, which the kernel frees when the last process that has it ends,
-// however it ends. It can only grow, so that whoever has mapped a piece of it will always find that piece.
+// Memory that ranks of one host share: a file without a name, which the kernel frees when the last
+// process that has it ends, in whatever manner. It can only grow, so that every mapped piece stays
+// valid.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +17,15 @@
 
 namespace pc {
 
-// This rank's. Thread-safety: none.
+// This rank's memory. Thread-safety: none.
 class OwnSegment {
  public:
-  // With no memory in it. `available` says how many bytes may still be taken; other than available_memory in
-  // tests.
+  // Creates an empty segment. `available` returns how many bytes may still be allocated; it differs
+  // from available_memory only in tests.
   static Result<OwnSegment> create(std::function<uint64_t()> available = [] { return available_memory(); });
   // See LocalPeers::grow. A failure leaves everything as it was.
   Result<SharedRange> grow(std::size_t nbytes);
-  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // what others see there
+  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // the memory as other ranks see it
   int fd() const { return fd_.get(); }
   uint64_t nbytes() const { return nbytes_; }
   void close_in_child() noexcept;
@@ -37,16 +38,17 @@ class OwnSegment {
 
   Fd fd_;
   std::function<uint64_t()> available_;
-  uint64_t nbytes_ = 0;  // that grow() has given
+  uint64_t nbytes_ = 0;  // the sum of what grow() has returned
   std::vector<Mapping> mappings_;
 };
 
-// Another rank's, by a descriptor that came from outside. Thread-safety: none.
+// Another rank's memory, by a descriptor from that rank. Thread-safety: none.
 class PeerSegment {
  public:
-  // kMismatch: not memory that is sealed against shrinking and that this process may write.
+  // Returns kMismatch if it is not memory that is sealed against shrinking and that this process
+  // may write.
   static Result<PeerSegment> adopt(Fd fd);
-  // See LocalPeers::map. The same memory again where one mapping has all of it.
+  // See LocalPeers::map. Returns the same addresses again if one mapping covers the piece.
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);
   int fd() const { return fd_.get(); }
   void close_in_child() noexcept { fd_.reset(); }

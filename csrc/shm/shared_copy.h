@@ -11,7 +11,7 @@
 
 namespace pc {
 
-// Thread-safety: none; of its writer.
+// Thread-safety: none; used only by the writing rank.
 class SharedCopy {
  public:
   SharedCopy() = default;
@@ -19,14 +19,15 @@ class SharedCopy {
   void operator()(std::byte* to, const std::byte* from, std::size_t nbytes) {
     (*this)(to, from, nbytes, nbytes, [](std::size_t) {});
   }
-  // Says after every `step` bytes, or more, how many there are so far.
+  // Calls `say` after every `step` bytes or more, with the number of bytes copied so far.
   template <class Say>
   void operator()(std::byte* to, const std::byte* from, std::size_t nbytes, std::size_t step, Say&& say) {
     using Clock = std::chrono::steady_clock;
     for (std::size_t done = 0; done < nbytes;) {
       const StoreChoice::Next next = choice_.next(nbytes - done);
       const Clock::time_point began = next.is_timed ? Clock::now() : Clock::time_point();
-      // To be past the caches takes a moment, in which nothing else is stored: in one step.
+      // Waiting until stores past the caches are visible takes a moment, so such a piece is stored
+      // in one step.
       const std::size_t most = next.stores == Stores::kPastCaches ? next.nbytes : step;
       for (const std::size_t end = done + next.nbytes; done < end;) {
         const std::size_t some = std::min(most, end - done);
@@ -36,7 +37,7 @@ class SharedCopy {
       if (next.is_timed) choice_.took(next.stores, next.nbytes, Clock::now() - began);
     }
   }
-  // What is best at the moment.
+  // The stores that are best at the moment.
   Stores stores() const { return choice_.usual(); }
 
  private:

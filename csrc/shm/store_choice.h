@@ -1,6 +1,8 @@
-// By which stores a rank fills memory that another core has read. Where that core shares a near cache, ordinary ones run at 30 GB/s and
-// stores past the caches at 20; where it does not, at 4 and 20; and a virtual machine moves its cores while a program runs. So the time of
-// a piece is taken now and then, which needs nobody else, and the others are tried: a small piece, for one may be eight times as slow.
+// Chooses the stores with which a rank fills memory that another core has read. If that core shares
+// a near cache, ordinary stores run at 30 GB/s and stores past the caches at 20; if not, at 4 and
+// 20; and a virtual machine moves its cores while a program runs. So pieces are timed now and then,
+// which involves no other rank, and the other kinds are tried on a small piece, since a kind may be
+// eight times as slow.
 #pragma once
 
 #include <algorithm>
@@ -19,18 +21,18 @@ enum class Stores : uint8_t {
 };
 inline constexpr int kStoresCount = 3;
 
-// Thread-safety: none; of its writer.
+// Thread-safety: none; used only by the writing rank.
 class StoreChoice {
  public:
-  static constexpr std::size_t kLeast = 4096;  // bytes; below it makes no difference
+  static constexpr std::size_t kLeast = 4096;  // bytes; below this it makes no difference
   struct Next {
     Stores stores;
     std::size_t nbytes;
-    bool is_timed;  // took() is to be called
+    bool is_timed;  // call took() afterwards
   };
 
   Stores usual() const { return usual_; }
-  // For the beginning of a piece of `nbytes`.
+  // What to do with the beginning of a piece of `nbytes`.
   Next next(std::size_t nbytes) {
     if (nbytes < kLeast) return {Stores::kVector, nbytes, false};
     ++pieces_;
@@ -47,7 +49,8 @@ class StoreChoice {
     const double cost = std::max(static_cast<double>(time.count()) / static_cast<double>(nbytes), kLeastCost);
     const double before = known.cost;
     const bool is_slow = before >= 0 && cost > kSlower * before;
-    // A thread may be interrupted: that the usual ones have become slower is believed when the next time says so too, step by step.
+    // A thread may be interrupted, so a single slow measurement of the usual stores is ignored; a
+    // second one in a row raises their cost, step by step.
     if (stores == usual_ && !std::exchange(in_doubt_, is_slow) && is_slow) return;
     known.cost = before < 0 || cost < before ? cost : before + std::min(cost - before, before) / 2;
     for (int each = 0; each < kStoresCount; ++each) {
@@ -60,11 +63,11 @@ class StoreChoice {
   static constexpr uint32_t kEarly = 64, kOftener = 4;
   static constexpr std::size_t kTry = 8192;
   static constexpr double kSlower = 1.5, kClearly = 0.85;
-  static constexpr double kFetched = 3;  // what has gone past the caches, its reader must fetch
+  static constexpr double kFetched = 3;  // the reader must fetch what was stored past the caches
   static constexpr double kUnknown = 1e9;
-  static constexpr double kLeastCost = 0.01;  // a coarse clock says 0
+  static constexpr double kLeastCost = 0.01;  // a coarse clock may measure 0
   struct Known {
-    double cost = -1;  // nanoseconds a byte
+    double cost = -1;  // nanoseconds per byte
   };
   double weight(int which) const {
     const double cost = known_[static_cast<std::size_t>(which)].cost;

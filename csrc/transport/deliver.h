@@ -1,4 +1,4 @@
-// Hands a frame from one end of a link to the other end, where both are in this process.
+// Delivers a frame from one end of a link to the other end when both ends are in this process.
 #pragma once
 
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace pc {
 
-// What went wrong on either side. OK if nothing did.
+// Returns OK, or the first error of either side.
 inline Status deliver(const OutFrame& frame, Link& to) {
   const Result<PayloadDestination> destination = to.header_arrived(frame.header, frame.description);
   if (!destination.is_ok()) return destination.status();

@@ -11,8 +11,8 @@
 namespace pc {
 namespace {
 
-// Two ends of one link: this rank sends at the one and receives at the other. The thread that posts moves the frames, so
-// nothing is left to poll.
+// Two ends of one link: this rank sends at one end and receives at the other. The thread that posts
+// moves the frames, so nothing is left to poll.
 class LoopbackTransport final : public Transport {
  public:
   LoopbackTransport(Rank rank, Transport* others) : rank_(rank), others_(others) {}
@@ -82,12 +82,13 @@ class LoopbackTransport final : public Transport {
     while (move_one()) {
     }
   }
-  // One frame for each time the lock is taken, so that other threads can post while a large message moves.
+  // Moves one frame each time it takes the lock, so that other threads can post while a large
+  // message moves.
   bool move_one() {
     const std::lock_guard lock(mutex_);
     return move(sends_, receives_) || move(receives_, sends_);
   }
-  // Whether a frame has moved.
+  // Returns true if a frame has moved.
   bool move(Link& from, Link& to) {
     const std::optional<OutFrame> frame = from.next_frame();
     if (!frame) return false;
@@ -102,7 +103,7 @@ class LoopbackTransport final : public Transport {
 
   const Rank rank_;
   Transport* const others_;  // may be null
-  std::mutex mutex_;         // guards what follows
+  std::mutex mutex_;         // guards the members below
   Link sends_{rank_, rank_, 0}, receives_{rank_, rank_, 0};
 };
 

@@ -1,4 +1,5 @@
-// A transport for messages that may be to this rank itself: those stay in this process, all others go by another one.
+// A transport for messages that may be addressed to this rank itself. Those stay in this process;
+// all other messages go through another transport.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,9 @@
 
 namespace pc {
 
-// `others` carries what goes to other ranks, outlives it and is connected and shut down by its owner; null: there are
-// none. abort() ends the messages of this rank to itself alone.
+// `others` carries the messages to other ranks. It outlives this transport, and its owner connects
+// it and shuts it down. Pass null if there are no other ranks. abort() ends only the messages of
+// this rank to itself.
 std::unique_ptr<Transport> make_loopback_transport(Rank rank, Transport* others);
 
 }  // namespace pc

@@ -29,11 +29,12 @@ constexpr int kBackgroundSliceMs = 250;
 
 CompletionQueue::CompletionQueue() = default;
 CompletionQueue::~CompletionQueue() {
-  const std::lock_guard lock(mutex_);  // who completed the last item may not have let go yet
+  const std::lock_guard lock(mutex_);  // the thread that completed the last item may not have released it yet
 }
 
 void CompletionQueue::complete(Completion&& completion) {
-  // Everything happens under the lock: the taker, who may destroy this queue next, must come through it first.
+  // Everything happens under the lock: the thread that takes, which may destroy this queue next,
+  // has to acquire it first.
   const std::lock_guard lock(mutex_);
   items_.push_back(std::move(completion));
   const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
@@ -58,7 +59,7 @@ bool CompletionQueue::take(Completion& out) {
     items_.clear();  // keeps its memory
     first_ = 0;
   } else if (first_ >= 1024 &&
-             first_ * 2 >= items_.size()) {  // never drained entirely: give back what was taken
+             first_ * 2 >= items_.size()) {  // never drained entirely: release what was taken
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
@@ -76,7 +77,7 @@ template <class Sleep>
 void CompletionQueue::sleep_in_epoll(int wake_fd, Sleep&& sleep) {
   wake_fd_.store(wake_fd, std::memory_order_relaxed);
   if (word_.fetch_or(kInEpoll, std::memory_order_acq_rel) < kOne) sleep();
-  const std::lock_guard lock(mutex_);  // whoever saw the bit has used wake_fd by now
+  const std::lock_guard lock(mutex_);  // a thread that saw the bit has used wake_fd by now
   word_.fetch_and(~kInEpoll, std::memory_order_acq_rel);
 }
 
@@ -106,8 +107,8 @@ struct Reactor::State {
     const std::lock_guard lock(sources_mutex);
     for (Pollable* source : sources) source->wake_up();
   }
-  // The poll lock may be free while somebody sleeps in the hope of being told so: tell one. The background
-  // comes last.
+  // The poll lock may be free while a thread sleeps until it is notified of that, so this wakes one
+  // of them. The background thread is woken only if there is no other.
   void hand_over() {
     if (followers.load() == 0 || poll_lock.load()) return;
     const std::lock_guard lock(asleep_mutex);
@@ -117,7 +118,7 @@ struct Reactor::State {
       background->nudge();
   }
   bool try_take() { return !poll_lock.load() && !poll_lock.exchange(true); }
-  // Poll lock held.
+  // The caller holds the poll lock.
   void sleep_for_all(CompletionQueue& queue, int ms) {
     queue.sleep_in_epoll(event.get(), [&] {
       epoll_event events[4];
@@ -131,27 +132,29 @@ struct Reactor::State {
       }
     });
   }
-  void count_followers() {  // asleep_mutex held
+  void count_followers() {  // asleep_mutex is held
     followers.store(static_cast<uint32_t>(asleep.size() + (background == nullptr ? 0 : 1)));
   }
 
   const bool oversubscribed;
-  Fd epoll, event;           // event: readable when the sleeper in epoll shall look again
-  int setup_errno = 0;       // of the two above
+  Fd epoll, event;           // event: readable when the sleeper in epoll must look again
+  int setup_errno = 0;       // why one of the two above failed
   std::mutex sources_mutex;  // guards sources; held while they are polled
   std::vector<Pollable*> sources;
-  std::atomic<bool> poll_lock{false};       // true: one thread polls for everybody
-  Waiter learned;                           // guarded by the poll lock: the spin budget found so far
-  std::atomic<uint32_t> followers{0};       // how many sleep without the poll lock, readable without the lock
-  std::mutex asleep_mutex;                  // guards asleep and background
-  std::vector<CompletionQueue*> asleep;     // threads without the poll lock, each on its own queue
-  CompletionQueue* background = nullptr;    // likewise the one in the background
-  std::atomic<bool> has_background{false};  // a thread is in wait_in_background()
-  std::atomic<bool> held_in_background{false};  // ... and has the poll lock
-  std::atomic<uint32_t> in_foreground{0};  // threads in wait(), counted while there is one in the background
+  std::atomic<bool> poll_lock{false};  // true: one thread polls for all threads
+  Waiter learned;                      // guarded by the poll lock: the spin budget learned so far
+  // number of threads that sleep without the poll lock, readable without asleep_mutex
+  std::atomic<uint32_t> followers{0};
+  std::mutex asleep_mutex;               // guards asleep and background
+  std::vector<CompletionQueue*> asleep;  // queues of the sleeping threads without the poll lock
+  // the queue of the background thread while it sleeps without the poll lock
+  CompletionQueue* background = nullptr;
+  std::atomic<bool> has_background{false};      // a thread is in wait_in_background()
+  std::atomic<bool> held_in_background{false};  // a thread is in wait_in_background() and has the poll lock
+  std::atomic<uint32_t> in_foreground{0};       // threads in wait(), counted while a background thread exists
 };
 
-// One thread's stay in wait(): with or without the poll lock.
+// One thread's call of wait(), with or without the poll lock.
 class Reactor::WaitScope {
  public:
   WaitScope(State& state, CompletionQueue& queue)
@@ -176,17 +179,17 @@ class Reactor::WaitScope {
       counted_ = false;
       state_.in_foreground.fetch_sub(1);
     }
-    state_.hand_over();  // also without the poll lock: a nudge may have come to a thread that no longer needs
-                         // it
+    // even without the poll lock: this thread may have received a nudge that it no longer needs
+    state_.hand_over();
   }
-  // True if the wait may be over: our completion is here, or something moved.
+  // Returns true if the wait may be over: this queue has a completion, or something moved.
   bool look() {
     if (!queue_.empty()) return true;
     if (!held_ && !enter()) return false;
     return state_.poll_all() > 0 || !queue_.empty();
   }
   void sleep(int ms) {
-    if (held_ || enter()) {  // the probe may have run since the last look
+    if (held_ || enter()) {  // the probe may have run since the last look()
       state_.sleep_for_all(queue_, ms);
     } else {
       sleep_alone(ms);
@@ -195,7 +198,7 @@ class Reactor::WaitScope {
 
  private:
   bool try_take() { return held_ = state_.try_take(); }
-  // Tries to take the poll lock; from the background it is had for the asking.
+  // Tries to take the poll lock; a background thread that holds it is notified to release it.
   bool enter() {
     if (!counted_ && state_.has_background.load()) {
       counted_ = true;
@@ -211,7 +214,8 @@ class Reactor::WaitScope {
       state_.asleep.push_back(&queue_);
       state_.count_followers();
     }
-    // Only after we are in the list: either we see the poll lock free, or its holder sees us.
+    // Tried only after this queue is in the list: either this thread sees the poll lock free, or
+    // its holder sees this queue.
     if (!try_take()) queue_.sleep_in_futex(ms);
     const std::lock_guard lock(state_.asleep_mutex);
     state_.asleep.erase(std::find(state_.asleep.begin(), state_.asleep.end(), &queue_));
@@ -232,7 +236,7 @@ Reactor::Reactor(bool oversubscribed) : state_(std::make_unique<State>(oversubsc
   if (!state_->event.valid()) state_->setup_errno = errno;
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.ptr = nullptr;  // tells it from the sources
+  event.data.ptr = nullptr;  // distinguishes it from the sources
   if (state_->setup_errno == 0 &&
       ::epoll_ctl(state_->epoll.get(), EPOLL_CTL_ADD, state_->event.get(), &event) != 0) {
     state_->setup_errno = errno;
@@ -263,7 +267,7 @@ void Reactor::remove(Pollable* source) {
   all.erase(at);
 }
 
-// The probe may wait for another of our threads.
+// The probe may wait for another thread of this process, so the poll lock is released.
 class Reactor::InProbe final : public ProbeScope {
  public:
   InProbe(WaitScope& scope, WaitContext& context) : ProbeScope(context), scope_(scope) {}
@@ -285,7 +289,8 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
         without_poll_lock, [&] { return scope.look(); }, [&](int ms) { scope.sleep(ms); });
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
-    // Something moved, but not ours yet: start over with polling. Steady traffic must not hide the context for long.
+    // Something moved, but not for this queue yet: start over with polling. Steady traffic must not
+    // keep the context from being checked for long.
     const TimePoint now = pc::now();
     if (looked_at_context == TimePoint{}) looked_at_context = now;
     if (now - looked_at_context < std::chrono::milliseconds(Deadline::kSliceMs) &&
@@ -309,7 +314,7 @@ bool Reactor::poll(CompletionQueue& queue) {
 
 bool Reactor::polls_in_background() const { return state_->held_in_background.load(); }
 
-// The stay of the thread in wait_in_background().
+// One call of wait_in_background().
 class Reactor::Background {
  public:
   Background(State& state, CompletionQueue& queue) : state_(state), queue_(queue) {
@@ -317,7 +322,7 @@ class Reactor::Background {
   }
   ~Background() {
     state_.has_background.store(false);
-    state_.hand_over();  // a nudge may have come to this thread
+    state_.hand_over();  // this thread may have received a nudge
   }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -333,7 +338,8 @@ class Reactor::Background {
   }
 
  private:
-  // Either this sees who has come to wait, or they see that the poll lock is held here, and notify.
+  // Either this thread sees a thread that has entered wait(), or that thread sees that the
+  // background holds the poll lock, and notifies it.
   bool take() {
     if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
     state_.held_in_background.store(true);
@@ -348,7 +354,8 @@ class Reactor::Background {
   }
   void sleep_alone(int ms) {
     set_asleep(&queue_);
-    // Only now, as in WaitScope: either this sees the poll lock free, or who lets go of it sees this.
+    // Checked only now, as in WaitScope: either this thread sees the poll lock free, or the thread
+    // that releases it sees this queue.
     const bool free = state_.in_foreground.load() == 0 && !state_.poll_lock.load();
     if (!free) queue_.sleep_in_futex(ms);
     set_asleep(nullptr);

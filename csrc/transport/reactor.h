@@ -1,5 +1,6 @@
-// Waits for completions on behalf of every thread of a process. Whoever holds the poll lock polls the
-// transports for everybody; the others sleep on their own queue. No thread of its own.
+// Waits for completions on behalf of every thread of a process. The thread that holds the poll lock
+// polls the transports for all threads; the other waiting threads sleep on their own queues. The
+// reactor has no thread of its own.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,9 @@
 
 namespace pc {
 
-// Completions of one operation's owner (a plan run, a send, a receive). Any thread may complete; one thread takes.
-// May be destroyed once nothing that reports to it is posted any more, also while complete() is on its way out.
+// Collects the completions of one operation's owner (a plan run, a send, a receive). Any thread may
+// complete; one thread takes. The queue may be destroyed once no posted operation reports to it any
+// more, even while complete() is returning.
 class CompletionQueue final : public CompletionSink {
  public:
   CompletionQueue();
@@ -22,24 +24,24 @@ class CompletionQueue final : public CompletionSink {
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   void complete(Completion&& completion) override;
-  bool take(Completion& out);  // false: empty
-  // From now on `notifier` is completed with `token` whenever something comes while this queue is empty; at
-  // once, if there is something now. For whoever looks after many queues. Null: nobody. Thread-safety: from
-  // anywhere.
+  bool take(Completion& out);  // returns false if it is empty
+  // From now on `notifier` is completed with `token` whenever a completion arrives while this queue
+  // is empty, and at once if the queue is not empty now. It is for a thread that serves many
+  // queues. Pass null to stop notifications. Thread-safety: any thread may call it.
   void notify(CompletionSink* notifier, uint64_t token);
   bool empty() const { return word_.load(std::memory_order_acquire) < kOne; }
 
  private:
   friend class Reactor;
-  void sleep_in_futex(int ms);  // by the taker; ends early at a completion or a nudge
+  void sleep_in_futex(int ms);  // by the thread that takes; ends early at a completion or a nudge
   template <class Sleep>
   void sleep_in_epoll(int wake_fd, Sleep&& sleep);
   void nudge();  // ends or prevents the next sleep_in_futex
 
   static constexpr uint32_t kInFutex = 1, kInEpoll = 2, kNudged = 4, kOne = 8;
-  std::atomic<uint32_t> word_{0};  // bits above, number of items times kOne; a futex word
-  std::atomic<int> wake_fd_{-1};   // eventfd that ends the taker's sleep while kInEpoll is set
-  std::mutex mutex_;               // guards what follows; held by complete() to its very end
+  std::atomic<uint32_t> word_{0};  // the bits above, plus the number of items times kOne; a futex word
+  std::atomic<int> wake_fd_{-1};   // eventfd that ends the taking thread's sleep while kInEpoll is set
+  std::mutex mutex_;               // guards the members below; complete() holds it until it returns
   CompletionSink* notifier_ = nullptr;
   uint64_t notifier_token_ = 0;
   std::vector<Completion> items_;
@@ -53,20 +55,22 @@ class Reactor {
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
-  Status add(Pollable* source);  // not owned; must be removed before it goes
+  Status add(Pollable* source);  // not owned; remove it before it is destroyed
   void remove(Pollable* source);
-  // Polls until `queue` has a completion or the wait ends otherwise. Anybody's completions may arrive meanwhile.
-  // Called by the one thread that takes from `queue`.
+  // Polls until `queue` has a completion or the wait ends otherwise. Completions for other queues
+  // may arrive meanwhile. Only the thread that takes from `queue` may call it.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  // Polls once, if nobody else does. Whether `queue` has a completion. For who waits for something else as well.
+  // Polls once unless another thread is polling. Returns true if `queue` has a completion. It is
+  // for threads that also wait for something else.
   bool poll(CompletionQueue& queue);
-  // Whether the thread in the background does it, which makes way for wait() alone.
+  // Returns true if the background thread holds the poll lock. That thread yields the lock only to
+  // wait().
   bool polls_in_background() const;
-  // The same as wait() for a thread that nobody waits for: it sleeps at once, and whoever comes to wait() polls in its place. One
-  // thread at a time.
+  // Like wait(), for a background thread with no caller waiting on it. It sleeps at once, and a
+  // thread that enters wait() takes over polling. Only one thread at a time may call it.
   WaitEnd wait_in_background(CompletionQueue& queue, const WaitContext& context);
-  void close_in_child() noexcept;  // in a forked child: closes the descriptors; nothing may follow
-  void wake();                     // whoever sleeps in wait() looks again (abort words, new work)
+  void close_in_child() noexcept;  // for a forked child: closes the descriptors; no other call may follow
+  void wake();  // makes every thread that sleeps in wait() look again (abort words, new work)
 
  private:
   struct State;

@@ -1,4 +1,5 @@
-// A transport moves messages between this rank and its peers. Docs: docs/protocol.md for what travels.
+// A transport moves messages between this rank and its peers. docs/protocol.md describes the
+// messages.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +18,21 @@
 namespace pc {
 
 struct Capabilities {
-  bool zero_copy = false;  // a send's memory may be read long after it is posted, by the peer itself
+  bool zero_copy = false;  // the peer itself may read a send's memory long after it is posted
   bool same_host_only = false;
 };
 
-// What a reactor waits for.
+// A source of events for which a reactor waits.
 class Pollable {
  public:
   virtual std::string_view name() const = 0;  // a transport's catalog name: "tcp", "inproc"
-  // Moves whatever can be moved now, without blocking. How many frames moved.
+  // Moves whatever can be moved now, without blocking. Returns the number of frames moved.
   virtual std::size_t poll() = 0;
-  // Readable (epoll, level-triggered) when poll() has something to do.
+  // A descriptor that is readable (epoll, level-triggered) when poll() has something to do.
   virtual int wait_fd() const = 0;
-  // Around every sleep on wait_fd(): what makes it readable only for those who sleep does so in between. False: poll() has
-  // something to do now.
+  // Called before and after every sleep on wait_fd(). A source that makes wait_fd() readable only
+  // for sleepers does so between the two. fall_asleep() returns false if poll() has something to do
+  // now.
   virtual bool fall_asleep() { return true; }
   virtual void wake_up() {}
 
@@ -38,42 +40,53 @@ class Pollable {
   ~Pollable() = default;
 };
 
-// Thread-safety: every method may be called from any thread; post and poll take the transport's lock for microseconds.
+// Thread-safety: every method may be called from any thread; post and poll take the transport's
+// lock for microseconds.
 class Transport : public Pollable {
  public:
   virtual ~Transport() = default;
   virtual Capabilities capabilities() const = 0;
-  virtual std::string_view path_to(Rank /*peer*/) const { return name(); }  // of messages, for people
-  // What a peer needs to reach us, published through the store. Transport-specific text without newline.
+  // path of messages to the peer, for users
+  virtual std::string_view path_to(Rank /*peer*/) const { return name(); }
+  // The text that a peer needs to reach this rank, published through the store. Transport-specific,
+  // without newline.
   virtual std::string address() const = 0;
-  // Connects to every peer: addresses[i] is world rank i's (our own entry is ignored). Collective over the world.
-  // An error names the peers that are missing and why. `context` is looked at in slices; abort() ends it too.
+  // Connects to every peer; addresses[i] is the address of world rank i, and this rank's own entry
+  // is ignored. Collective over the world. An error names the missing peers and the reasons.
+  // `context` is checked in slices; abort() ends the call too.
   virtual Status connect(const std::vector<std::string>& addresses, const WaitContext& context) = 0;
 
   virtual void post_send(Rank peer, const SendOp& op) = 0;  // errors arrive as completions
   virtual void post_recv(Rank peer, const RecvOp& op) = 0;
   virtual void post_probe(Rank peer, const ProbeOp& op) = 0;
-  // The short way of a small message, of which nobody is told. False: nothing has happened, and it is to be posted. A receive
-  // waits for as long as it is worth to stay awake for.
+  // The fast path of a small message, without a completion. If it returns false, nothing has
+  // happened and the caller must post the operation. recv_at_once() waits only as long as it is
+  // worth staying awake.
   virtual bool send_at_once(Rank /*peer*/, const SendOp& /*op*/) { return false; }
   virtual bool recv_at_once(Rank /*peer*/, const RecvOp& /*op*/) { return false; }
-  // Withdraws every operation that reports to `sink`; none of them completes afterwards, and their memory is free when
-  // this returns. The other side of a point-to-point message that it has been told of ends with what `why` means to it.
-  // True: nobody has been told of any of them, so their names may be used again.
+  // Withdraws every operation that reports to `sink`; none of them completes afterwards, and their
+  // memory is free when this returns. If the peer has been informed of a withdrawn point-to-point
+  // message, its side ends with the error that corresponds to `why`. Returns true if no peer has
+  // been informed of any of them, so that their names may be used again.
   virtual bool cancel(const CompletionSink* sink, const Status& why) = 0;
-  // The collectives of `group` up to `sequence` have ended here: what is kept of them, and what still comes, is discarded.
+  // The collectives of `group` up to `sequence` have ended here. Discards what is kept of them and
+  // what still arrives.
   virtual void discard(uint32_t group, uint64_t sequence) = 0;
-  // This rank has closed that group of these ranks of the world: what is kept of it, messages too, and what still comes, is
-  // discarded. No group has that number again.
+  // This rank has closed that group; `members` are world ranks. Discards what is kept of it,
+  // messages included, and what still arrives. No later group has that number.
   virtual void close_group(uint32_t group, std::span<const Rank> members) = 0;
-  // One connected socket per peer for the control plane, by world rank; our own entry is empty. Once, after connect().
+  // Returns one connected socket per peer for the control plane, by world rank; this rank's own
+  // entry is empty. Call it once, after connect().
   virtual std::vector<ByteStream> take_control_sockets() = 0;
-  // Says goodbye to all peers, flushes until `deadline`, closes. Later posts complete with kAborted.
+  // Sends goodbye to all peers, flushes until `deadline`, and closes. Later posts complete with
+  // kAborted.
   virtual void shutdown(Deadline deadline) = 0;
-  // Completes everything posted, now and later, with `why`. Connections are closed. Never blocks.
+  // Completes everything posted, now and later, with `why`, and closes the connections. Never
+  // blocks.
   virtual void abort(const Status& why) noexcept = 0;
-  // In a forked child: closes every descriptor, so that the parent's death is seen by its peers. Takes no lock, tells
-  // nobody; nothing else may be called afterwards, not even the destructor.
+  // For a forked child: closes every descriptor, so that the peers notice the death of the parent.
+  // Takes no lock and notifies no peer. No other method may be called afterwards, not even the
+  // destructor.
   virtual void close_in_child() noexcept = 0;
 };
 

@@ -1,4 +1,5 @@
-// The numbers of groups that a rank has closed, for ever: a member that has not closed its part may send until it does.
+// The numbers of the groups that a rank has closed. They are kept forever, because a member that
+// has not closed its part may still send.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +9,11 @@
 
 namespace pc {
 
-// Ranges, since most groups are made and closed one after the other. Thread-safety: none.
+// Stores ranges, since most groups are made and closed one after the other. Thread-safety: none.
 class ClosedGroups {
  public:
   void add(uint32_t group) {
-    const auto next = after(group);  // the first range that begins behind it
+    const auto next = after(group);  // the first range that begins after `group`
     const bool joins_last = next != ranges_.begin() && (next - 1)->last + 1 == group;
     const bool joins_next = next != ranges_.end() && group + 1 == next->first;
     if (joins_last && joins_next) {
@@ -44,7 +45,7 @@ class ClosedGroups {
   std::vector<Range>::iterator after(uint32_t group) {
     return ranges_.begin() + (std::as_const(*this).after(group) - ranges_.cbegin());
   }
-  std::vector<Range> ranges_;  // in their order, with gaps between them
+  std::vector<Range> ranges_;  // in ascending order, with gaps between them
 };
 
 }  // namespace pc

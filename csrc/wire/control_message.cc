@@ -13,8 +13,9 @@ constexpr std::size_t kLengthBytes = sizeof(uint16_t);  // before each text
 
 bool is_about_a_call(FrameType type) { return type == FrameType::kNotice || type == FrameType::kCancel; }
 
-// The texts of a message in the order in which they travel. What is cut is the longest: later ones get what earlier ones
-// have left over. One list for writing and reading: Message is const or not.
+// The texts of a message in wire order. Each gets an equal share of the space that is left, and
+// later texts get what earlier ones do not use, so only long texts are cut. One list serves writing
+// and reading: Message may be const.
 template <class Message>
 auto texts_of(Message& m) {
   std::vector<decltype(&m.end.text)> texts;
@@ -24,7 +25,7 @@ auto texts_of(Message& m) {
   return texts;
 }
 
-// At most `capacity` bytes, and no half character.
+// Returns at most `capacity` bytes, without a partial UTF-8 character.
 std::string_view cut(std::string_view text, std::size_t capacity) {
   if (text.size() <= capacity) return text;
   while (capacity > 0 && (static_cast<unsigned char>(text[capacity]) & 0xc0) == 0x80) --capacity;
@@ -103,7 +104,8 @@ Status check_header(const FrameHeader& h) {
     return malformed("unknown state of a call");
   if (h.type == FrameType::kCancel && (m.end.code == Code::kOk || m.end.code > Code::kInternal))
     return malformed("a call ends for an unknown reason");
-  // What a message does not use is zero: a header that its own message would not have is damaged or not ours.
+  // Unused fields are zero: if the message would encode to a different header, the header is
+  // damaged or not ours.
   HeaderBytes ours, theirs;
   encode(header_of(m, h.segment_nbytes), ours);
   encode(h, theirs);
@@ -127,7 +129,7 @@ Status read_payload(std::span<const std::byte> payload, ControlMessage& m) {
   return payload.empty() ? Status::ok() : malformed("payload is too long");
 }
 
-// How many bytes the message at the front took; 0: it is not here entirely.
+// Returns how many bytes the first message took, or 0 if it has not arrived completely.
 Result<std::size_t> read_one(std::span<const std::byte> bytes, std::vector<ControlMessage>& ready) {
   if (bytes.size() < kHeaderBytes) return std::size_t{0};
   PC_ASSIGN_OR_RETURN(const FrameHeader header, decode(bytes.first<kHeaderBytes>()));

@@ -1,4 +1,5 @@
-// One message between two control planes, and its bytes: a frame header and at most 4 KiB of payload.
+// One message between two control planes and its encoding: a frame header and at most 4 KiB of
+// payload.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,13 @@ namespace pc {
 
 inline constexpr std::size_t kMaxControlPayload = 4096;
 
-struct CallId {  // one collective of one group, or a question about no call
+struct CallId {  // one collective of one group, or an inquiry that is about no call
   uint32_t group = 0;
   uint64_t sequence = 0;
   auto operator<=>(const CallId&) const = default;
 
-  static constexpr uint64_t kPresence = 0;  // not a number of a call: is this member in shutdown()?
-  // Not a number of a call: what is `asked` doing at all? Both are world ranks.
+  static constexpr uint64_t kPresence = 0;  // instead of a call number: is this member in shutdown()?
+  // Instead of a call number: what is `asked` doing at all? Both are world ranks.
   static CallId whereabouts(uint32_t group, Rank asker, Rank asked) {
     return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
   }
@@ -34,11 +35,11 @@ struct CallId {  // one collective of one group, or a question about no call
   static constexpr uint64_t kNoCall = uint64_t{1} << 63;
 };
 
-// Where one rank stands with one call: what it tells the others.
+// The state of one call on one rank, as reported to the other ranks.
 struct CallReport {
   enum class State : uint8_t {
     kUnknown,  // it has not answered
-    kNotMade,  // it has not come to this call yet
+    kNotMade,  // it has not entered this call yet
     kRunning,
     kDone,
     kGivenUp,
@@ -47,44 +48,45 @@ struct CallReport {
   State state = State::kUnknown;
   uint64_t digest = 0;     // of the call that it made; 0: none, or not compared
   uint64_t last_done = 0;  // number of its last completed call in this group; 0: none
-  std::string call = {};   // what it made: lines of "name=value", for people and for finding the difference
-  std::string site = {};   // from where: "train.py:42 in step"
-  std::string last_call = {};  // what it completed last, for people
-  std::string where = {};      // kNotMade: where its program stands now: "load.py:7 in read"
-  bool where_follows = false;  // `where` is being found out and comes in a second report
+  // The call that it made: lines of "name=value", for error texts and for finding the difference
+  std::string call = {};
+  std::string site = {};       // the line that made the call: "train.py:42 in step"
+  std::string last_call = {};  // the call that it completed last, for error texts
+  std::string where = {};      // kNotMade: the current position of its program: "load.py:7 in read"
+  bool where_follows = false;  // `where` is being determined and follows in a second report
   bool made() const { return state >= State::kRunning; }
 };
 
-// Why a call ended for all.
+// Why a call ended on all ranks.
 struct CallEnd {
   Code code = Code::kAborted;  // kMismatch kTimeout kInterrupted kPeerExited kAborted kSystem
   Rank by = -1;                // the world rank that gave it up first
-  std::string text = {};       // its words
+  std::string text = {};       // that rank's explanation
 };
 
 struct ControlMessage {
   FrameType type = FrameType::kPing;  // kNotice kDead kCancel kPing kGoodbye
   uint32_t epoch = 0;
   CallId call;              // kNotice, kCancel
-  bool asks = false;        // kNotice: answer with yours. kPing: answer it
-  bool asks_where = false;  // kNotice: and find out where your program stands
+  bool asks = false;        // kNotice: answer with your report. kPing: answer it
+  bool asks_where = false;  // kNotice: also determine the position of your program
   CallEnd end;              // kCancel. kDead: `by` is the dead rank, `text` the cause
-  CallReport report;        // kNotice, kCancel: the sender's
+  CallReport report;        // kNotice, kCancel: the sender's report
 };
 
-// Appends the message's bytes. Texts that are too long for the payload are cut.
+// Appends the message's bytes. Cuts texts that are too long for the payload.
 void encode(const ControlMessage& message, std::vector<std::byte>& out);
 
-// Cuts a stream of bytes into messages. Thread-safety: none.
+// Splits a stream of bytes into messages. Thread-safety: none.
 class ControlReader {
  public:
-  // Takes all of `bytes`; then take all that is next() before feeding more. An error (hostile or damaged input) is
-  // final: close the connection.
+  // Consumes all of `bytes`. Call next() until it returns nullopt before feeding more. An error
+  // (hostile or damaged input) is final: close the connection.
   Status feed(std::span<const std::byte> bytes);
   std::optional<ControlMessage> next();
 
  private:
-  std::vector<std::byte> buffer_;  // at most one message and what came with it
+  std::vector<std::byte> buffer_;  // at most one message and the bytes that arrived with it
   std::vector<ControlMessage> ready_;
   std::size_t taken_ = 0;
   Status failed_;

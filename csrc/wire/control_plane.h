@@ -1,10 +1,12 @@
-// What ranks tell each other beside the data: who gave up which call and why, who is dead, who is still there. A state
-// machine without clock, socket or thread: its host hands it messages and the time, and carries out what it decides, so
-// that a simulator can run a whole world of them from one seed.
+// What ranks report to each other beside the data: which rank gave up which call and why, which
+// ranks are dead, which are still there. A state machine without clock, socket or thread: its host
+// passes it messages and the time and carries out its decisions, so that a simulator can run a
+// whole world of control planes from one seed.
 //
-// A call that one rank gives up ends for all. Everybody who learns of it says so to every member once, together with where
-// it stands itself; so the news gets through even if the first rank dies while it tells it, and everybody can compose the
-// same picture: who made which call, who is late, where.
+// A call that one rank gives up ends on all ranks. Every rank that learns of it informs every
+// member once and adds its own report. So the notice arrives even if the first rank dies while it
+// sends, and every rank can compose the same picture: which ranks made which call, which are late,
+// and where.
 #pragma once
 
 #include <array>
@@ -22,29 +24,32 @@
 
 namespace pc {
 
-// What a control plane asks of its rank, and tells it. Called from inside the ControlPlane's methods; must not call back.
+// What a control plane requires of its rank and reports to it. Called from inside the
+// ControlPlane's methods; must not call back into it.
 class ControlHost {
  public:
-  // World ranks of a group that this rank is a member of (itself included); empty: there is no such group here (yet).
+  // Returns the world ranks of a group of which this rank is a member (including itself). Returns
+  // an empty span if there is no such group here (yet).
   virtual std::span<const Rank> members(uint32_t group) = 0;
-  // Where this rank stands with the call, or what it is doing at all, if that is asked. `find_where`: where that does not say
-  // it already, start finding out where its program is; then where_follows is set and located() comes later.
+  // Returns the state of the call on this rank or, for whereabouts, what this rank is doing. With
+  // `find_where`, unless the report already contains the position of the program, starts
+  // determining it; where_follows is then set, and located() is called later.
   virtual CallReport report(const CallId& call, bool find_where) = 0;
-  virtual void send(Rank peer, const ControlMessage& message) = 0;  // nothing, if its connection is gone
-  // Another rank gave the call up: if it runs here it ends now; if it was not made yet it must not begin; if it is done,
-  // nothing.
+  virtual void send(Rank peer, const ControlMessage& message) = 0;  // sends nothing if the connection is gone
+  // Another rank gave the call up. If the call runs here, it must end now. If it was not made yet,
+  // it must not begin. If it is done, nothing happens.
   virtual void end_call(const CallId& call, const CallEnd& why) = 0;
-  // All that can be known about a call that was given up, here or elsewhere: one entry per member, in their order. Once
-  // per call, at most kWaitLimit after end_call() or gave_up().
+  // All that can be known about a call that was given up, here or elsewhere: one entry per member,
+  // in their order. Called once per call, at most kWaitLimit after end_call() or gave_up().
   virtual void failure_report(const CallId& call, const CallEnd& why, std::vector<RankStatus> statuses) = 0;
-  // The answer to survey().
+  // The result of survey().
   virtual void surveyed(const CallId& call, std::vector<RankStatus> statuses) = 0;
-  // Once per peer, and then nothing else of it.
+  // Called once per peer; nothing about that peer follows.
   virtual void peer_died(Rank peer, const std::string& cause) = 0;
-  virtual void peer_exited(Rank peer) = 0;  // likewise, at its goodbye
-  virtual void peer_leaving(uint32_t, Rank) {
-  }  // it is in shutdown() instead of the call that it was asked about
-  // `by` takes this rank for dead. Others may say so too.
+  // Called once per peer, when its goodbye arrives; nothing about that peer follows.
+  virtual void peer_exited(Rank peer) = 0;
+  virtual void peer_leaving(uint32_t, Rank) {}  // it is in shutdown() and not in the call of the inquiry
+  // `by` considers this rank dead. More than one rank may report this.
   virtual void excluded(Rank by, const std::string& cause) = 0;
 
  protected:
@@ -54,37 +59,41 @@ class ControlHost {
 // Thread-safety: none; one thread owns it.
 class ControlPlane {
  public:
-  static constexpr std::chrono::milliseconds kWaitLimit{400};  // for the others' reports
+  static constexpr std::chrono::milliseconds kWaitLimit{400};  // for the reports of the other ranks
   static constexpr std::chrono::milliseconds kHeartbeat{500};  // to peers on other hosts
 
-  // `remote`: by world rank, who lives on another host and needs heartbeats.
+  // `remote`: by world rank, true if the rank is on another host and needs heartbeats.
   ControlPlane(Rank me, const std::vector<bool>& remote, uint32_t epoch, ControlHost& host);
 
   // ---- from the network
   void received(Rank from, const ControlMessage& message, TimePoint now);
-  // A connection to it ended, or it was seen dying.
+  // The connection to the peer ended, or the peer was observed to die.
   void lost(Rank peer, const std::string& cause, TimePoint now);
 
   // ---- from this rank's calls
-  void gave_up(const CallId& call, const CallEnd& why, TimePoint now);  // it has ended here with an error
-  // It waits for `waits_for` (a world rank) longer than usual: asks that rank, and finds disagreement that shows in no
-  // message. To be repeated while that goes on.
+  // The call has ended here with an error.
+  void gave_up(const CallId& call, const CallEnd& why, TimePoint now);
+  // The call has waited for `waits_for` (a world rank) longer than usual. Requests a report from
+  // that rank, which reveals a disagreement that no message shows. Call this repeatedly while the
+  // wait lasts.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
-  // Asks every member that may be asked where it stands with the call. For whereabouts: the one that they are about.
+  // Requests a report on the call from every member that may be asked. For whereabouts, requests it
+  // from the rank that they are about.
   void survey(const CallId& call, TimePoint now);
-  // This rank has come to a call after others gave it up: now it can say which one it would have made.
+  // This rank has entered a call after other ranks gave it up: it can now report which call it
+  // would have made.
   void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
   void send_goodbye(TimePoint now);  // nothing is sent after it
 
   // ---- time
   void tick(TimePoint now);
-  std::optional<TimePoint> next_tick() const;  // nullopt: nothing to do until something else happens
+  std::optional<TimePoint> next_tick() const;  // nullopt: nothing to do until another event
 
  private:
   using Inquiries = std::map<CallId, Inquiry>;
   static constexpr std::size_t kMaxInquiries = 1024;  // one more concludes the oldest at once
-  static constexpr std::size_t kMaxClosed = 1024;     // remembered: late messages do not open them again
+  static constexpr std::size_t kMaxClosed = 1024;  // remembered, so that late messages do not open them again
 
   void call_message_arrived(Rank from, const ControlMessage& message, TimePoint now);
   void cancel_arrived(Rank from, const ControlMessage& message, TimePoint now);
@@ -93,14 +102,16 @@ class ControlPlane {
   void ping_arrived(Rank from, const ControlMessage& message);
   void mark_dead(Rank peer, const std::string& cause, const std::string& reported, TimePoint now);
 
-  // Tells every member that `call` ends for all, and starts gathering their reports.
+  // Notifies every member that `call` ends on all ranks, and starts collecting their reports.
   void open_episode(const CallId& call, const CallEnd& why, TimePoint now);
   Inquiries::iterator begin_inquiry(const CallId& call, std::optional<CallEnd> why, TimePoint now);
-  Inquiries::iterator conclude_if_done(Inquiries::iterator inquiry, TimePoint now);  // the next one if it was
+  // Returns the next inquiry if this one was concluded.
+  Inquiries::iterator conclude_if_done(Inquiries::iterator inquiry, TimePoint now);
   Inquiries::iterator conclude(Inquiries::iterator inquiry);
   void conclude_what_is_done(TimePoint now);
-  std::span<const Rank> members(const CallId& call);  // whom it concerns
-  const CallEnd* end_of(const CallId& call) const;    // null: nobody that we know of has given it up
+  std::span<const Rank> members(const CallId& call);  // the ranks that it concerns
+  // Returns null if, as far as this rank knows, no rank has given it up.
+  const CallEnd* end_of(const CallId& call) const;
 
   void send(Rank peer, ControlMessage message);
   void send_to_others(std::span<const Rank> members, const ControlMessage& message);
@@ -110,7 +121,7 @@ class ControlPlane {
   ControlHost& host_;
   PeerWatch peers_;
   Inquiries inquiries_;
-  std::array<Rank, 2> pair_{};  // what members() points to
+  std::array<Rank, 2> pair_{};  // storage for the result of members()
   std::map<CallId, CallEnd> closed_;
   std::deque<CallId> closed_order_;
   bool goodbye_sent_ = false, is_excluded_ = false;

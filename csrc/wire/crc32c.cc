@@ -10,7 +10,7 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#if defined(__clang__)  // for it the instruction is a feature beside SSE4.2; not every GCC knows that name
+#if defined(__clang__)  // Clang has a separate feature for the instruction; not every GCC knows its name
 #define PC_CRC_FEATURES "sse4.2,crc32"
 #else
 #define PC_CRC_FEATURES "sse4.2"
@@ -27,7 +27,7 @@
 namespace pc {
 namespace {
 
-// Bit i of a register stands for x^(31-i), as everywhere in CRC32C.
+// Bit i of a register is the coefficient of x^(31-i), as everywhere in CRC32C.
 constexpr uint32_t kPolynomial = 0x82f63b78;
 
 constexpr uint32_t times_x(uint32_t r) { return (r >> 1) ^ (kPolynomial & (0u - (r & 1))); }
@@ -48,7 +48,7 @@ constexpr uint32_t product(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// kZeros[k][b]: the register after byte b and then k zero bytes.
+// kZeros[k][b] is the register after byte b and then k zero bytes.
 using ByteTable = std::array<std::array<uint32_t, 256>, 8>;
 constexpr ByteTable kZeros = [] {
   ByteTable table = {};
@@ -110,7 +110,8 @@ PC_CRC_INSTRUCTION inline uint32_t step1(uint32_t state, std::byte byte) {
 }
 #endif
 
-// A register moved past `nbytes` zero bytes: one look-up per byte of it, because the division is linear.
+// Moves a register past `nbytes` zero bytes with one look-up per byte of the register, because the
+// division is linear.
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;
 constexpr ShiftTable shift_table(unsigned nbytes) {
   ShiftTable table = {};
@@ -126,8 +127,9 @@ constexpr uint32_t shifted(const ShiftTable& table, uint32_t state) {
          table[3][state >> 24];
 }
 
-// Three neighbouring parts of kPart bytes at once: the instruction takes three cycles but starts every cycle. Three
-// streams that jump defeat the hardware's prefetcher, so the next parts are asked for here: twice the speed out of L3.
+// Three consecutive parts of kPart bytes at once: the instruction takes three cycles, but one can
+// start every cycle. Three streams that jump defeat the hardware prefetcher, so the next parts are
+// prefetched here: twice the speed out of L3.
 template <std::size_t kPart>
 PC_CRC_INSTRUCTION uint32_t update_three(uint32_t state, const std::byte* data) {
   static constexpr ShiftTable kPastOne = shift_table(kPart), kPastTwo = shift_table(2 * kPart);
@@ -147,8 +149,8 @@ PC_CRC_INSTRUCTION uint32_t update_three(uint32_t state, const std::byte* data) 
 PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, const std::byte* data,
                                                std::size_t nbytes) {
   constexpr std::size_t kLong = 1344,
-                        kShort = 128;  // three long parts fit the first-level cache twice
-  while (nbytes >= 3 * kLong) {        // what is copied is read again at once
+                        kShort = 128;  // three long parts fit into the first-level cache twice
+  while (nbytes >= 3 * kLong) {        // copied data is still in the cache
     state = update_three<kLong>(state, data);
     copy(to, data, 3 * kLong);
     if (to != nullptr) to += 3 * kLong;
@@ -168,15 +170,16 @@ PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, co
 
 // ---- folding by carry-less multiplication
 
-// A lane of 16 bytes stands for L = low * x^64 + high (the first byte has the highest powers). Moved past n bits it is
-// congruent to low * x^(n+64) + high * x^n. A carry-less product of reflected operands comes out multiplied by x once too
-// often, hence the -1; the factor of degree < 32 stands in the high half of its 64-bit operand.
+// A lane of 16 bytes represents L = low * x^64 + high (the first byte has the highest powers).
+// Moved past n bits it is congruent to low * x^(n+64) + high * x^n. A carry-less product of
+// reflected operands is multiplied by x once too often, hence the -1. The factor of degree < 32 is
+// in the high half of its 64-bit operand.
 constexpr long long folding_factor(unsigned bits) {
   const uint64_t factor = uint64_t{power_of_x(bits - 1)} << 32;
   return static_cast<long long>(factor);
 }
 
-// ---- both at once: the vector unit folds the first part of a block while the instruction runs over three others
+// ---- both at once: the vector unit folds one part of a block, the instruction reads three others
 
 struct Block {
   static constexpr std::size_t kRounds = 16, kVectors = 4,
@@ -189,7 +192,8 @@ struct BlockSums {
   uint64_t part[3] = {};
 };
 
-// Round `i` of the block at `data`. The sums so far move past `factors`; `entering` is added to the first bytes.
+// Processes round `i` of the block at `data`. Moves the sums so far past `factors` and adds
+// `entering` to the first bytes.
 PC_CRC_BOTH inline __attribute__((always_inline)) void round_of_block(BlockSums& sums, const std::byte* data,
                                                                       std::size_t i, __m256i factors,
                                                                       uint32_t entering) {
@@ -215,7 +219,8 @@ PC_CRC_BOTH inline __attribute__((always_inline)) void round_of_block(BlockSums&
   }
 }
 
-// A register moved past n bytes; `factor` is x^(8n-33), as the instruction multiplies by x^32 itself.
+// Moves a register past n bytes. `factor` is x^(8n-33), because the instruction itself multiplies
+// by x^32.
 PC_CRC_BOTH inline uint32_t moved(uint32_t state, uint32_t factor) {
   const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(std::bit_cast<int>(state)),
                                                _mm_cvtsi32_si128(std::bit_cast<int>(factor)), 0);
@@ -228,8 +233,9 @@ PC_CRC_BOTH inline __m256i folding_factors() {
   return _mm256_set_epi64x(kOfHigh, kOfLow, kOfHigh, kOfLow);
 }
 
-// `nbytes`: a multiple of Block::kBytes, at least one. What was folded moves on past the three other parts into the next
-// block; what those leave enters where the next block begins, just as `state` does.
+// `nbytes` is a multiple of Block::kBytes, at least one block. The folded sums move past the three
+// other parts into the next block. The remainder of those parts enters at the start of the next
+// block, as `state` does.
 PC_CRC_BOTH uint32_t update_blocks(uint32_t state, const std::byte* data, std::size_t nbytes) {
   constexpr unsigned kRoundBits = 8 * 32 * Block::kVectors, kPartBits = 8 * Block::kPart;
   constexpr uint32_t kPastOne = power_of_x(kPartBits - 33), kPastTwo = power_of_x(2 * kPartBits - 33),
@@ -244,7 +250,7 @@ PC_CRC_BOTH uint32_t update_blocks(uint32_t state, const std::byte* data, std::s
     state = moved(static_cast<uint32_t>(sums.part[0]), kPastTwo) ^
             moved(static_cast<uint32_t>(sums.part[1]), kPastOne) ^ static_cast<uint32_t>(sums.part[2]);
   }
-  // The sums, taken as bytes, leave the same remainder as everything that was folded.
+  // The sums, taken as bytes, leave the same remainder as all folded data.
   return moved(update_instruction(0, nullptr, reinterpret_cast<const std::byte*>(sums.folded),
                                   sizeof sums.folded),
                kPastThree) ^
@@ -275,7 +281,7 @@ PC_CRC_FOLDING inline __m512i next_register(std::byte*& to, const std::byte*& da
 
 constexpr std::size_t kRegisters = 8, kStride = 64 * kRegisters;
 
-// `nbytes`: a multiple of kStride, at least one.
+// `nbytes` is a multiple of kStride, at least kStride.
 template <bool kCopies>
 PC_CRC_FOLDING uint32_t fold(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes) {
   constexpr long long kOfHigh = folding_factor(8 * kStride), kOfLow = folding_factor(8 * kStride + 64);
@@ -291,14 +297,14 @@ PC_CRC_FOLDING uint32_t fold(uint32_t state, std::byte* to, const std::byte* dat
                                       0x96);  // exclusive or of three
     }
   }
-  // The sums, taken as bytes, leave the same remainder as everything read so far.
+  // The sums, taken as bytes, leave the same remainder as all data read so far.
   alignas(64) std::array<std::byte, kStride> rest;
   for (std::size_t i = 0; i < kRegisters; ++i) _mm512_store_si512(rest.data() + 64 * i, sums[i]);
   return update_instruction(0, nullptr, rest.data(), rest.size());
 }
 
 uint32_t update_folding(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes) {
-  // Registers that straddle cache lines come half as fast out of memory.
+  // Registers that straddle cache lines load from memory at half the speed.
   if (to == nullptr && nbytes >= 8 * kStride) {
     const std::size_t before = -reinterpret_cast<uintptr_t>(data) % kCacheLine;
     state = update_instruction(state, nullptr, data, before);

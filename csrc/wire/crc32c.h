@@ -1,4 +1,5 @@
-// CRC32C (Castagnoli, RFC 3720 appendix B.4). Finds damage that TCP's checksum misses; it is no authentication.
+// CRC32C (Castagnoli, RFC 3720 appendix B.4). Detects damage that TCP's checksum misses. It is no
+// authentication.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +8,13 @@
 
 namespace pc {
 
-// crc32c(whole) == crc32c(tail, crc32c(head)). Start with 0. Hardware instructions where the machine has them.
+// crc32c(whole) == crc32c(tail, crc32c(head)). Start with 0. Uses hardware instructions if the
+// machine has them.
 uint32_t crc32c(std::span<const std::byte> data, uint32_t crc = 0);
-// Copies and checks in one pass over the source: the payload is touched once. `to` must hold data.size() bytes.
+// Copies and checks in one pass over the source, which is read only once. `to` must hold
+// data.size() bytes.
 uint32_t crc32c_copy(std::byte* to, std::span<const std::byte> data, uint32_t crc = 0);
 uint32_t crc32c_portable(std::span<const std::byte> data,
-                         uint32_t crc = 0);  // for tests and machines without
+                         uint32_t crc = 0);  // for tests, and for machines without the instructions
 
 }  // namespace pc

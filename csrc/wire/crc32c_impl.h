@@ -1,4 +1,5 @@
-// The implementations behind wire/crc32c.h, named, so that tests can hold each against the portable one.
+// The implementations behind wire/crc32c.h, by name, so that tests can compare each with the
+// portable one.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace pc {
 
-// Without the inversions of the public functions: `state` is the register of the polynomial division.
-// `to` is where the data is copied on the way; nullptr: nowhere.
+// Without the inversions of the public functions: `state` is the register of the polynomial
+// division. `to` receives a copy of the data; nullptr copies nothing.
 using Crc32cUpdate = uint32_t (*)(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes);
 
 struct Crc32cTarget {
@@ -17,6 +18,6 @@ struct Crc32cTarget {
   Crc32cUpdate update;
 };
 std::span<const Crc32cTarget>
-crc32c_targets();  // what this machine can run, best last; the first is "portable"
+crc32c_targets();  // those that this machine can run, best last; the first is "portable"
 
 }  // namespace pc

@@ -19,7 +19,7 @@ std::string fingerprint(const JobId& job) {
   return text;
 }
 
-// The same as key_id() of pycollective/bootstrap/key.py.
+// Must equal key_id() of pycollective/bootstrap/key.py.
 KeyId key_id(const JobKey& key) {
   constexpr unsigned char kPersonal[crypto_generichash_blake2b_PERSONALBYTES + 1] = "pycollective-kid";
   std::array<std::byte, 16> digest;

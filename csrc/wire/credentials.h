@@ -1,4 +1,4 @@
-// What a member of a job has and a pending connection has not.
+// What a member of a job has and an unauthenticated connection does not have.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace pc {
 
-// Names the job. No secret: it keeps jobs apart that meet at one address.
+// Names the job. It is no secret: it separates jobs that use the same address.
 using JobId = std::array<std::byte, 16>;
 std::string fingerprint(const JobId& job);  // 8 hex digits
 
-// The job's secret. Wiped when it goes; never printed.
+// The job's secret. Wiped on destruction, never printed.
 class JobKey {
  public:
   static constexpr std::size_t kBytes = 32;
@@ -32,7 +32,7 @@ class JobKey {
  private:
   Bytes bytes_ = {};
 };
-// Names a key and tells nothing about it: so that people see which keys differ.
+// Identifies a key without revealing anything about it, so that errors can show which keys differ.
 using KeyId = std::array<std::byte, 4>;
 KeyId key_id(const JobKey& key);
 std::string to_string(const KeyId& id);  // 8 hex digits
@@ -40,11 +40,12 @@ std::string to_string(const KeyId& id);  // 8 hex digits
 struct Credentials {
   JobId job = {};
   JobKey key;
-  std::string key_source;  // for people: "/home/ann/.config/pycollective/key"
-  bool encrypts = false;   // data too; store and control connections always are. All members say the same
+  std::string key_source;  // for error texts: "/home/ann/.config/pycollective/key"
+  // Encrypts data, too; store and control connections are always encrypted. All members must agree.
+  bool encrypts = false;
 };
 
-// From the kernel.
+// Uses the kernel's random numbers.
 PC_EXPORT Status fill_randomly(std::span<std::byte> bytes);
 
 }  // namespace pc

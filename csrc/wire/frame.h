@@ -1,5 +1,6 @@
-// The 64-byte header of everything that travels on a connection after the handshake. docs/protocol.md is the specification;
-// this file is its parser. No sockets, no state, no allocation.
+// The 64-byte header of everything that is sent on a connection after the handshake.
+// docs/protocol.md is the specification; this file is its parser. No sockets, no state, no
+// allocation.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ inline constexpr std::size_t kTrailerBytes =
     4;  // CRC32C of a description or of the segment's payload; absent if that is empty
 inline constexpr std::size_t kMaxDescriptionBytes = 1024;
 inline constexpr std::size_t kMaxSegmentBytes = 256UL * 1024;
-inline constexpr std::size_t kEagerBytes = 64UL * 1024;  // larger messages ask first (REQUEST / CLEAR)
+inline constexpr std::size_t kEagerBytes = 64UL * 1024;  // larger messages use rendezvous (REQUEST / CLEAR)
 
 enum class FrameType : uint8_t {
   kData = 1,     // one segment of a message
@@ -27,33 +28,36 @@ enum class FrameType : uint8_t {
   kClear = 3,    // "send it": the receive for exactly this message is posted
   kCredit = 4,   // "`offset` more bytes of eager messages may be sent"
   kGoodbye = 5,  // orderly end: nothing follows
-  kNotice = 6,   // where a rank stands with a call                               (control plane)
-  kDead = 7,     // a rank is known to be dead                                    (control plane)
-  kCancel = 8,   // a call is given up (control plane); class point-to-point: a message is, by one side (data)
-  kPing = 9,     // heartbeat, and the answer to one                              (control plane)
+  kNotice = 6,   // the state of a call on a rank (control plane)
+  kDead = 7,     // a rank is known to be dead (control plane)
+  kCancel = 8,  // a call is given up (control plane); class point-to-point: one side gave up a message (data)
+  kPing = 9,    // heartbeat, and the answer to one (control plane)
 };
-// FrameHeader::flags. A flag that its type does not know is an error.
+// FrameHeader::flags. A flag that the frame's type does not define is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
 inline constexpr uint8_t kFlagWithdrawn =
-    2;  // CLEAR: forget the one for this message. REQUEST: forget its CLEAR
-inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL of a message: its receiver gave it up, not its sender
-inline constexpr uint8_t kFlagAnswer = 8;      // CANCEL of a message: answers one; nothing more comes for it
-inline constexpr uint8_t kFlagAsks = 1;        // NOTICE, PING: answer with yours
-inline constexpr uint8_t kFlagAsksWhere = 2;   // NOTICE: and say where your program stands
+    2;  // CLEAR: drop the earlier CLEAR of this message. REQUEST: its CLEAR was dropped
+inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL of a message: the receiver gave it up, not the sender
+// CANCEL of a message: answers one; nothing follows for this message
+inline constexpr uint8_t kFlagAnswer = 8;
+inline constexpr uint8_t kFlagAsks = 1;       // NOTICE, PING: answer with your own
+inline constexpr uint8_t kFlagAsksWhere = 2;  // NOTICE: also report the position of your program
 inline constexpr uint8_t kFlagWhereFollows =
-    4;  // NOTICE, CANCEL of a call: where the sender stands comes later
+    4;  // NOTICE, CANCEL of a call: the position of the sender's program follows
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
-// Separates what must not be mixed up. Messages are matched by name, never by order of arrival: within a stream by
-// sequence and index, and no message waits for another one.
+// Separates messages that must not be mixed up. Messages are matched by name, never by order of
+// arrival: within a stream by sequence and index. No message waits for another one.
 struct Stream {
   uint32_t group = 0;
   StreamClass klass = StreamClass::kCollective;
   uint32_t tag = 0;  // collective: the plan's lane; point-to-point: the user's tag
   bool operator==(const Stream&) const = default;
 };
-// Names one message. `sequence`: the group's collective number, or the point-to-point message's number on (peer, tag).
-// `index`: which message of that collective, counted per peer, stream and direction; point-to-point 0. `digest`: fingerprint of the call's full descriptor.
+// Names one message. `sequence` is the group's collective number, or the point-to-point message's
+// number on (peer, tag). `index` is the number of the message in its collective, counted per peer,
+// stream and direction; 0 for point-to-point. `digest` is the fingerprint of the call's full
+// descriptor.
 struct MessageId {
   Stream stream;
   uint64_t sequence = 0;
@@ -68,16 +72,18 @@ struct FrameHeader {
   uint64_t message_nbytes = 0;  // of the whole message
   uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
   uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
-  // Bytes between header and payload that say what a point-to-point message is, for a receiver that does not know: in its
-  // REQUEST, or in its eager DATA.
+  // Bytes between header and payload that describe a point-to-point message to a receiver that does
+  // not know it: in its REQUEST, or in its eager DATA.
   uint32_t description_nbytes = 0;
 };
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 void encode(const FrameHeader& header, HeaderBytes& out);
-// Hostile input is an error, never a crash: magic, version, header CRC, known type and class, segment inside its message,
-// segment not above kMaxSegmentBytes. What it means in context is Link's business.
+// Hostile input is an error, never a crash. Checks magic, version, header CRC, known type and
+// class, that the segment is inside its message, and that it is not above kMaxSegmentBytes. Link
+// checks the meaning in context.
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
-// The same for one that has come another way: what of `header` does not fit together.
+// Checks only the fields, for a header that arrived by a path other than decode(): they must be
+// consistent.
 Status check(const FrameHeader& header);
 
 }  // namespace pc

@@ -10,7 +10,7 @@
 namespace pc {
 namespace {
 
-// Purposes of keys derived from the job's, so that no proof can stand for another.
+// Purposes of the keys derived from the job's key, so that no proof can be used as another one.
 constexpr uint64_t kInitiator = 1, kAcceptor = 2, kDecisionKey = 3, kSealing = 4;
 constexpr char kContext[crypto_kdf_CONTEXTBYTES + 1] = "pc-hands";
 static_assert(crypto_kdf_KEYBYTES == JobKey::kBytes);
@@ -43,8 +43,9 @@ Result<Handshake> Handshake::make(const Credentials& credentials, Hello ours) {
   return Handshake(credentials, ours);
 }
 
-// Once the role is known. Without it whoever relays a handshake could go on in another's name where it matters most: what
-// store and control say decides about everything else.
+// Called once the role is known. Store and control connections are always sealed: otherwise an
+// attacker that relays a handshake could continue in another rank's name on the connections that
+// control everything else.
 void Handshake::choose_seal() {
   ours_.encrypts = credentials_->encrypts || ours_.role != Role::kData;
   ours_.has_aes = ours_.encrypts && aes_available();
@@ -95,7 +96,8 @@ Handshake::Bytes32 Handshake::derive(uint64_t purpose) const {
   return key;
 }
 
-// Keys for both directions, of what both have said, the job's key, and a secret that nobody else can know later either.
+// Derives keys for both directions from both hellos, the job's key, and a shared secret that no
+// other process can learn, even later.
 Status Handshake::agree_on_seal(bool we_began) {
   if (!ours_.encrypts) return Status::ok();
   Bytes32 key = derive(kSealing), shared;
@@ -108,7 +110,7 @@ Status Handshake::agree_on_seal(bool we_began) {
   crypto_generichash_update(&state, octets(shared.data()), shared.size());
   for (const HelloBytes& hello : hellos_)
     crypto_generichash_update(&state, octets(hello.data()), hello.size());
-  const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;  // which stands in no hello
+  const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;  // which is in neither hello
   crypto_generichash_update(&state, octets(acceptors.data()), acceptors.size());
   crypto_generichash_final(&state, octets(keys.data()), keys.size());
   const Cipher cipher = ours_.has_aes && theirs_.has_aes ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305;
@@ -168,7 +170,7 @@ Status Handshake::keys_differ() const {
 
 Status Handshake::read_hello() {
   if (Status taken = take(std::span(in_).first<kHelloBytes>()); !taken.is_ok()) {
-    if (taken.code() == Code::kMismatch) {  // of our kind, but of another version: it shall learn ours
+    if (taken.code() == Code::kMismatch) {  // a pycollective peer of another version: it must learn ours
       encode(ours_, hellos_[1]);
       send(hellos_[1]);
       send(Bytes32{});
@@ -176,7 +178,7 @@ Status Handshake::read_hello() {
     return taken;
   }
   std::copy_n(in_.begin(), kHelloBytes, hellos_[0].begin());
-  // Who does not fit is answered all the same, so that both sides can say what differs.
+  // An incompatible peer receives an answer, too, so that both sides can report the difference.
   if (ours_.epoch == kEveryEpoch) ours_.epoch = theirs_.epoch;
   if (theirs_.role == Role::kControl && ours_.role == Role::kData) ours_.role = Role::kControl;
   ours_.peer = theirs_.rank;

@@ -1,4 +1,5 @@
-// Proves at both ends of a new connection that the other one has the job's key, before anything else is read.
+// Proves at both ends of a new connection that the other end has the job's key, before anything
+// else is read.
 //
 //   initiator                                            acceptor
 //   hello (96 bytes)                  ------------->
@@ -6,14 +7,16 @@
 //   proof (32)                        ------------->
 //                                     <-------------     decision (72)
 //
-// Proofs are BLAKE2b-256 keyed with keys derived from the job's (libsodium's crypto_kdf), one for each direction, over both
-// hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be changed, replayed or reflected. The acceptor says last
-// whether it takes the connection, in a decision that is keyed as well: there may be a second process with
-// the same rank. Store and control connections are always encrypted, data where it is asked for: then the
-// initiator's hello and the decision carry X25519 keys made for this connection, and what follows is sealed
-// (wire/seal.h). The acceptor makes its key when the initiator has proved itself, not before: a key costs
-// more than everything else that a pending connection may ask for. Every part has a fixed size, and nothing
-// is allocated for a pending connection. docs/protocol.md section 1.
+// Proofs are BLAKE2b-256 with keys derived from the job's key (libsodium's crypto_kdf), one for
+// each direction, over both hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be
+// changed, replayed or reflected. The acceptor's last message, which is keyed as well, decides
+// whether it accepts the connection: there may be a second process with the same rank. Store and
+// control connections are always encrypted, data connections on request: then the initiator's hello
+// and the decision carry X25519 keys made for this connection, and everything after them is sealed
+// (wire/seal.h). The acceptor makes its key only after the initiator has proved itself, because a
+// key costs more than everything else that an unauthenticated connection can cause. Every part has
+// a fixed size, and nothing is allocated for an unauthenticated connection. docs/protocol.md
+// section 1.
 #pragma once
 
 #include <array>
@@ -37,38 +40,44 @@ inline constexpr std::size_t kDecisionBytes = kDecisionBodyBytes + kProofBytes;
 
 enum class Decision : uint8_t {
   kWelcome = 0,
-  kRankTaken = 1,  // another process with the same rank is connected already
-  kNotNeeded = 2,  // this rank has no reason to call
+  kRankTaken = 1,  // another process with the same rank is already connected
+  kNotNeeded = 2,  // this rank expects no connection from the initiator
 };
 
 // One side of one handshake. Thread-safety: none; the connection's owner moves the bytes.
 class Handshake {
  public:
-  // `ours` says what we are; nonce and key id are filled in. `credentials` must outlive it.
+  // `ours` describes this side; nonce and key id are filled in. `credentials` must outlive the
+  // handshake.
   static Result<Handshake> initiator(const Credentials& credentials, Hello ours);
   static Result<Handshake> acceptor(const Credentials& credentials, Hello ours);
   static Result<Handshake> initiator(const Credentials&&, Hello) = delete;
   static Result<Handshake> acceptor(const Credentials&&, Hello) = delete;
 
-  // Bytes to write; write all of them before anything is read. Also after an error: the other side shall learn why.
+  // Bytes to write; write all of them before reading, even after an error: they inform the other
+  // side of the reason.
   std::span<const std::byte> output() const { return {out_.data() + sent_, out_nbytes_ - sent_}; }
   void sent(std::size_t nbytes) { sent_ += nbytes; }
-  // Where the next bytes go, and never more than belong to the handshake. Empty: nothing is awaited.
+  // The place for the next bytes, which never holds more than the handshake needs. Empty if no
+  // bytes are expected.
   std::span<std::byte> input() { return {in_.data() + received_, wanted_ - received_}; }
-  // An error: this connection is to be closed once output() is empty.
+  // After an error, close this connection once output() is empty.
   Status received(std::size_t nbytes);
 
-  // The acceptor's: the other side has proved itself, and we must say whether we take it.
+  // Acceptor only: the other side has proved itself, and this side must decide whether to accept
+  // it.
   bool must_decide() const { return state_ == State::kDeciding; }
   void decide(Decision decision);
   bool done() const { return state_ == State::kDone && output().empty(); }
-  // The initiator's: the other side has proved itself and does not take us. Asking again does not help.
+  // Initiator only: the other side has proved itself and rejected this side. A retry does not help.
   bool rejected() const { return rejected_; }
-  // What the other side says of itself: proven once must_decide() or done(). False before its hello has come.
-  bool has_received() const { return has_theirs_ || received_ > 0; }  // anything at all
+  // The other side's hello, proven once must_decide() or done(). has_theirs() returns false before
+  // it has arrived.
+  bool has_received() const { return has_theirs_ || received_ > 0; }  // any bytes at all
   bool has_theirs() const { return has_theirs_; }
   const Hello& theirs() const { return theirs_; }
-  // What the connection is sealed with from now on; null if it does not encrypt. Once, when done.
+  // Returns the seal for the rest of the connection, or null if it is not encrypted. Call it once,
+  // when done.
   std::unique_ptr<Seal> take_seal() { return std::move(seal_); }
 
  private:
@@ -76,7 +85,7 @@ class Handshake {
   using Bytes32 = std::array<std::byte, kProofBytes>;
   Handshake(const Credentials& credentials, const Hello& ours) : credentials_(&credentials), ours_(ours) {}
   static Result<Handshake> make(const Credentials& credentials, Hello ours);
-  void choose_seal();  // whether there shall be one, and by which cipher
+  void choose_seal();  // whether to have one, and which cipher
   Status make_key_pair();
   Status read_hello();
   Status read_answer();
@@ -92,11 +101,11 @@ class Handshake {
 
   const Credentials* credentials_;
   Hello ours_, theirs_;
-  JobKey private_key_;  // X25519, of this connection; wiped like a job's
+  JobKey private_key_;  // X25519, of this connection; wiped like a job's key
   std::unique_ptr<Seal> seal_;
   State state_ = State::kFailed;
   bool has_theirs_ = false, rejected_ = false;
-  std::array<HelloBytes, 2> hellos_ = {};  // the initiator's, the acceptor's: what is proved
+  std::array<HelloBytes, 2> hellos_ = {};  // the initiator's, the acceptor's: the proofs cover both
   std::array<std::byte, kHelloAnswerBytes> in_ = {}, out_ = {};
   std::size_t received_ = 0, wanted_ = 0, sent_ = 0, out_nbytes_ = 0;
 };

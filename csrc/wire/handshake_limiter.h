@@ -1,5 +1,6 @@
-// Who may wait at a listener without having proved anything: so many, so long, and no source at the others' expense. When
-// there are too many, the oldest of the source that has the most must go: honest ranks speak at once and are soon gone.
+// Limits the connections that wait at a listener without having proved anything: their number,
+// their time, and the share of each source. When there are too many, the oldest connection of the
+// source with the most is evicted: honest ranks send at once and are soon done.
 #pragma once
 
 #include <array>
@@ -16,19 +17,20 @@ namespace pc {
 // No sockets, no clock. Thread-safety: none.
 class HandshakeLimiter {
  public:
-  static constexpr double kWaitLimitS = 3;       // a member of the job says at once who it is
-  using Source = std::array<unsigned char, 16>;  // where it comes from: host_bytes() of net/socket.h
+  static constexpr double kWaitLimitS = 3;       // a member of the job identifies itself at once
+  using Source = std::array<unsigned char, 16>;  // the remote address: host_bytes() of net/socket.h
   explicit HandshakeLimiter(std::size_t most, double wait_limit_s = kWaitLimitS)
       : most_(most),
         wait_limit_s_(wait_limit_s) {}
 
-  // `pending`, a descriptor, has come. Returns who must go for it, or -1; that one has left already.
+  // Adds `pending`, a descriptor. Returns the descriptor that is evicted for it, which is already
+  // removed, or -1.
   int enter(int pending, const Source& source, TimePoint now);
-  int evict();              // makes room, for whatever reason: who must go, or -1 if nobody is here
-  void leave(int pending);  // known by now, or gone; one who is not here is no matter
+  int evict();  // makes room for any reason: returns the descriptor to close, or -1 if there is none
+  void leave(int pending);  // authenticated, or closed; an unknown descriptor is ignored
   bool has(int pending) const { return by_number_.contains(pending); }
-  std::vector<int> expired(TimePoint now) const;  // whose time is over; they are still here
-  TimePoint next() const;                         // when the next one's time is over; max(): nobody's
+  std::vector<int> expired(TimePoint now) const;  // those past their time limit; they are not removed
+  TimePoint next() const;                         // when the next time limit expires; max() if there is none
   std::size_t count() const { return by_number_.size(); }
 
  private:

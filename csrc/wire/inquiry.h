@@ -1,4 +1,4 @@
-// One question about one call, put to all members of its group, and what they have answered so far.
+// One inquiry about one call to all members of its group, and the reports received so far.
 #pragma once
 
 #include <optional>
@@ -13,29 +13,31 @@ namespace pc {
 struct RankStatus {
   Rank rank = -1;  // in the world
   CallReport report;
-  bool came_late = false;  // it made the call only when it had been given up already
+  bool came_late = false;  // it made the call only after the call had been given up
 };
 
 class Inquiry {
  public:
-  // `why`: the call was given up (an episode); without, somebody only wants to know (a survey).
+  // With `why`, the call was given up (an episode). Without it, the inquiry is a survey.
   Inquiry(std::span<const Rank> members, std::optional<CallEnd> why, TimePoint until);
 
   TimePoint until() const { return until_; }
   const std::optional<CallEnd>& why() const { return why_; }
-  // Another reason for the same end. The first one known stays, but disagreement explains the others.
+  // Adds another reason for the same end. The first reason stays, but a mismatch replaces it,
+  // because it explains the other reasons.
   void learn(const CallEnd& why);
   void store(Rank from, const CallReport& report);
-  // Whether this member's answer, or the second part of it, is still to come.
+  // Returns true if this member's report, or its second part, is still outstanding.
   bool waits_for(std::size_t member) const {
     const CallReport& report = statuses_[member].report;
-    // Only with the late rank's call it may show who is the odd one.
+    // Only the late rank's call may show which rank differs from the rest.
     const bool may_still_come =
         why_.has_value() && why_->code == Code::kMismatch && report.state == CallReport::State::kNotMade;
     return !answered_[member] || report.where_follows || may_still_come;
   }
   const std::vector<RankStatus>& statuses() const { return statuses_; }
-  // The reason in the light of all answers: if members made different calls, that is why it did not work.
+  // Returns the reason in the light of all reports: if members made different calls, that is the
+  // cause.
   CallEnd cause() const;
 
  private:

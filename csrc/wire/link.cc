@@ -66,7 +66,7 @@ Link::Link(Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits, FrameIo
     : state_(new LinkState{{me, peer, epoch, sane(limits), frame_io}}) {}
 Link::~Link() = default;
 
-// ---- What is posted.
+// ---- Posting.
 
 void Link::post_send(const SendOp& op) { state_->sender.post_send(op); }
 void Link::post_recv(const RecvOp& op) { state_->receiver.post_recv(op); }
@@ -101,7 +101,7 @@ bool Link::has_posted() const {
          !sender.leaving.empty() || !sender.waiting.empty();
 }
 
-// ---- What goes out.
+// ---- Outgoing.
 
 std::optional<OutFrame> Link::next_frame(std::size_t capacity) { return state_->sender.next_frame(capacity); }
 void Link::written() { state_->sender.written(); }
@@ -110,7 +110,7 @@ bool Link::has_output() const {
   return state_->link.failed.is_ok() && (!sender.frames_out.empty() || sender.has_frame());
 }
 
-// ---- What comes in.
+// ---- Incoming.
 
 Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
                                                 std::span<const std::byte> description) {
@@ -131,7 +131,7 @@ Result<PayloadDestination> Link::header_arrived(const FrameHeader& header,
                                       std::to_string(link.limits.segment_bytes) + " are allowed");
   }
   incoming.header = header;
-  const bool is_below_watermark = header.epoch < link.epoch;  // sent before its writer knew better
+  const bool is_below_watermark = header.epoch < link.epoch;  // sent before its sender knew the new epoch
   Status status = is_below_watermark ? receiver.drain(Kind::kDrain, header.segment_nbytes)
                                      : arrived(*state_, header, description);
   if (!status.is_ok()) {

@@ -99,7 +99,8 @@ void LinkContext::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, 
   queue.push(header);
 }
 
-// To a frame that concerns no operation of ours: only the peer decides how many there are.
+// Answers a frame that concerns no operation of this rank. Only the peer decides how many such
+// frames there are, hence the limit.
 Status LinkContext::answer(const FrameHeader& header, FrameType type, uint8_t flags) {
   if (answers.size() >= std::size_t{4} * limits.max_requests) {
     return violation(header, "it takes none of our " + std::to_string(answers.size()) + " answers");
@@ -141,8 +142,9 @@ bool LinkContext::below_watermark(const MessageId& id) const {
   });
 }
 
-// Every REQUEST is answered by one CLEAR, every early CLEAR by REQUEST or DATA, also here: the peer counts them.
-// What the peer has given up meanwhile, which only messages can be, is answered by a CANCEL.
+// Every REQUEST is answered by one CLEAR, and every early CLEAR by REQUEST or DATA, also here,
+// because the peer counts them. An operation that the peer has given up meanwhile (always a
+// point-to-point message) is answered by a CANCEL.
 void LinkContext::drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags,
                                        uint8_t direction) {
   while (Announcement* const item =

@@ -1,5 +1,5 @@
-// What the sender and the receiver of a Link share: whom it connects, the control frames to write, and what has
-// ended here. Private to link*.cc.
+// State that the sender and the receiver of a Link share: the two ranks, the control frames to
+// write, and what has ended here. Private to link*.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace pc {
 
-// A message is named by its place; digest and size must then agree.
+// Stream, sequence and index name a message. Digest and size must then agree.
 inline bool same_place(const MessageId& a, const MessageId& b) {
   return a.sequence == b.sequence && a.index == b.index && a.stream == b.stream;
 }
@@ -21,7 +21,8 @@ inline bool foreign(const MessageId& ours, uint64_t our_nbytes, const MessageId&
                     uint64_t their_nbytes) {
   return ours.digest != theirs.digest || our_nbytes != their_nbytes;
 }
-// For NodeList::find(): of what is kept, and of operations.
+// Predicates for NodeList::find(): names() for announcements and buffered messages, posted_as() for
+// operations.
 inline auto names(const MessageId& id) {
   return [&id](const auto& item) { return same_place(item.id, id); };
 }
@@ -29,24 +30,25 @@ inline auto posted_as(const MessageId& id) {
   return [&id](const auto& item) { return same_place(item.op.id, id); };
 }
 inline bool is_point_to_point(const MessageId& id) { return id.stream.klass == StreamClass::kPointToPoint; }
-// "collective 12.0 of group 0 lane 1", "message 7 of group 0 tag 3"
+// "collective 12 of group 0 (lane 1, message 0)", "message 7 of tag 3 in group 0"
 std::string describe(const MessageId& id);
-Code code_for(const FrameHeader& cancel);  // what the operation here ends with
+Code code_for(const FrameHeader& cancel);  // the code with which the operation here ends
 
 template <class Op>
 void complete(const Op& op, Status status, const MessageId& found, uint64_t nbytes = 0) {
   complete(op.completions, op.token, std::move(status), found, nbytes);
 }
 
-// A REQUEST without a receive, or a CLEAR without a send; or an operation that we withdrew: the peer may still
-// write about it, until its answer shows that nothing more comes.
+// A REQUEST without a receive, or a CLEAR without a send. Or an operation that this rank withdrew:
+// the peer may still send frames for it until its answer shows that nothing more follows.
 struct Announcement {
   Announcement *previous = nullptr, *next = nullptr;
   MessageId id;
   uint64_t nbytes = 0;
-  std::string description;    // of a REQUEST
-  Code given_up = Code::kOk;  // by the peer meanwhile: what our operation will end with
-  bool counted = false;       // withdrawn: in `unanswered` or `early_clears`
+  std::string description;  // of a REQUEST
+  // If the peer gave it up meanwhile: the code with which the operation here will end.
+  Code given_up = Code::kOk;
+  bool counted = false;  // withdrawn: counted in `unanswered` or `early_clears`
 };
 
 struct LinkContext {
@@ -91,7 +93,7 @@ struct LinkContext {
     announcement_pool.give_back(item);
     return found;
   }
-  // The peer has given it up: the operation of that name ends with this when it is posted.
+  // The peer gave it up: an operation of that name ends with this code when it is posted.
   Status mark(Announcement& announced, const FrameHeader& cancel) const;
 
   void raise_watermark(uint32_t group, uint64_t sequence);
@@ -100,7 +102,8 @@ struct LinkContext {
     closed_groups.add(group);
   }
   bool below_watermark(const MessageId& id) const;
-  // Answers each with a frame of that type, or if the peer has given it up with a CANCEL of that direction.
+  // Answers each with a frame of that type, or with a CANCEL of that direction if the peer has
+  // given it up.
   void drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags, uint8_t direction);
 
   const Rank me, peer;
@@ -109,15 +112,17 @@ struct LinkContext {
   FrameIo* const frame_io;
 
   Fifo<FrameHeader> control;
-  Fifo<FrameHeader> answers;  // about what was given up; behind `control`: the last word on their message
+  // Answers about operations that were given up. Sent after `control`, as the last frames about
+  // their messages.
+  Fifo<FrameHeader> answers;
   NodePool<Announcement> announcement_pool;
-  std::vector<Watermark> watermarks;  // one per open group at most
+  std::vector<Watermark> watermarks;  // at most one per open group
   ClosedGroups closed_groups;
   bool goodbye_wanted = false, goodbye_sent = false, goodbye_received = false;
   Status failed;
 };
 
-// Takes the operations of `sink` out of a list. False: the peer has been told of one.
+// Removes the operations of `sink` from a list. Returns false if the peer knows of one of them.
 template <class Node, class TakeBack>
 bool withdraw(NodeList<Node>& list, NodePool<Node>& pool, const CompletionSink* sink, LinkContext& link,
               const TakeBack& take_back) {

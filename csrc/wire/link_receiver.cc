@@ -1,4 +1,4 @@
-// Everything in a header is hostile until it has been compared with what is posted.
+// Everything in a header is hostile until it has been compared with the posted operations.
 #include "wire/link_receiver.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-// ---- What is posted.
+// ---- Posting.
 
 void LinkReceiver::post_recv(const RecvOp& op) {
   const uint64_t wanted = op.part_nbytes != 0 ? op.part_nbytes : op.nbytes;
@@ -34,7 +34,8 @@ void LinkReceiver::post_recv(const RecvOp& op) {
       link.answer_cancel(op.id, 0);
       return complete(op, link.given_up(op.id, met.given_up, false), op.id);
     }
-    link.push_control(FrameType::kClear, op.id, op.nbytes);  // if it is foreign, the sender sees that by this
+    // If the message is foreign, the CLEAR shows the mismatch to the sender.
+    link.push_control(FrameType::kClear, op.id, op.nbytes);
     if (foreign(op.id, op.nbytes, met.id, met.nbytes))
       return complete(op, link.mismatch(op.id, op.nbytes, met.id, met.nbytes), met.id, met.nbytes);
     description = std::move(met.description);
@@ -47,10 +48,11 @@ void LinkReceiver::post_recv(const RecvOp& op) {
   if (op.nbytes > link.limits.eager_bytes || requests.size() >= link.limits.max_requests) clear_early(*recv);
 }
 
-// A collective receives all that is sent for it before the next one of its group posts anything. What is still
-// here of an earlier one was sent for another call than was made here, with another root for example. That call
-// is over; this one goes on with a warning. Looked for when a receive is posted, and when its message comes:
-// frames are in order, so whatever the peer has sent before is here then.
+// A collective receives everything that is sent for it before the next collective of its group
+// posts anything. A message that is left from an earlier one was therefore sent for a call that
+// differs from the call here, for example in its root. That call is over; this one continues with a
+// warning. Checked when a receive is posted and when its message arrives: frames are in order, so
+// everything that the peer sent before has arrived by then.
 void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
   const auto is_late_mismatch = [&](const Unexpected& message) {
@@ -58,7 +60,7 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
   };
-  constexpr int kMostReported = 16;  // a loop of wrong calls need not be told one by one
+  constexpr int kMostReported = 16;  // a loop of wrong calls need not be reported one by one
   int told = 0;
   while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
     const MessageId id = late_mismatch->id;
@@ -71,8 +73,8 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   }
 }
 
-// A sender that holds max_requests unanswered REQUESTs may be unable to announce this message: hence the early
-// CLEAR of small ones too when that is so.
+// Sends CLEAR before the REQUEST. A sender with max_requests unanswered REQUESTs may be unable to
+// announce this message, so small messages get an early CLEAR, too, when that limit is reached.
 void LinkReceiver::clear_early(Recv& recv) {
   if (recv.cleared || recv.started || early_clears >= link.limits.max_requests) return;
   recv.cleared = recv.early = true;
@@ -104,7 +106,7 @@ void LinkReceiver::consumed(uint64_t cost) {
   returnable = 0;
 }
 
-// ---- Looking for what can be received.
+// ---- Probes.
 
 void LinkReceiver::post_probe(const ProbeOp& op) {
   const auto found = [&op](const auto& item) {
@@ -127,7 +129,7 @@ void LinkReceiver::notify_probes(const MessageId& id, uint64_t nbytes, const std
   }
 }
 
-// ---- What arrives.
+// ---- Incoming.
 
 bool LinkReceiver::can_receive_at_once(const FrameHeader& header, const MessageId& id,
                                        uint64_t nbytes) const {
@@ -144,7 +146,7 @@ bool LinkReceiver::can_receive_at_once(const FrameHeader& header, const MessageI
 Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   Announcement* const ours = withdrawn_recvs.find(names(header.id));
   Recv* const recv = recvs.find(posted_as(header.id));
-  if ((header.flags & kFlagWithdrawn) != 0) {  // there will be no message, and the peer holds no CLEAR for it
+  if ((header.flags & kFlagWithdrawn) != 0) {  // no message will follow, and the peer holds no CLEAR for it
     if (recv != nullptr) forget_early(*recv);
     settle(ours);
     return Status::ok();
@@ -161,7 +163,7 @@ Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const 
     recv->description = text_of(description);
     return Status::ok();
   }
-  if (ours != nullptr) {  // our CLEAR, which it has or will have, is the answer
+  if (ours != nullptr) {  // our CLEAR, which the peer has or will have, is the answer
     if (header.id.stream.klass == StreamClass::kCollective) settle(ours);
     return Status::ok();
   }
@@ -211,7 +213,7 @@ Status LinkReceiver::eager_arrived(const FrameHeader& header, std::span<const st
     return Status::ok();
   }
   report_late_mismatches(recv->op);
-  if (recv->cleared)  // early: the two have crossed
+  if (recv->cleared)  // an early CLEAR crossed this message
     link.push_control(FrameType::kClear, recv->op.id, recv->op.nbytes, kFlagWithdrawn);
   if (foreign(recv->op.id, recv->op.nbytes, header.id, nbytes)) {
     finish(recv, link.mismatch(recv->op.id, recv->op.nbytes, header.id, nbytes), header.id, nbytes);
@@ -279,7 +281,7 @@ Status LinkReceiver::payload_arrived(std::span<const std::byte> at) {
   return Status::ok();
 }
 
-// Its receive may have been posted between header and payload, or its collective given up.
+// Its receive may have been posted, or its collective given up, between header and payload.
 void LinkReceiver::store_unexpected(Unexpected* message) {
   if (link.below_watermark(message->id)) {
     consumed(message->cost());
@@ -312,10 +314,10 @@ bool LinkReceiver::take_back(Recv& recv, const Status& why) {
   if (!recv.started && (!recv.cleared || link.drop_queued(FrameType::kClear, id))) {
     forget_early(recv);
     if (recv.announced)
-      keep_request(id, recv.op.nbytes, std::move(recv.description));  // as before it was posted
+      keep_request(id, recv.op.nbytes, std::move(recv.description));  // the state before the post
     return true;
   }
-  const bool used = recv.announced || recv.started;  // the peer has our CLEAR, or will not keep it
+  const bool used = recv.announced || recv.started;  // the peer uses our CLEAR, or will not keep it
   if (!eager_is_arriving && (is_point_to_point(id) || (recv.early && !used))) {
     link.remember(withdrawn_recvs, id, recv.op.nbytes)->counted = std::exchange(recv.early, false);
     if (is_point_to_point(id)) {
@@ -351,7 +353,7 @@ bool LinkReceiver::unwanted(const FrameHeader& header) {
   if (ours == nullptr) return link.below_watermark(header.id);
   const bool eager = (header.flags & kFlagEager) != 0;
   if (eager && ours->counted) link.push_control(FrameType::kClear, ours->id, ours->nbytes, kFlagWithdrawn);
-  if (eager || !is_point_to_point(header.id)) settle(ours);  // the CLEAR is used, or they have crossed
+  if (eager || !is_point_to_point(header.id)) settle(ours);  // the CLEAR is used up, or crossed the message
   return true;
 }
 
@@ -366,7 +368,7 @@ Status LinkReceiver::sender_gave_up(const FrameHeader& header) {
     finish(recv, link.given_up(header.id, code_for(header), false), header.id, 0);
     return Status::ok();
   }
-  return link.answer(header, FrameType::kCancel, kFlagAnswer);  // it has ended otherwise
+  return link.answer(header, FrameType::kCancel, kFlagAnswer);  // the operation has ended for another reason
 }
 
 // ---- The end.
@@ -377,7 +379,8 @@ void LinkReceiver::fail(const Status& why) {
   complete_posted(why);
   while (!requests.empty()) link.take_out(requests, requests.front());
   while (!withdrawn_recvs.empty()) link.take_out(withdrawn_recvs, withdrawn_recvs.front());
-  if (link.goodbye_received) return;  // what came whole before the goodbye may still be wanted
+  // Messages that arrived completely before the goodbye can still be received.
+  if (link.goodbye_received) return;
   while (!unexpected.empty()) release(take_out(unexpected.front()));
 }
 

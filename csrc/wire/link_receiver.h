@@ -1,5 +1,5 @@
-// The receiving half of a Link: its posted receives and probes, the messages that came before them, and the
-// payload that is arriving. Private to link*.cc.
+// The receiving half of a Link: its posted receives and probes, the messages that arrived before
+// them, and the payload that is arriving. Private to link*.cc.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ struct LinkReceiver {
   struct Recv {
     Recv *previous = nullptr, *next = nullptr;
     RecvOp op;
-    uint64_t received = 0;    // of the part
-    bool cleared = false;     // CLEAR queued or written
-    bool early = false;       // ... before the peer asked; counted in early_clears until this receive ends
-    std::string description;  // of the REQUEST, in case this receive is taken back
-    bool announced = false;   // REQUEST has come
-    bool started = false;     // DATA has come
+    uint64_t received = 0;  // bytes of the part
+    bool cleared = false;   // CLEAR queued or written
+    bool early = false;  // CLEAR before the peer's REQUEST; counted in early_clears until this receive ends
+    std::string description;  // of the REQUEST, in case this receive is withdrawn
+    bool announced = false;   // REQUEST has arrived
+    bool started = false;     // DATA has arrived
     uint64_t part_nbytes() const { return op.part_nbytes != 0 ? op.part_nbytes : op.nbytes; }
   };
   struct Unexpected {  // an eager message in our memory
@@ -38,7 +38,7 @@ struct LinkReceiver {
     Probe *previous = nullptr, *next = nullptr;
     ProbeOp op;
   };
-  // Where the payload of the last header goes.
+  // The destination of the last header's payload.
   struct Incoming {
     enum class Kind : uint8_t { kNothing, kReceive, kEagerReceive, kUnexpected, kDrain, kEagerDrain };
     Kind kind = Kind::kNothing;
@@ -118,22 +118,22 @@ struct LinkReceiver {
   }
   void drop_below_watermark();
   Status sender_gave_up(const FrameHeader& header);
-  bool unwanted(const FrameHeader& header);  // DATA of what was given up here
+  bool unwanted(const FrameHeader& header);  // DATA of an operation that was given up here
 
   LinkContext& link;
-  NodeList<Announcement>& clears;  // of the sender: a watermark drops them, too
+  NodeList<Announcement>& clears;  // the sender's, because a watermark drops them, too
   NodePool<Recv> recv_pool;
   NodePool<Unexpected> unexpected_pool;
   NodePool<Probe> probe_pool;
   NodeList<Recv> recvs;
-  NodeList<Probe> probes;  // for what has not come
+  NodeList<Probe> probes;  // for messages that have not arrived
   NodeList<Unexpected> unexpected;
-  NodeList<Announcement> requests;  // REQUESTs that came before their receive was posted
+  NodeList<Announcement> requests;  // REQUESTs that arrived before their receive was posted
   NodeList<Announcement> withdrawn_recvs;
-  uint64_t charged = 0;     // eager bytes that the peer has sent and not got back as credit
+  uint64_t charged = 0;     // eager bytes that the peer has sent and that were not returned as credit
   uint64_t returnable = 0;  // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
-  uint32_t early_clears = 0;  // receives cleared early, withdrawn or not: CLEARs that the peer may hold
+  uint32_t early_clears = 0;  // receives cleared early, even if withdrawn: CLEARs that the peer may hold
   Incoming incoming;
   std::unique_ptr<std::byte[]> staging_memory;
 };

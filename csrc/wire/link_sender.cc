@@ -5,7 +5,8 @@
 namespace pc {
 namespace {
 
-// How many bytes of it go next. Small cuts would stay small: what they free is as small.
+// Returns the number of payload bytes to send next. Does not cut small pieces: each would free only
+// as little space, so all later pieces would be small.
 std::size_t next_segment(const LinkSender::Send& send, std::size_t segment_bytes, std::size_t capacity) {
   const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, segment_bytes);
@@ -29,7 +30,7 @@ void LinkSender::post_send(const SendOp& op) {
       return complete(op, link.given_up(op.id, met.given_up, true), op.id);
     }
     if (foreign(op.id, nbytes, met.id, met.nbytes)) {
-      link.push_control(FrameType::kRequest, op.id, nbytes);  // so that the peer sees it too
+      link.push_control(FrameType::kRequest, op.id, nbytes);  // so that the peer detects the mismatch, too
       return complete(op, link.mismatch(op.id, nbytes, met.id, met.nbytes), met.id, met.nbytes);
     }
   }
@@ -109,7 +110,7 @@ std::optional<OutFrame> LinkSender::next_frame(std::size_t capacity) {
   return out;
 }
 
-// A REQUEST that only answers a CLEAR needs none.
+// A REQUEST that only answers a CLEAR needs no description.
 std::span<const std::byte> LinkSender::description_of_request(const FrameHeader& header) const {
   if (header.type != FrameType::kRequest || !is_point_to_point(header.id)) return {};
   const Send* const send = waiting.find(posted_as(header.id));
@@ -127,7 +128,7 @@ ConstIoVec LinkSender::give_segment(Send& send, std::size_t count, FrameHeader& 
   send.given += count;
   ++send.out;
   active.remove(&send);
-  (send.given < send.part_nbytes() ? active : leaving).push_back(&send);  // the others have their turn
+  (send.given < send.part_nbytes() ? active : leaving).push_back(&send);  // the other sends are next
   return payload;
 }
 
@@ -138,7 +139,7 @@ void LinkSender::written() {
   finish(send, leaving, Status::ok(), send->op.id, send->nbytes());
 }
 
-// ---- What the peer says about it.
+// ---- Answers of the peer.
 
 Status LinkSender::clear_arrived(const FrameHeader& header) {
   if ((header.flags & kFlagWithdrawn) != 0) {
@@ -153,7 +154,8 @@ Status LinkSender::clear_arrived(const FrameHeader& header) {
       --held_back;
     if (foreign(id, send->nbytes(), header.id, header.message_nbytes)) {
       if (!send->announced)
-        link.push_control(FrameType::kRequest, id, send->nbytes());  // the peer sees it too
+        // The peer must detect the mismatch, too.
+        link.push_control(FrameType::kRequest, id, send->nbytes());
       finish(send, waiting, link.mismatch(id, send->nbytes(), header.id, header.message_nbytes), header.id,
              header.message_nbytes);
     } else {
@@ -209,7 +211,7 @@ bool LinkSender::take_back(Send& send, const Status& why) {
   const bool asked = send.announced && !link.drop_queued(FrameType::kRequest, id);
   if (!asked && send.given == 0 && send.out == 0) {
     if (send.cleared) {
-      link.remember(clears, id, send.nbytes());  // as before it was posted
+      link.remember(clears, id, send.nbytes());  // the state before the post
     } else if (send.announced) {
       --unanswered;
     } else {
@@ -218,17 +220,18 @@ bool LinkSender::take_back(Send& send, const Status& why) {
     return true;
   }
   detach(send);
-  if (send.out > 0 && send.given == send.part_nbytes()) return false;  // all of it is on its way
+  if (send.out > 0 && send.given == send.part_nbytes()) return false;  // all of it is in flight
   if (is_point_to_point(id)) {
     link.push(link.control, FrameType::kCancel, 0, id, 0, static_cast<uint64_t>(why.code()));
   } else if (send.cleared) {
-    return false;  // REQUEST and CLEAR have met: nothing more comes
+    return false;  // REQUEST and CLEAR have both arrived: nothing more follows
   }
   link.remember(withdrawn_sends, id, send.nbytes())->counted = !send.cleared;
   return false;
 }
 
-// An eager send is not affected: its message is discarded over there, and then its CLEAR here.
+// An eager send is not affected: the peer discards its message, then withdraws the CLEAR that it
+// sent.
 Status LinkSender::receiver_gave_up(const FrameHeader& header) {
   if (settle(withdrawn_sends.find(names(header.id)))) return Status::ok();
   if (Announcement* clear = clears.find(names(header.id)); clear != nullptr) return link.mark(*clear, header);

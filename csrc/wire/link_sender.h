@@ -12,11 +12,11 @@ struct LinkSender {
   struct Send {
     Send *previous = nullptr, *next = nullptr;
     SendOp op;
-    uint64_t given = 0;      // bytes of the payload in frames that next_frame() gave out
-    uint32_t out = 0;        // of those frames, not yet written
-    bool eager = false;      // goes on credit
+    uint64_t given = 0;      // bytes of the payload in frames that next_frame() returned
+    uint32_t out = 0;        // number of those frames that are not yet written
+    bool eager = false;      // sent on credit
     bool announced = false;  // REQUEST queued or written
-    bool cleared = false;    // the peer's CLEAR has come
+    bool cleared = false;    // the peer's CLEAR has arrived
     uint64_t nbytes() const { return op.message_nbytes != 0 ? op.message_nbytes : part_nbytes(); }
     uint64_t part_nbytes() const { return op.payload.size(); }
     uint64_t cost() const { return kHeaderBytes + op.description.size() + op.payload.size(); }
@@ -26,13 +26,13 @@ struct LinkSender {
 
   void post_send(const SendOp& op);
   bool send_at_once(const MessageId& id, uint64_t nbytes, uint64_t cost);
-  void announce_waiting();  // REQUESTs that max_requests has held back
+  void announce_waiting();  // queues the REQUESTs that max_requests has held back
   void finish(Send* send, NodeList<Send>& from, Status status, const MessageId& found, uint64_t nbytes);
 
   std::optional<OutFrame> next_frame(std::size_t capacity);
   ConstIoVec give_segment(Send& send, std::size_t count, FrameHeader& header);
   std::span<const std::byte> description_of_request(const FrameHeader& header) const;
-  bool has_frame() const {  // control frames, segments, and last GOODBYE
+  bool has_frame() const {  // control frames, segments, and GOODBYE at the end
     return !link.control.empty() || !link.answers.empty() || !active.empty() ||
            (link.goodbye_wanted && !link.goodbye_sent && waiting.empty());
   }
@@ -52,14 +52,14 @@ struct LinkSender {
   }
 
   bool cancel(const CompletionSink* sink, const Status& why);
-  bool take_back(Send& send, const Status& why);  // true: the peer was not told of it
+  bool take_back(Send& send, const Status& why);  // true: the peer does not know of it
   Status receiver_gave_up(const FrameHeader& header);
-  void detach(Send& send) {  // its memory is not needed any more, whatever is out of it
+  void detach(Send& send) {  // its memory is no longer needed, even if frames of it are out
     if (send.out == 0) return;
     if (link.frame_io != nullptr) link.frame_io->keep_unsent();
     frames_out.replace(&send, nullptr);
   }
-  // The peer has nothing more to say about it. False: there is none.
+  // The peer has nothing more to send about it. Returns false if there is no such operation.
   bool settle(Announcement* withdrawn) {
     if (withdrawn == nullptr) return false;
     if (link.take_out(withdrawn_sends, withdrawn).counted) --unanswered;
@@ -70,15 +70,17 @@ struct LinkSender {
   LinkContext& link;
   NodePool<Send> send_pool;
   // A send is in exactly one of the three lists.
-  NodeList<Send> active;          // its DATA may go; the front has the next turn
-  NodeList<Send> leaving;         // all of it is given out, not all is written
+  NodeList<Send> active;          // its DATA may be sent; the front is next
+  NodeList<Send> leaving;         // next_frame() has returned all of it, but not all is written
   NodeList<Send> waiting;         // for the peer's CLEAR
-  NodeList<Announcement> clears;  // CLEARs that came before their send was posted
+  NodeList<Announcement> clears;  // CLEARs that arrived before their send was posted
   NodeList<Announcement> withdrawn_sends;
-  uint64_t credit;            // eager bytes that we may send
+  uint64_t credit;            // eager bytes that this rank may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
-  std::size_t held_back = 0;  // in `waiting`, not announced
-  Fifo<Send*> frames_out;  // given, not yet written, oldest first; null: of no send, or of one that is gone
+  std::size_t held_back = 0;  // sends in `waiting` that are not announced
+  // The sends of the frames that were returned but not yet written, oldest first. Null for a frame
+  // of no send, or of a send that is gone.
+  Fifo<Send*> frames_out;
 };
 
 }  // namespace pc

@@ -1,5 +1,6 @@
-// Numbers as they lie on the wire. Byte by byte, so that layout depends on neither the compiler's padding nor the
-// machine's byte order. Compilers turn each of these into one load or store.
+// Numbers in wire format, read and written byte by byte, so that the layout depends on neither the
+// compiler's padding nor the machine's byte order. Compilers reduce each function to one load or
+// store.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a user of a transport posts (a send, a receive) and gets back (a completion).
+// What a user of a transport posts (a send, a receive) and receives in return (a completion).
 #pragma once
 
 #include <atomic>
@@ -14,18 +14,19 @@
 
 namespace pc {
 
-// The token of a completion that ends no operation: `found` names a message of an earlier collective that no call here
-// received; the status says so in words.
+// The token of a completion that ends no operation: `found` names a message of an earlier
+// collective that no call here received. The status explains this.
 inline constexpr uint64_t kLateMismatchToken = ~uint64_t{0} - 1;
 
 struct Completion {
   uint64_t token = 0;
-  Status status;  // kMismatch: `found` says what the peer sent instead
+  Status status;  // kMismatch: `found` names what the peer sent instead
   MessageId found;
   uint64_t nbytes = 0;
 };
 
-// Where completions go. Implementations are thread-safe: the thread that polls is not always the one that posted.
+// The destination of completions. Implementations are thread-safe: the thread that polls may not be
+// the one that posted.
 class CompletionSink {
  public:
   virtual void complete(
@@ -35,14 +36,16 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// Tells `sink`, which may be null, how an operation has ended.
+// Reports to `sink`, which may be null, how an operation has ended.
 inline void complete(CompletionSink* sink, uint64_t token, Status status, const MessageId& found = {},
                      uint64_t nbytes = 0) {
   if (sink != nullptr) sink->complete(Completion{token, std::move(status), found, nbytes});
 }
 
-// Consumes verified pieces of a message instead of having them stored: how a reduction overlaps the wire. They come in
-// order, where a message is split over several connections those of each part. `data` is only valid during the call. Pieces start at multiples of 64 bytes. Called with the transport's lock held.
+// Consumes verified pieces of a message instead of having them stored, so that a reduction overlaps
+// the transfer. Pieces arrive in order; if a message is split over several connections, in order
+// within each part. Pieces start at multiples of 64 bytes. `data` is only valid during the call.
+// Called with the transport's lock held.
 class SegmentSink {
  public:
   virtual void consume(uint64_t offset, std::span<const std::byte> data) = 0;
@@ -53,31 +56,35 @@ class SegmentSink {
 
 struct SendOp {
   MessageId id;
-  ConstIoVec payload;                     // busy until completed
-  CompletionSink* completions = nullptr;  // outlives the operation
+  ConstIoVec payload;                     // in use until completed
+  CompletionSink* completions = nullptr;  // must outlive the operation
   uint64_t token = 0;
-  // Busy likewise; for a ProbeOp of the receiver. Point-to-point, at most kMaxDescriptionBytes.
+  // In use until completed; for a ProbeOp of the receiver. Point-to-point only, at most
+  // kMaxDescriptionBytes.
   std::span<const std::byte> description = {};
-  // `payload` is so much of the message from here on; the rest goes over other links. 0: it is the message.
+  // `payload` is the part of the message that begins at `offset`; other links carry the rest. If
+  // message_nbytes is 0, it is the whole message.
   uint64_t message_nbytes = 0, offset = 0;
 };
 struct RecvOp {
   MessageId id;  // matched by stream, sequence and index; another digest or size is a mismatch
-  std::span<std::byte> payload;  // destination; busy until completed. Empty if `consumer` is set
+  std::span<std::byte> payload;  // destination; in use until completed. Empty if `consumer` is set
   uint64_t nbytes = 0;           // the message must have exactly this size
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
-  // So much of the message is to come, from here on, and goes to the begin of `payload`. 0: all of it.
+  // The part of the message to receive, which begins at `offset` and is stored at the begin of
+  // `payload`. If part_nbytes is 0, it is the whole message.
   uint64_t part_nbytes = 0, offset = 0;
 };
 
-// Completes when a point-to-point message of that name can be received, with its digest and size; takes nothing.
+// Completes when a point-to-point message of that name can be received, and reports its digest and
+// size. Does not consume the message.
 struct ProbeOp {
   MessageId id;  // the digest does not matter
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
-  std::string* description = nullptr;  // gets the sender's; outlives the operation
+  std::string* description = nullptr;  // receives the sender's description; must outlive the operation
 };
 
 }  // namespace pc

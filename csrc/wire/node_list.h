@@ -1,5 +1,6 @@
-// Doubly linked lists whose nodes are reused: order is kept, a node goes from anywhere in constant time, and nothing is
-// allocated once as many nodes exist as were ever needed at once. T has members `T* previous` and `T* next`.
+// Doubly linked lists with nodes that are reused: they keep their order, remove any node in
+// constant time, and stop allocating once the largest number of nodes in use has been reached. T
+// has members `T* previous` and `T* next`.
 #pragma once
 
 #include <algorithm>
@@ -73,13 +74,13 @@ class Fifo {
     if (head_ == items_.size()) {
       clear();
     } else if (head_ >= 64 &&
-               head_ * 2 >= items_.size()) {  // otherwise a queue that never empties would only grow
+               head_ * 2 >= items_.size()) {  // otherwise a queue that is never empty would only grow
       items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
       head_ = 0;
     }
     return item;
   }
-  // Removes the first that fits; false: there is none.
+  // Removes the first match. Returns false if there is none.
   template <class Is>
   bool remove(Is&& is) {
     for (std::size_t i = head_; i < items_.size(); ++i) {

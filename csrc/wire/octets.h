@@ -1,4 +1,4 @@
-// Bytes as libsodium takes them: unsigned char.
+// Bytes as unsigned char, the type that libsodium takes.
 #pragma once
 
 #include <cstddef>

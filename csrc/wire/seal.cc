@@ -13,7 +13,7 @@ namespace pc {
 bool aes_available() { return sodium_init() >= 0 && crypto_aead_aes256gcm_is_available() == 1; }
 
 struct SealKey::Secret {
-  crypto_aead_aes256gcm_state aes;  // wants 16-byte alignment, which operator new gives
+  crypto_aead_aes256gcm_state aes;  // needs 16-byte alignment, which operator new provides
   std::array<unsigned char, 32> chacha;
 };
 

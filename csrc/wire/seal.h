@@ -1,12 +1,13 @@
-// Seals the bytes of one connection: encrypted, authenticated, in order. What was changed, left out, repeated or taken from
-// another connection does not open.
+// Seals the bytes of one connection: encrypted, authenticated, in order. A record that was changed,
+// left out, repeated or taken from another connection does not open.
 //
 //   record   0  u32  n, 1 to 65536: bytes sealed (authenticated, not encrypted)
 //            4       n bytes, encrypted
 //          4+n       tag, 16 bytes
 //
-// AES-256-GCM where both processors have it, else ChaCha20-Poly1305 (RFC 8439). One key per direction, made by the handshake
-// from the job's key and a Diffie-Hellman exchange (forward secret); the nonce is the record's number. docs/protocol.md section 1.
+// Uses AES-256-GCM if both processors have it, else ChaCha20-Poly1305 (RFC 8439). There is one key
+// per direction, made by the handshake from the job's key and a Diffie-Hellman exchange (forward
+// secret). The nonce is the record's number. docs/protocol.md section 1.
 #pragma once
 
 #include <array>
@@ -26,16 +27,18 @@ inline constexpr std::size_t kSealOverheadBytes = kSealHeadBytes + kSealTagBytes
 enum class Cipher : uint8_t { kAes256Gcm, kChaCha20Poly1305 };
 bool aes_available();  // on this processor
 
-// One direction's key and count. Thread-safety: none.
+// One direction's key and record count. Thread-safety: none.
 class SealKey {
  public:
   SealKey(Cipher cipher, std::span<const std::byte, 32> key);
   ~SealKey();
   SealKey(const SealKey&) = delete;
   SealKey& operator=(const SealKey&) = delete;
-  // `record`: n + kSealOverheadBytes bytes, of which the n from kSealHeadBytes on hold what is to be sealed.
+  // `record` has n + kSealOverheadBytes bytes. The n bytes from kSealHeadBytes on hold the data to
+  // seal.
   void seal(std::span<std::byte> record);
-  // A whole record. What it held then stands from kSealHeadBytes on. An error: it is not the next one that was sealed.
+  // Opens a whole record and leaves its data from kSealHeadBytes on. An error means that it is not
+  // the next record that was sealed.
   Status open(std::span<std::byte> record);
 
  private:
@@ -45,7 +48,7 @@ class SealKey {
   std::unique_ptr<Secret> secret_;
   uint64_t count_ = 0;
 };
-// How many bytes the record that begins so has in all.
+// Returns the total size of the record with this head.
 Result<std::size_t> sealed_record_nbytes(std::span<const std::byte, kSealHeadBytes> head);
 void begin_sealed_record(std::span<std::byte> record);  // writes its length
 

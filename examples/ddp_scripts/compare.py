@@ -1,4 +1,4 @@
-"""Time and accuracy of one process, of threads, of ranks, and of ranks with mixed precision, as a table.
+"""Compares one process, threads, ranks, and ranks with mixed precision: time and accuracy.
 
 python examples/ddp_scripts/compare.py --rounds 3
 """
@@ -23,9 +23,9 @@ WAYS = {  # ranks, flags
 
 
 def trained(ranks: int, flags: list[str]) -> list[dict[str, float]]:
-    """For each seed the median time of an epoch, and the figures of the test set."""
+    """Returns for each seed the median time of an epoch, and the figures of the test set."""
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # threads and ranks shall be all there is
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # no other threads than those of the comparison
     done = subprocess.run(
         [*launcher, TRAIN, "--json", *flags], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -33,7 +33,7 @@ def trained(ranks: int, flags: list[str]) -> list[dict[str, float]]:
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--rounds", type=int, default=3, help="one run of each way per round, in turn")
+parser.add_argument("--rounds", type=int, default=3, help="rounds with one run of each kind")
 parser.add_argument("--epochs", type=int, default=5)
 parser.add_argument("--data", default="synthetic")
 options = parser.parse_args()

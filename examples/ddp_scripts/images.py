@@ -1,4 +1,4 @@
-"""What is learned, and by which network: two sets of images, and two networks that take both."""
+"""The training data and networks: two sets of images, and two networks that accept both."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -10,7 +10,7 @@ PIXELS = {"digits": (1, 8, 8), "synthetic": (3, 32, 32)}
 
 
 def images(name: str, dtype: torch.dtype) -> tuple[TensorDataset, TensorDataset]:
-    """For training and for testing; the same on every rank, every time."""
+    """For training and for testing; the same on every rank and in every run."""
     if name == "digits":
         digits = load_digits()
         x, y, cut = torch.tensor(digits.images[:, None] / 16 - 0.5), torch.tensor(digits.target), 1440
@@ -20,7 +20,7 @@ def images(name: str, dtype: torch.dtype) -> tuple[TensorDataset, TensorDataset]
 
 
 def like_cifar(n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images of CIFAR's shape: a blurred pattern for each of ten classes, shifted anywhere, under noise."""
+    """Images of CIFAR's shape: a blurred pattern per class, shifted at random, with noise."""
     generator = torch.Generator().manual_seed(0)
     patterns = interpolate(torch.randn(10, 3, 8, 8, generator=generator), scale_factor=4, mode="bilinear")
     labels = torch.arange(n) % 10

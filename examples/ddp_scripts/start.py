@@ -1,4 +1,4 @@
-"""The flags that scripts around DDP have, and how a rank finds the others."""
+"""The flags of scripts around DDP, and the connection of the ranks."""
 
 import argparse
 import os
@@ -39,6 +39,6 @@ def join(ip: str | None, port: int) -> None:
     if ip and by_hand:
         pc.init(f"{ip}:{port}", rank=int(os.environ["RANK"]), size=int(os.environ["WORLD_SIZE"]))
         return
-    pc.init()  # the launcher says who and where we are
+    pc.init()  # the launcher provides rank, size and address
     if ip:
         pc.print("--ip and --port are ignored: they are for ranks started by hand")

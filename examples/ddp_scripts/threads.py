@@ -1,4 +1,4 @@
-"""A stand-in for torch.nn.DataParallel, which has no CPU devices: one process, a thread for each slice of a batch."""
+"""A substitute for torch.nn.DataParallel, which has no CPU devices: a thread per batch slice."""
 
 import contextlib
 import copy
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class ThreadedDataParallel(nn.Module):
-    """Each step replicates the module, cuts the batch, and runs forward and then backward in as many threads."""
+    """Each step replicates the module, cuts the batch, and runs forward and backward in threads."""
 
     def __init__(self, module: nn.Module, threads: int) -> None:
         super().__init__()
@@ -19,14 +19,15 @@ class ThreadedDataParallel(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         slices = [part for part in x.tensor_split(self.threads) if len(part)]
-        # A replica has buffers of its own, so that threads do not write the same running means. Parameters are shared:
-        # autograd adds to their gradients from several threads, one at a time.
+        # A replica has its own buffers, so that threads do not write the same running means.
+        # Parameters are shared: autograd adds to their gradients from several threads, one at a
+        # time.
         shared = {id(p): p for p in self.module.parameters()}
         replicas = [copy.deepcopy(self.module, dict(shared)) for _ in slices[1:]]
         return InThreads.apply(self.anchor, self.pool, [self.module, *replicas], slices)
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()  # nothing is sent anyway
+        return contextlib.nullcontext()  # nothing is sent in any case
 
 
 class InThreads(torch.autograd.Function):
@@ -38,7 +39,8 @@ class InThreads(torch.autograd.Function):
         replicas: list[nn.Module],
         slices: list[torch.Tensor],
     ) -> torch.Tensor:
-        amp, low = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")  # a thread has its own
+        # this state is local to each thread
+        amp, low = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
         def run(replica: nn.Module, part: torch.Tensor) -> torch.Tensor:
             with torch.enable_grad(), torch.autocast("cpu", low, enabled=amp):

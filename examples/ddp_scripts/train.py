@@ -1,6 +1,7 @@
-"""Scripts around DDP, in one: mixed precision, gradient accumulation, SyncBN, reduced metrics, exact validation.
+"""Scripts around DDP in one: AMP, gradient accumulation, SyncBN, reduced metrics, exact validation.
 
-pycollective run -n 2 examples/ddp_scripts/train.py --sync-bn --amp        (or torchrun, mpirun, srun, python)
+pycollective run -n 2 examples/ddp_scripts/train.py --sync-bn --amp        (or torchrun, mpirun,
+srun, python)
 """
 
 import contextlib

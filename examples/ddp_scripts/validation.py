@@ -1,4 +1,4 @@
-"""Figures of the whole test set: each sample counts once, on one rank, whatever their number."""
+"""Figures of the whole test set: each sample counts once, on one rank, for any number of ranks."""
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -10,7 +10,7 @@ import pycollective as pc
 @torch.no_grad()
 def validate(net: torch.nn.Module, testing: TensorDataset) -> dict[str, float]:
     net.eval()
-    pc.broadcast(list(net.buffers()))  # without --sync-bn every rank has running means of its own
+    pc.broadcast(list(net.buffers()))  # without --sync-bn every rank has its own running means
     sampler = pc.data.BatchSampler(testing, batch_size_per_rank=100, uneven="exact")
     loss, top1, top5 = (pc.metrics.Meter() for _ in range(3))
     for x, y in DataLoader(testing, sampler=sampler, batch_size=None):

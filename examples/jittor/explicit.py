@@ -1,5 +1,6 @@
-"""What Jittor does under mpirun, in words: one rank reads, the batch is that of all, each sample is validated once.
+"""Jittor's behaviour under mpirun, made explicit.
 
+One rank reads, the batch is that of all ranks, each sample is validated once.
 mpirun -np 4 python examples/jittor/explicit.py        (or pycollective run -n 4)
 """
 
@@ -26,7 +27,7 @@ pc.init()
 
 @pc.single_process
 def read() -> list[np.ndarray]:
-    """On rank 0 alone; all have the result."""
+    """Runs on rank 0 alone; all ranks get the result."""
     digits = load_digits()
     return train_test_split(digits.images[:, None] / 16 - 0.5, digits.target, test_size=357, random_state=0)
 
@@ -41,7 +42,7 @@ def train(seed: int) -> float:
     model = pc.torch.SyncBatchNorm.convert(model)
     pc.broadcast(model.state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    optimizer = pc.torch.DistributedOptimizer(optimizer)  # step() has the gradients of all ranks
+    optimizer = pc.torch.DistributedOptimizer(optimizer)  # step() uses the averaged gradients
     sampler = pc.data.BatchSampler(images, global_batch_size=options.batch, shuffle=True, seed=seed)
     for epoch in range(options.epochs):
         model.train()
@@ -55,7 +56,7 @@ def train(seed: int) -> float:
 
 
 def validate(model: nn.Module) -> float:
-    """Each test sample once, on one rank, whatever their number."""
+    """Each test sample once, on one rank, for any number of ranks."""
     mine = list(pc.data.Sampler(test_images, uneven="exact"))
     with torch.no_grad():
         return pc.metrics.compute(pc.metrics.accuracy(model(test_images[mine]), test_labels[mine])[0])

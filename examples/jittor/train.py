@@ -1,6 +1,7 @@
-"""A script for one process, as Jittor's are, in PyTorch's words. Nothing in it knows of ranks.
+"""A script for one process, as Jittor's are, in PyTorch. No line of it deals with ranks.
 
-mpirun -np 4 python -m pycollective.torch.auto examples/jittor/train.py        (or pycollective run -n 4 -m ...)
+mpirun -np 4 python -m pycollective.torch.auto examples/jittor/train.py
+(or pycollective run -n 4 -m ...)
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""MegEngine's model parallel: every rank has some layers, and sends what comes out of them to the next one.
+"""MegEngine's model parallelism: every rank has some layers, and sends their output to the next.
 
 python examples/megengine/model_parallel.py --ranks 2
 """
@@ -30,7 +30,7 @@ def send_to_next(y: torch.Tensor) -> torch.Tensor:
 
 
 def receive_from_previous() -> torch.Tensor:
-    return F.recv(None, pc.rank() - 1)  # the message says shape and dtype
+    return F.recv(None, pc.rank() - 1)  # shape and dtype are those of the message
 
 
 def train(seed: int) -> float:
@@ -41,12 +41,12 @@ def train(seed: int) -> float:
         *layers[pc.rank() * 3 // pc.size() : (pc.rank() + 1) * 3 // pc.size()]
     ).double()
     optimizer = torch.optim.SGD(mine.parameters(), lr=0.3)
-    sampler = pc.data.BatchSampler(  # all ranks have the same batches: it is one model
+    sampler = pc.data.BatchSampler(  # all ranks have the same batches, because it is one model
         images, global_batch_size=100, shuffle=True, seed=seed, uneven="exact", rank=0, size=1
     )
     is_first, is_last = pc.rank() == 0, pc.rank() == pc.size() - 1
     for _ in range(options.epochs):
-        for batch in sampler:  # the last one has 40 samples, hence another shape
+        for batch in sampler:  # the last one has 40 samples and so another shape
             optimizer.zero_grad()
             y = mine(images[batch] if is_first else receive_from_previous())
             loss = torch.nn.functional.cross_entropy(y, labels[batch]) if is_last else send_to_next(y)
@@ -60,11 +60,11 @@ def train(seed: int) -> float:
 
 @pc.launch(n=options.ranks)
 def main() -> list[float]:
-    """On every rank, with a world around it."""
+    """Runs on every rank, in a world."""
     return [train(seed) for seed in options.seeds]
 
 
 if __name__ == "__main__":
-    results = main()  # a list, of what each rank has returned
+    results = main()  # the results of all ranks
     shown = f"test accuracy on {len(results)} ranks: " + ", ".join(f"{each:.1%}" for each in results[0])
     print(json.dumps({"ranks": len(results), "accuracies": results[0]}) if options.json else shown)

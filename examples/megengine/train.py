@@ -1,4 +1,4 @@
-"""MegEngine's day: launcher, bcast_list_, allreduce callback with sum or mean, shards of data, save and load, barrier.
+"""MegEngine's features: launcher, bcast_list_, allreduce callback, shards, save and load, barrier.
 
 python examples/megengine/train.py --ranks 2        (the model is of NumPy: MegEngine is not needed)
 """
@@ -29,7 +29,7 @@ images, test_images, labels, test_labels = split
 
 
 def backward(p: dict, x: np.ndarray, y: np.ndarray, n: int, callback: Callable) -> None:
-    """Tell the callback each gradient of cross-entropy / n as soon as it is there, that of the last layer first."""
+    """Pass each gradient of cross-entropy / n to the callback, the last layer's first."""
     hidden = np.maximum(x @ p["w1"] + p["b1"], 0)
     scores = np.exp(hidden @ p["w2"] + p["b2"])
     d_scores = (scores / scores.sum(1, keepdims=True) - np.eye(10)[y]) / n
@@ -41,17 +41,17 @@ def backward(p: dict, x: np.ndarray, y: np.ndarray, n: int, callback: Callable) 
 
 
 def accuracy_of(p: dict) -> float:
-    """Each test sample once, on one rank, whatever their number."""
+    """Each test sample once, on one rank, for any number of ranks."""
     mine = list(pc.data.Sampler(test_images, uneven="exact"))
     scores = np.maximum(test_images[mine] @ p["w1"] + p["b1"], 0) @ p["w2"] + p["b2"]
     return pc.metrics.compute(pc.metrics.accuracy(scores, test_labels[mine])[0])
 
 
 def train(seed: int, op: str, path: Path) -> float:
-    rng = np.random.default_rng(pc.seed(seed))  # another one on every rank
+    rng = np.random.default_rng(pc.seed(seed))  # a different one on every rank
     p = {"w1": rng.normal(0, 0.15, (64, 48)), "b1": np.zeros(48)}
     p |= {"w2": rng.normal(0, 0.15, (48, 10)), "b2": np.zeros(10)}
-    pc.broadcast(p)  # now all have rank 0's
+    pc.broadcast(p)  # now all ranks have rank 0's parameters
     gradients = pc.GradientReducer(p, op=op)
     sampler = pc.data.BatchSampler(images, global_batch_size=options.batch, shuffle=True, seed=seed)
     for epoch in range(options.epochs):
@@ -66,7 +66,7 @@ def train(seed: int, op: str, path: Path) -> float:
 
 @pc.launch(n=options.ranks)
 def main(folder: str) -> list[float]:
-    """On every rank, with a world around it."""
+    """Runs on every rank, in a world."""
     runs = [train(seed, op, Path(folder, "last.ckpt")) for op in ("avg", "sum") for seed in options.seeds]
     pc.barrier()
     return runs
@@ -74,6 +74,6 @@ def main(folder: str) -> list[float]:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        results = main(folder)  # a list, of what each rank has returned
+        results = main(folder)  # the results of all ranks
     shown = f"test accuracy on {len(results)} ranks: " + ", ".join(f"{each:.1%}" for each in results[0])
     print(json.dumps({"ranks": len(results), "accuracies": results[0]}) if options.json else shown)

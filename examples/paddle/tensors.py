@@ -1,6 +1,7 @@
-"""Paddle's own tensors: its layers, its loss, its optimizer; gradients travel while backward() computes.
+"""Paddle's own tensors, layers, loss and optimizer; gradients are sent while backward() runs.
 
-pycollective run -n 2 examples/paddle/tensors.py        (or paddle.distributed.launch, mpirun, srun, python)
+pycollective run -n 2 examples/paddle/tensors.py
+(or paddle.distributed.launch, mpirun, srun, python)
 """
 
 import argparse
@@ -27,16 +28,16 @@ images, test_images, labels, test_labels = map(paddle.to_tensor, split)
 
 
 def train(seed: int) -> float:
-    paddle.seed(pc.seed(seed) % 2**32)  # another one on every rank
+    paddle.seed(pc.seed(seed) % 2**32)  # a different one on every rank
     layers = paddle.nn.Sequential(paddle.nn.Linear(64, 48), paddle.nn.ReLU(), paddle.nn.Linear(48, 10))
-    model = pc.paddle.DataParallel(layers)  # now all have rank 0's parameters
+    model = pc.paddle.DataParallel(layers)  # now all ranks have rank 0's parameters
     optimizer = paddle.optimizer.SGD(learning_rate=0.3, parameters=model.parameters())
     data = (images, labels)
     loader = pc.data.DataLoader(data, global_batch_size=options.batch, shuffle=True, seed=seed)
     for epoch in range(options.epochs):
         for x, y in loader:  # this rank's part of each batch
             loss = paddle.nn.functional.cross_entropy(model(x), y)
-            loss.backward()  # gradients are the mean over all ranks when it returns
+            loss.backward()  # returns with gradients averaged over all ranks
             optimizer.step()
             optimizer.clear_grad()
         pc.print(f"epoch {epoch + 1}", pc.metrics.mean({"loss": loss}, weight=len(y)))

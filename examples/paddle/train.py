@@ -1,6 +1,6 @@
-"""Paddle's words in PyTorch: a small ResNet on synthetic images. With Paddle's own tensors: tensors.py.
+"""Paddle's functions in PyTorch: a small ResNet on synthetic images. See also tensors.py.
 
-pycollective run -n 2 examples/paddle/train.py        (or paddle.distributed.launch, torchrun, mpirun, srun, python)
+pycollective run -n 2 examples/paddle/train.py   (or paddle.distributed.launch, torchrun, mpirun)
 """
 
 import argparse
@@ -22,7 +22,7 @@ options = parser.parse_args()
 
 
 def convolution(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
-    norm = nn.BatchNorm2d(outputs, momentum=0.3)  # training is short: the running statistics must be quick
+    norm = nn.BatchNorm2d(outputs, momentum=0.3)  # short training needs quick running statistics
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), norm)
 
 
@@ -41,7 +41,7 @@ def resnet() -> nn.Module:
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
 
 
-def synthetic(n: int, seed: int) -> TensorDataset:  # ten patterns of 32 x 32 in three colours, under noise
+def synthetic(n: int, seed: int) -> TensorDataset:  # ten patterns of 32 x 32 in three colours, with noise
     patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(n) % 10
     noise = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(seed))

@@ -1,4 +1,4 @@
-"""A parameter server: rank 0 keeps the weights, the others pull them, compute and push, each at its own pace.
+"""A parameter server: rank 0 keeps the weights, the others pull, compute and push independently.
 
 pycollective run -n 3 examples/pytorch/parameter_server.py
 """
@@ -18,12 +18,12 @@ def pull() -> torch.Tensor:
 
 
 def push(gradient: torch.Tensor) -> int:
-    weights.sub_(0.05 * gradient)  # one at a time: no lock is needed
+    weights.sub_(0.05 * gradient)  # calls are served one at a time, so no lock is needed
     pushes[0] += 1
     return pushes[0]
 
 
-with pc.serving(pull, push):  # every rank serves; the block ends when all have left it
+with pc.serving(pull, push):  # every rank serves; the block ends when all ranks have left it
     if pc.rank() != 0 or pc.size() == 1:
         torch.manual_seed(pc.rank())
         for _ in range(200):

@@ -1,5 +1,6 @@
-"""torch.multiprocessing.spawn's job: ranks started from Python, results of all, the first exception if one fails.
+"""A counterpart of torch.multiprocessing.spawn: ranks started from Python, with results of all.
 
+If a rank fails, its exception is raised.
 python examples/pytorch/spawn.py
 """
 
@@ -9,8 +10,8 @@ import pycollective as pc
 
 
 def main(lr: float) -> float:
-    """On every rank, with a world around it."""
-    pc.seed(0)  # another stream on every rank: each has data of its own
+    """Runs on every rank, in a world."""
+    pc.seed(0)  # a different stream on every rank: each has its own data
     model = pc.torch.DataParallel(torch.nn.Linear(3, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for _ in range(200):

@@ -1,6 +1,7 @@
-"""PyTorch DDP's day, in pycollective's words: sampler, data parallel, no_sync, exact validation, checkpoints.
+"""PyTorch DDP's features in pycollective: sampler, data parallel, no_sync, validation, checkpoints.
 
-pycollective run -n 2 examples/pytorch/train.py --checkpoint /tmp/last.ckpt        (or torchrun, mpirun, srun, python)
+pycollective run -n 2 examples/pytorch/train.py --checkpoint /tmp/last.ckpt
+(or torchrun, mpirun, srun, python)
 """
 
 import argparse
@@ -33,7 +34,7 @@ training, testing = TensorDataset(images[:1440], labels[:1440]), TensorDataset(i
 def train(seed: int) -> dict[str, object]:
     pc.seed(seed, per_rank=False)
     network = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10)).double()
-    model = pc.torch.DataParallel(network)  # rank 0's parameters, and from now on everybody's gradients
+    model = pc.torch.DataParallel(network)  # rank 0's parameters, and gradients averaged over all ranks
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     sampler = pc.data.BatchSampler(training, global_batch_size=options.batch, shuffle=True, seed=seed)
     loader = DataLoader(training, batch_sampler=sampler)
@@ -47,7 +48,7 @@ def train(seed: int) -> dict[str, object]:
         for x, y in sampler.counting(loader):
             optimizer.zero_grad()
             half = len(y) // 2
-            with model.no_sync():  # two halves make one step; nothing is sent for the first
+            with model.no_sync():  # two halves make one step; the first sends nothing
                 (torch.nn.functional.cross_entropy(model(x[:half]), y[:half]) / 2).backward()
             loss = torch.nn.functional.cross_entropy(model(x[half:]), y[half:])
             (loss / 2).backward()
@@ -64,7 +65,7 @@ def train(seed: int) -> dict[str, object]:
 
 
 def accuracy_of(model: torch.nn.Module) -> float:
-    """Each test sample once, on one rank, whatever their number."""
+    """Each test sample once, on one rank, for any number of ranks."""
     sampler = pc.data.BatchSampler(testing, batch_size_per_rank=64, uneven="exact")
     accuracy = pc.metrics.Meter()
     with torch.no_grad():

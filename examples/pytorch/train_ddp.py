@@ -1,4 +1,4 @@
-"""A program on torch.distributed, as it is: one word of it is ours.
+"""An unmodified program for torch.distributed, except for one word.
 
 torchrun --nproc-per-node 2 examples/pytorch/train_ddp.py        (or pycollective run -n 2)
 """

@@ -1,1 +1,1 @@
-"""Array libraries, one file each. `libraries` has the table of them."""
+"""Array libraries, one file for each. `libraries` lists them."""

@@ -1,17 +1,22 @@
-"""Python's ints in reductions: each travels as three int64, so that a result is exact, or is known not to fit.
+"""Python's ints in reductions. Each is sent as three int64, so that overflow is always detected.
 
-A Python int has no width. Whether a sum fits into 64 bits shows only when all numbers have met, so no rank refuses its
-own before that: peers would wait for it. The three words of one int, each of which the operation combines by itself:
+A Python int has no width. Whether a sum fits into 64 bits is known only after all numbers have been
+added, so no rank refuses its own number before that: peers would wait for it. The operation
+combines each of the three words of an int separately:
 
-    sum         the low half of 32 bits; the rest, which may be negative; 1 if the int itself has more than 64 bits
-    prod        the int modulo 2**64; 3**k, where k is its logarithm in units of 2**-24 bit; its sign
-    min, max    the int as near as int64 comes; what is above that, from 2**63 on; -1 or 1 if it has more than 64 bits
-    band, ...   its bits: the lowest 64, the next 64, and all others, which are refused beyond 192
+    sum         the low 32 bits; the rest, which may be negative; 1 if the int exceeds 64
+    bits
+    prod        the int modulo 2**64; 3**k, where k is its logarithm in units of 2**-24 bit;
+    its sign
+    min, max    the nearest int64; the excess above that, from 2**63 on; -1 or 1 if it
+    exceeds 64 bits
+    band, ...   its bits: the lowest 64, the next 64, and all higher bits; refused beyond
+    192 bits
     land, ...   1 or 0
 
-A product of powers of 3 modulo 2**64 is a sum of exponents, which can be read off again: so the size of a product comes
-with it in the same call. Integers of NumPy wrap, as NumPy's do: an int64 travels in the same way, because ranks may
-have one where others have an int; it is only read otherwise.
+A product of powers of 3 modulo 2**64 is a sum of exponents, which can be decoded again: so the same
+call also yields the size of the product. Integers of NumPy wrap around, as they do in NumPy: an
+int64 is sent in the same way, because other ranks may have an int there; only its decoding differs.
 """
 
 from __future__ import annotations
@@ -28,29 +33,30 @@ from pycollective.errors import InvalidArgument
 __all__ = ["WORDS", "array_of", "from_words", "is_exact", "to_words"]
 
 WORDS = 3  # of one int
-LEAST, MOST = -(2**63), 2**64 - 1  # what fits: int64 or uint64
-NO_FIT = 2**128  # stands for a result that does not fit
+LEAST, MOST = -(2**63), 2**64 - 1  # the range that fits: int64 or uint64
+NO_FIT = 2**128  # represents a result that does not fit
 Words = npt.NDArray[np.int64]
 Three = tuple[int, int, int]
 
 _MASK = 2**64 - 1
 _UNIT = (
     2.0**24
-)  # of logarithms: the rounded ones of 64 factors, which are most that can fit, add up to less than 2**-18
-_MOST_BITS = 80.0  # of one factor: more makes no difference, and exponents of all factors stay below 2**62
+)  # of logarithms: the rounding errors of 64 factors, the most that can fit, sum to less than 2**-18
+# cap for one factor: more makes no difference, and the exponents of all factors stay below 2**62
+_MOST_BITS = 80.0
 
 
 class _Encoding(NamedTuple):
-    """How an operation takes ints."""
+    """How an operation encodes ints."""
 
     split: Callable[[int], Three]
-    joined: Callable[[Three], int]  # from the combined words
-    exact: str = ""  # what gives the result whatever its size, where that is no other call
-    wraps: bool = False  # as NumPy's int64 does it
+    joined: Callable[[Three], int]  # decodes the combined words
+    exact: str = ""  # what computes the result exactly at any size, unless it is another pc call
+    wraps: bool = False  # whether it wraps around as NumPy's int64 does
 
 
 def _int64(x: int) -> int:
-    """The number of that type that is equal to `x` modulo 2**64."""
+    """Return the int64 that is equal to `x` modulo 2**64."""
     return (x + 2**63 & _MASK) - 2**63
 
 
@@ -86,7 +92,10 @@ def _product(words: Three) -> int:
 
 
 def _exponent(power: int) -> int:
-    """Of 3, in a power modulo 2**64, bit by bit: 3**2**j is 1 modulo 2**(j + 2), and modulo 2**(j + 3) it is not."""
+    """Return the exponent of a power of 3 modulo 2**64, bit by bit.
+
+    3**2**j is 1 modulo 2**(j + 2), but not modulo 2**(j + 3).
+    """
     found, inverse = 0, pow(3, -1, 2**64)
     for bit in range(62):
         if power % 2 ** (bit + 3) != 1:
@@ -139,9 +148,10 @@ _ENCODINGS: dict[str, _Encoding] = {
 
 
 def is_exact(x: Any, op: Any) -> bool:
-    """Whether `x` is an int, a vector of ints or an int64 of NumPy, in an operation that takes ints here.
+    """Return whether `x` is an int, a vector of ints or a NumPy int64, and `op` encodes ints.
 
-    In sums and products bools are ints, NumPy's too; in others only among ints.
+    In sums and products bools, including NumPy's, count as ints; in other operations only among
+    ints.
     """
     if not isinstance(op, str) or op not in _ENCODINGS:
         return False
@@ -156,17 +166,18 @@ def is_exact(x: Any, op: Any) -> bool:
 
 
 def to_words(x: Any, op: str) -> Words:
-    """As `x` travels: the last axis has its words."""
+    """Encode `x`: the last axis has its words."""
     split = _ENCODINGS[op].split
     words = [split(int(each)) for each in x] if isinstance(x, (list, tuple)) else split(int(x))
     return np.array(words, np.int64)
 
 
 def from_words(function: str, words: Words, x: Any, op: str) -> Any:
-    """The combined numbers: of the kind of `x`, or a list where `x` is none of that length.
+    """Decode the combined numbers to the type of `x`, or to a list if `x` has another length.
 
     Raises:
-        InvalidArgument: one of them does not fit into 64 bits; nothing else is lost, and the call has been made.
+        InvalidArgument: a number does not fit into 64 bits. The call has been made, and nothing
+            else is lost.
     """
     encoding = _ENCODINGS[op]
     values = [encoding.joined((a, b, c)) for a, b, c in words.reshape(-1, WORDS).tolist()]
@@ -184,10 +195,10 @@ def from_words(function: str, words: Words, x: Any, op: str) -> Any:
 
 
 def array_of(function: str, values: int | Sequence[int], op: str, dtype: str = "") -> npt.NDArray[Any]:
-    """These as an array of that dtype, by default int64, or uint64 where it must be.
+    """Return the values as an array of that dtype, by default int64, or uint64 if necessary.
 
     Raises:
-        InvalidArgument: not all of them fit into that.
+        InvalidArgument: not all of them fit into that dtype.
     """
     members = [values] if isinstance(values, int) else values
     dtype = dtype or ("uint64" if max(members, default=0) >= 2**63 else "int64")

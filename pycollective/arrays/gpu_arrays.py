@@ -1,4 +1,4 @@
-"""Arrays on a GPU that have the CUDA array interface: CuPy's, and others. torch's tensors have their own file."""
+"""Arrays on a GPU with the CUDA array interface: CuPy and other libraries except torch."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ INTERFACE = "__cuda_array_interface__"
 
 
 def is_on_gpu(x: Any) -> bool:
-    """Whether an array of any library lies on a GPU."""
-    kind = getattr(getattr(x, "device", None), "type", None)  # torch: the type of its tensors says nothing
+    """Return whether an array of any library is in GPU memory."""
+    # torch: the type of a tensor does not show its device
+    kind = getattr(getattr(x, "device", None), "type", None)
     if isinstance(kind, str):
         return kind == "cuda"
     try:
         return hasattr(x, INTERFACE)
-    except ValueError:  # JAX, asked about an array over several devices, which goes through the host
+    except ValueError:  # JAX raises it for an array over several devices, which is copied to the host
         return False
 
 
 def cupy_of(x: Any) -> Any:
-    """CuPy, if `x` is an array of it."""
+    """Return the CuPy module if `x` is a CuPy array, or None."""
     return sys.modules["cupy"] if type(x).__module__.partition(".")[0] == "cupy" else None
 
 
 def empty(like: Any, shape: Shape) -> Any:
-    """An array of this shape beside `like`: of the same library, dtype and GPU. torch's tensors make their own."""
+    """Return an array of this shape with the library, dtype and GPU of `like`.
+
+    torch has its own method.
+    """
     if cupy := cupy_of(like):
         with cupy.cuda.Device(like.device):
             return cupy.empty(shape, like.dtype)
@@ -44,7 +48,10 @@ def empty(like: Any, shape: Shape) -> Any:
 
 
 class GpuArrays(OneByOne):
-    """Those in one block the core takes as they lie. CuPy copies the others, on the GPU and on its current stream."""
+    """Arrays in one block are used in place.
+
+    CuPy packs other arrays on the GPU, on its current stream.
+    """
 
     name = "gpu"
     mutable = True
@@ -86,7 +93,7 @@ class GpuArrays(OneByOne):
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not cupy_of(like):
             self._refuse(like)
-        return empty(like, shape)  # the memory is the host's
+        return empty(like, shape)  # `memory` is host memory
 
     def empty(self, like: Any, shape: Shape) -> Any:
         return empty(like, shape)

@@ -1,4 +1,4 @@
-"""JAX arrays: immutable, so a result is always a new one."""
+"""JAX arrays: they are immutable, so a result is always a new array."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["JaxArrays"]
 
 
 class JaxArrays(NumpyArrays):
-    """jax.Array. As blocks they are NumPy arrays: on the CPU its memory, else a copy that JAX makes and takes back."""
+    """jax.Array. Its blocks are NumPy arrays.
+
+    They are the array's own memory on the CPU, and a host copy otherwise.
+    """
 
     name = "jax"
     mutable = False
@@ -28,7 +31,7 @@ class JaxArrays(NumpyArrays):
         return isinstance(x, self._jax.Array)
 
     def array(self, x: Any) -> Any:
-        """Its memory as a read-only NumPy array."""
+        """Return its memory as a read-only NumPy array."""
         if isinstance(x, np.ndarray):
             return x
         if isinstance(x, self._jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""JAX arrays on a GPU. Results are arrays that JAX has made and nobody else has seen when the core writes them."""
+"""JAX arrays on a GPU. The core writes only to new arrays that no other code has seen."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pycollective.arrays.library import Memory, Shape
 
 __all__ = ["Block", "JaxOnGpu"]
 
-PROGRAMS = 1024  # that make arrays of one shape and stay compiled
+PROGRAMS = 1024  # compiled programs to keep; each makes arrays of one shape
 
 
 class Block:
-    """One that shall be written, as whoever speaks the CUDA array interface shows it.
+    """A block to be written, which exports the CUDA array interface.
 
-    JAX does not say on which stream it works. So the host waits until the array is there, and, as there is no stream to
-    put behind the call, the core for the call.
+    JAX does not report the stream that it uses. Therefore the host waits until the array is ready.
+    As the interface names no stream to put behind the call, the core waits for the call.
     """
 
     def __init__(self, shape: Shape, dtype: Any, make: Callable[[], Any]) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.make = make  # called if something must be there; none of it costs memory before
+        self.make = make  # called when an array is needed; no memory is allocated before
 
     @property
     def nbytes(self) -> int:
@@ -52,7 +52,10 @@ class Block:
 
 
 class JaxOnGpu(JaxArrays):
-    """jax.Array on one GPU of CUDA. Whatever lies elsewhere, or on several, is copied to the host: JaxArrays."""
+    """jax.Array on one CUDA GPU.
+
+    Arrays elsewhere, or on several devices, use JaxArrays (host copies).
+    """
 
     name = "jax on a GPU"
 
@@ -62,7 +65,10 @@ class JaxOnGpu(JaxArrays):
         self._copy = self._jax.jit(self._jax.numpy.copy)
 
     def _compile_zeros(self, shape: Shape, dtype: Any, sharding: Any) -> Callable[[], Any]:
-        """Compiled ahead of time: `jax.numpy.zeros()` itself takes the host ten times as long as its call."""
+        """Compile ahead of time.
+
+        `jax.numpy.zeros()` takes ten times as long on the host as the compiled call.
+        """
         with self._as_it_is(dtype):
             zeros = functools.partial(self._jax.numpy.zeros, shape, dtype)
             made: Callable[[], Any] = self._jax.jit(zeros, out_shardings=sharding).lower().compile()
@@ -79,7 +85,7 @@ class JaxOnGpu(JaxArrays):
         return is_cuda and x.sharding.memory_kind in (None, "device")
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Block:
-        return self.empty(like, shape)  # the memory is the host's
+        return self.empty(like, shape)  # `memory` is host memory
 
     def empty(self, like: Any, shape: Shape) -> Block:
         dtype = like.dtype
@@ -87,7 +93,7 @@ class JaxOnGpu(JaxArrays):
         def make() -> Any:
             array, kinds = self._array(like), self._jax.sharding
             sharding = array.sharding
-            # Others are of one shape.
+            # Other shardings apply to one shape only.
             of_any_shape = isinstance(sharding, (kinds.SingleDeviceSharding, kinds.NamedSharding))
             if array.ndim != len(shape) or not of_any_shape:
                 (device,) = array.devices()
@@ -117,7 +123,7 @@ class JaxOnGpu(JaxArrays):
 
     @contextlib.contextmanager
     def _as_it_is(self, dtype: Any) -> Iterator[None]:
-        """JAX makes arrays, also in a trace of something else, and of 64 bits, whatever it does by default."""
+        """Make arrays eagerly, even in a JAX trace, and with 64 bits despite JAX's default."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._jax.ensure_compile_time_eval())
             if np.dtype(dtype) in (np.float64, np.int64, np.uint64, np.complex128):

@@ -1,7 +1,8 @@
-"""Array libraries, as far as pycollective.calls.packing needs to know them: one file and one row each.
+"""Array libraries, as far as pycollective.calls.packing uses them: one file and one row each.
 
-The core takes the memory of most arrays without asking anybody. What is here is for the others: arrays that do not lie
-in one block, that cannot be written, or that are no arrays at all, and for making new ones.
+The core uses the memory of most arrays directly. This module is for the rest: arrays that are not
+in one block, that cannot be written, or that are numbers instead of arrays. It also makes new
+arrays.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ def _exporters() -> Library:
     return Exporters()
 
 
-# Name, the module without which none of its arrays exist, how to get it. The first that owns an array has it.
+# Name, the module without which its arrays cannot exist, constructor. The first library that owns
+# an array is used.
 LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("numpy", "numpy", _numpy),
     ("numbers", "builtins", _numbers),
@@ -79,19 +81,25 @@ _loaded: dict[str, Library] = {}
 
 
 def by_name(name: str) -> Library:
-    """The library of that name in LIBRARIES; imports it."""
+    """Return the library of that name in LIBRARIES, and import it if necessary."""
     if name not in _loaded:
         _loaded[name] = next(load for known, _, load in LIBRARIES if known == name)()
     return _loaded[name]
 
 
 def on_the_host(library: Library) -> Library:
-    """For what cannot be done where its arrays lie, or is done beside arrays of the host: JAX copies them."""
+    """Return the library for host work on these arrays, e.g. beside host arrays.
+
+    JAX copies its GPU arrays.
+    """
     return by_name("jax") if library.name == "jax on a GPU" else library
 
 
 def library_of(x: Any) -> Library:
-    """The library that `x` belongs to. None of it is imported that the program has not imported itself."""
+    """Return the library that `x` belongs to.
+
+    It imports no library that the program has not imported.
+    """
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):
             return by_name(name)

@@ -1,4 +1,4 @@
-"""What there is to know of an array library."""
+"""The interface of an array library."""
 
 from __future__ import annotations
 
@@ -17,58 +17,64 @@ Shape = tuple[int, ...]
 
 
 class Library(Protocol):
-    """One array library. "Block": one of its arrays (or NumPy's) whose memory the core can take as it lies."""
+    """One array library.
+
+    A "block" is an array of it (or of NumPy) that the core can use in place.
+    """
 
     name: str
-    mutable: bool  # its arrays can be written; else results come back as new ones
+    mutable: bool  # whether its arrays can be written; otherwise results are new arrays
 
     def owns(self, x: Any) -> bool:
-        """Whether `x` is one of its arrays."""
+        """Return whether `x` is one of its arrays."""
 
     def shape(self, x: Any) -> Shape:
-        """The lengths of the axes."""
+        """Return the lengths of the axes."""
 
     def dtype(self, x: Any) -> str:
-        """NumPy's name of the element type."""
+        """Return NumPy's name of the element type."""
 
     def nbytes(self, x: Any) -> int:
-        """Size of the elements in bytes."""
+        """Return the size of the elements in bytes."""
 
     def is_block(self, x: Any) -> bool:
-        """Whether the core can take its memory as it lies, to read it."""
+        """Return whether the core can read its memory in place."""
 
     def order(self, x: Any) -> Shape:
-        """Its axes as they lie in memory, the slowest first; just as they are counted, if that makes no difference."""
+        """Return the axes in memory order, the slowest first, or in index order if both fit."""
 
     def layout(self, x: Any) -> Layout:
-        """Where its elements lie."""
+        """Return where its elements are in memory."""
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
-        """A block of that shape and of `like`'s element type on that memory."""
+        """Return a block with that shape and with `like`'s element type on that memory."""
 
     def empty(self, like: Any, shape: Shape) -> Any:
-        """A new block, contents unspecified."""
+        """Return a new block with unspecified contents."""
 
     def assign(self, target: Any, source: Any) -> None:
-        """Copy elements; both have one shape. `target` is a block, or an array of this library that can be written."""
+        """Copy elements between equal shapes.
+
+        `target` is a block or a writable array of this library.
+        """
 
     def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
-        """As assign() for each of them, in one call of the library where it has one."""
+        """Do assign() for each pair, in one call of the library if it has one."""
 
     def finished(self, block: Any, like: Any) -> Any:
-        """What the caller gets for a block of empty(): the same, or an array of the library."""
+        """Return the caller's result for a block of empty(): the block itself, or an array."""
 
     def moved(self, x: Any, source: int, target: int) -> Any:
-        """A view with axis `source` at place `target`."""
+        """Return a view with axis `source` moved to position `target`."""
 
     def why_not_written(self, x: Any) -> str:
-        """Why the result cannot be written to `x`, or an empty text."""
+        """Return why the result cannot be written to `x`, or an empty string."""
 
 
 class OneByOne:
-    """What a library inherits that has no one call for many copies."""
+    """Base of libraries that have no single call for many copies."""
 
     def assign_many(self: Library, targets: Sequence[Any], sources: Sequence[Any]) -> None:
-        """As assign() for each of them."""
+        """Do assign() for each pair."""
         for target, source in zip(targets, sources, strict=True):
             self.assign(target, source)

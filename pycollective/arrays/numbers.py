@@ -1,6 +1,7 @@
-"""Python's numbers, lists and tuples of them (vectors), and NumPy's scalars. A result is of the same kind.
+"""Python's numbers, lists and tuples of them (vectors), and NumPy's scalars.
 
-Where they are moved, an int has 64 bits, and what does not fit is refused. How reductions take ints: exact_ints.py.
+A result has the same type. In calls that move data an int has 64 bits, and larger ints are refused.
+exact_ints.py describes ints in reductions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _KINDS = (bool, int, float, complex, np.generic)
 
 
 def is_number(x: Any) -> bool:
-    """Whether `x` is one number."""
+    """Return whether `x` is a single number."""
     return isinstance(x, _KINDS)
 
 
@@ -28,7 +29,7 @@ def _is_integer(x: Any) -> bool:
 
 
 class Numbers(NumpyArrays):
-    """As blocks they are NumPy arrays: int64, float64, complex128 or bool."""
+    """Numbers. Their blocks are NumPy arrays: int64, float64, complex128 or bool."""
 
     name = "numbers"
     mutable = False
@@ -37,7 +38,7 @@ class Numbers(NumpyArrays):
         return is_number(x) or (isinstance(x, (list, tuple)) and len(x) > 0 and all(map(is_number, x)))
 
     def array(self, x: Any) -> Any:
-        """As a NumPy array; what is one already comes back."""
+        """Return `x` as a NumPy array, or `x` itself if it is one."""
         if isinstance(x, np.ndarray):
             return x
         try:
@@ -74,7 +75,7 @@ class Numbers(NumpyArrays):
 
     def finished(self, block: Any, like: Any) -> Any:
         if isinstance(like, np.ndarray):
-            return block  # several of them joined
+            return block  # several numbers concatenated
         if isinstance(like, np.generic):
             return block[()]
         values = block.tolist()

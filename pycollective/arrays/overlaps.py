@@ -1,8 +1,8 @@
-"""Whether elements of arrays share memory, by where they lie. Nothing of the memory is read.
+"""Detects whether elements of arrays share memory, by their addresses. It never reads the memory.
 
-An array is a number of runs: bytes one after the other. Those of a block are one run, those of a column one for each
-element. Runs are compared one by one up to MOST_RUNS of them; beyond, arrays count as sharing memory unless a look at
-their strides shows that they do not.
+An array consists of runs of consecutive bytes. A block is a single run; a column has one run for
+each element. Up to MOST_RUNS runs are compared individually; beyond that, arrays count as sharing
+memory unless their strides show that they do not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 __all__ = ["Layout", "Overlap", "overlap_in", "overlaps_itself"]
 
-MOST_RUNS = 1 << 20  # which take some 20 MB for a moment
+MOST_RUNS = 1 << 20  # they take some 20 MB temporarily
 
 
 class Layout(NamedTuple):
-    """Where the elements of an array lie: the first one's address, and strides in bytes."""
+    """The positions of an array's elements: the address of the first one, and strides in bytes."""
 
     address: int
     shape: tuple[int, ...]
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """First address of its elements, and the one after the last. There are elements."""
+        """The first address of its elements, and the one after the last. There must be elements."""
         begin = end = self.address
         for length, stride in zip(self.shape, self.strides, strict=True):
             if stride < 0:
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Two arrays of a list, the earlier one first."""
+    """Two arrays of a list that share memory, the earlier one first."""
 
     one: int
     other: int
@@ -49,12 +49,12 @@ class Overlap(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What they do."""
+        """A description for error messages."""
         return "share memory" if self.is_certain else "may share memory, and have too many gaps to tell"
 
 
 def overlaps_itself(layout: Layout) -> bool:
-    """Whether two of its elements share memory. Never False where they do."""
+    """Return whether two of its elements share memory. It never misses a shared element."""
     if _is_nested(layout):
         return False
     axes = _axes(layout)
@@ -68,7 +68,10 @@ def overlaps_itself(layout: Layout) -> bool:
 
 
 def overlap_in(layouts: Sequence[Layout]) -> Overlap | None:
-    """Two of these that share memory, or may; None: they are apart. Whether one overlaps itself is not looked at."""
+    """Return two layouts that share memory or may do so, or None if all are disjoint.
+
+    An array that overlaps itself is not detected here.
+    """
     spans = sorted((*each.span, place) for place, each in enumerate(layouts) if 0 not in each.shape)
     together = [
         Overlap(min(one, other), max(one, other), is_certain=False)
@@ -98,7 +101,7 @@ def _exact(layouts: Sequence[Layout], places: Sequence[int]) -> Overlap | None:
     ends = starts + np.repeat([_runs_of(layouts[place])[1] for place in places], counts)
     order = np.argsort(starts, kind="stable")
     starts, owners, ends = starts[order], owners[order], ends[order]
-    # If any two runs of different arrays overlap, then so do two that follow each other.
+    # If any two runs of different arrays overlap, so do two consecutive ones.
     found = np.flatnonzero((starts[1:] < ends[:-1]) & (owners[1:] != owners[:-1]))
     if not len(found):
         return None
@@ -107,7 +110,7 @@ def _exact(layouts: Sequence[Layout], places: Sequence[int]) -> Overlap | None:
 
 
 def _are_in_step(layouts: Sequence[Layout]) -> bool:
-    """Whether these, in the order of their addresses, are like the columns of one matrix."""
+    """Return whether these, sorted by address, are laid out like the columns of one matrix."""
     first = layouts[0]
     steps = {after.address - before.address for before, after in itertools.pairwise(layouts)}
     if len(steps) > 1 or any(each[1:] != first[1:] for each in layouts):
@@ -117,12 +120,15 @@ def _are_in_step(layouts: Sequence[Layout]) -> bool:
 
 
 def _axes(layout: Layout) -> list[tuple[int, int]]:
-    """Stride and length of each, the smallest stride first, without those of length 1."""
+    """Return stride and length of each axis longer than 1, the smallest stride first."""
     return sorted((abs(s), n) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1)
 
 
 def _is_nested(layout: Layout) -> bool:
-    """Whether each axis steps over all that lies in those of smaller strides: then no elements share memory."""
+    """Return whether each axis steps over everything that axes of smaller strides span.
+
+    If so, no elements share memory.
+    """
     if 0 in layout.shape:
         return True
     reach = layout.itemsize
@@ -134,7 +140,10 @@ def _is_nested(layout: Layout) -> bool:
 
 
 def _runs_of(layout: Layout) -> tuple[int, int, list[tuple[int, int]]]:
-    """Where the first begins, the bytes of each, and stride and length of the axes that lead to the others."""
+    """Return the start of the first run, the bytes of a run, and the axes of the other runs.
+
+    An axis is a pair of stride and length.
+    """
     nbytes, outer = layout.itemsize, _axes(layout)
     while outer and outer[0][0] == nbytes:
         nbytes *= outer.pop(0)[1]

@@ -1,4 +1,4 @@
-"""Paddle tensors that do not lie in one block."""
+"""Paddle tensors that are not in one block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["PaddleTensors"]
 
 
 class PaddleTensors(OneByOne):
-    """paddle.Tensor and its subclasses. Their contiguous() is never used: it moves the tensor itself elsewhere."""
+    """paddle.Tensor and its subclasses.
+
+    Their contiguous() must not be used, because it moves the tensor itself.
+    """
 
     name = "paddle"
     mutable = True
@@ -24,7 +27,8 @@ class PaddleTensors(OneByOne):
 
         self._paddle, self._from_dlpack = paddle, from_dlpack
         self._flags = paddle.base.core.globals()
-        # Paddle itself has no kernels for them, copies where it should make a view, and calls uint16 bfloat16.
+        # Paddle has no kernels for these types, copies instead of making a view, and reports uint16
+        # as bfloat16.
         known: Any = paddle.base.core.DataType
         self._hardly_known = {known.UINT16: "uint16", known.UINT32: "uint32", known.UINT64: "uint64"}
 
@@ -60,7 +64,7 @@ class PaddleTensors(OneByOne):
         return math.prod(self.shape(x)) * _itemsize(x)
 
     def is_block(self, x: Any) -> bool:
-        # What has no strides or lies on another device is left to the core, which refuses it.
+        # The core refuses tensors without strides or on another device.
         return not x.is_dense() or not _is_on_cpu(x) or bool(x.is_contiguous())
 
     def order(self, x: Any) -> Shape:
@@ -81,7 +85,7 @@ class PaddleTensors(OneByOne):
         if 0 in target.shape:
             return
         target.detach().copy_(source.detach(), True)
-        target._bump_inplace_version()  # copy_() leaves that out: autograd would not notice the write
+        target._bump_inplace_version()  # copy_() omits this, so autograd would not notice the write
 
     def finished(self, block: Any, like: Any) -> Any:
         return block

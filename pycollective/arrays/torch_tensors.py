@@ -1,4 +1,4 @@
-"""torch tensors that do not lie in one block."""
+"""torch tensors that are not in one block."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class TorchTensors:
         return int(x.numel() * x.element_size())
 
     def is_block(self, x: Any) -> bool:
-        # What has no strides or lies on another device is left to the core, which refuses it.
+        # The core refuses tensors without strides or on another device.
         if x.layout != self._torch.strided or x.device.type not in ("cpu", "cuda"):
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
 
     def order(self, x: Any) -> Shape:
         strides = x.stride()
-        axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))  # equal ones stay as they are
-        return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))  # else it has gaps
+        axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))  # stable for equal strides
+        return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))  # otherwise it has gaps
 
     def layout(self, x: Any) -> Layout:
         size = x.element_size()
@@ -65,15 +65,15 @@ class TorchTensors:
         return self._torch.empty(shape, dtype=like.dtype, device=like.device)
 
     def assign(self, target: Any, source: Any) -> None:
-        target.detach().copy_(source.detach())  # counts as a modification of target, as any write in place
+        target.detach().copy_(source.detach())  # autograd counts it as an in-place modification of target
 
     def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
         if not targets:
             return
         if self._torch.is_grad_enabled():
-            with self._torch.no_grad():  # once for all, which costs less than to detach each
+            with self._torch.no_grad():  # once for all tensors, which is cheaper than detaching each
                 self._torch._foreach_copy_(list(targets), list(sources))
-        else:  # in backward
+        else:  # in a backward pass
             self._torch._foreach_copy_(list(targets), list(sources))
 
     def finished(self, block: Any, like: Any) -> Any:
@@ -89,7 +89,7 @@ class TorchTensors:
                 "x.detach().clone()"
             )
         if x.layout is not self._torch.strided:
-            return f"has layout {x.layout}, whose elements do not lie one by one in memory: pass x.to_dense()"
+            return f"has layout {x.layout}, which has no strided memory: pass x.to_dense()"
         if not x.is_contiguous() and overlaps_itself(self.layout(x)):
             return (
                 f"of shape {tuple(x.shape)} is expanded: several of its elements share one place in memory. Pass a "

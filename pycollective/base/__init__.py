@@ -1,1 +1,1 @@
-"""What every other room may use, and what uses none of them: clocks, checks of arguments, advice in errors."""
+"""Utilities without dependencies on other folders: clocks, argument checks, advice in errors."""

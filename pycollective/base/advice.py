@@ -1,6 +1,6 @@
-"""Errors for arguments and attributes that are not there say what to write.
+"""Errors for unknown arguments and attributes, with advice on what to write.
 
-The tables of foreign_words are read when there is such an error.
+The tables of foreign_words are loaded only for such an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def advised(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function: its error for an argument that it does not take says what to write."""
+    """Decorate a function: its TypeError for an unknown argument says what to write."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,7 +36,10 @@ def advised(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Elsewhere:
-    """An attribute that a class has elsewhere and not here: asking for it says what to write, the class too."""
+    """An attribute that other libraries' classes have.
+
+    Access raises an error with advice, also on the class.
+    """
 
     def __init__(self, kind: str, name: str) -> None:
         self._kind = kind
@@ -49,9 +52,9 @@ class Elsewhere:
 
 
 def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
-    """Decorates a class of a framework that has these attributes elsewhere and not here.
+    """Decorate a class with advice for attributes that a framework's own class has.
 
-    dir() of its objects is without them, that of the class has them.
+    dir() of its objects does not list them, but dir() of the class does.
     """
 
     def decorate(owner: type[T]) -> type[T]:
@@ -73,9 +76,9 @@ def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 def answers_for_attributes(owner: type[T]) -> type[T]:
-    """Decorates a class: the error for an attribute that its objects have not says what to write.
+    """Decorate a class: the error for a missing attribute of its objects says what to write.
 
-    Python asks for it only where an attribute is missing.
+    Python calls __getattr__ only if an attribute is missing.
     """
     kind = owner.__name__
 
@@ -91,5 +94,5 @@ def answers_for_attributes(owner: type[T]) -> type[T]:
 
 
 def is_of_the_call(traceback: TracebackType | None) -> bool:
-    """Whether nothing of the function has run."""
+    """Return whether the call itself failed, before any code of the function has run."""
     return traceback is not None and traceback.tb_next is None

@@ -1,7 +1,8 @@
-"""What is called otherwise elsewhere: names of torch, Horovod, MegEngine, Paddle, Jittor, MPI and torchrun, and ours.
+"""Maps names of other libraries to those of pycollective.
 
-The errors for a name, an attribute, an argument or an option that does not exist say from these tables what to write;
-docs/coming-from.md has the same tables at its end, and a test compares them.
+The libraries are torch, Horovod, MegEngine, Paddle, Jittor, MPI and torchrun. Errors for an unknown
+name, attribute, argument or option use these tables to say what to write. docs/coming-from.md ends
+with the same tables, and a test compares them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "of_option",
 ]
 
-# Functions and classes. On the left several may share a line.
+# Functions and classes. A key may list several names.
 NAMES: dict[str, str] = {
     "get_rank Get_rank world_rank global_rank comm_rank my_rank process_index": "pc.rank()",
     "get_world_size Get_size world_size process_count num_ranks": "pc.size()",
@@ -42,7 +43,7 @@ NAMES: dict[str, str] = {
     "is_gloo_available is_mpi_available mpi_built gloo_built ccl_built ddl_built mpi_enabled gloo_enabled "
     "mpi_threads_supported": "leave it out: no MPI, Gloo, oneCCL or DDL is needed or used. `pycollective doctor` shows "
     "what is",
-    "is_torchelastic_launched": "pc.info().launcher, which says who has started this process",
+    "is_torchelastic_launched": "pc.info().launcher, which names the launcher of this process",
     "get_backend": "pc.info().transport",
     "override_backend": 'pc.init(backend="tcp"): a world has one for all its calls',
     "ParallelEnv ParallelMode": "pc.info(), pc.rank(), pc.size()",
@@ -50,12 +51,12 @@ NAMES: dict[str, str] = {
     "is_distributed in_mpi": "pc.in_world()",
     "mpi MPI distributed dist helper": "pc itself: pc.rank(), pc.size(), pc.allreduce(x); nothing is None "
     "in a world of one",
-    "get_state set_state COMM_SELF": "pc.group([pc.rank()]), a group of one, whose calls stay here",
+    "get_state set_state COMM_SELF": "pc.group([pc.rank()]), a group of one, with calls that stay here",
     "WORLD COMM_WORLD get_group get_default_group ProcessSet global_process_set": "pc.world()",
     "new_group add_process_set Group_incl": "pc.group([0, 2])",
     "shrink_group": "pc.group([0, 2]) for ranks that live. A world with a dead rank ends: pycollective run "
     "--max-restarts 3 starts all of them again",
-    "Dup Comm_dup": "pc.group(pc.world().ranks), whose calls are apart from the world's",
+    "Dup Comm_dup": "pc.group(pc.world().ranks), with calls separate from the world's",
     "GroupMember": "g is None: pc.group([0, 2]) is None on ranks outside",
     "remove_process_set Free": "close() of the group",
     "ProcessGroup": "pc.Group",
@@ -104,7 +105,7 @@ NAMES: dict[str, str] = {
     "P2POp batch_isend_irecv": "pc.send_async(x, 1) and pc.recv_async(y, 0), then wait() for each",
     "Sendrecv send_recv": "pc.sendrecv(x, 1, 0)",
     "Barrier group_barrier gloo_barrier mpi_barrier monitored_barrier wait_for_everyone": (
-        "pc.barrier(timeout=60), which names who is missing"
+        "pc.barrier(timeout=60), which names the missing ranks"
     ),
     "functional stream communication": "pc.allreduce(x) and so on; those with gradients are in pc.torch.functional "
     "and pc.jax",
@@ -171,7 +172,7 @@ NAMES: dict[str, str] = {
     "compile_extern": "leave it out: no code is compiled at the first use",
 }
 
-# Attributes of objects, behind their type.
+# Attributes of objects, prefixed with their type.
 ATTRIBUTES: dict[str, str] = {
     "Group.is_member": "g is not None: pc.group([0, 2]) is None on ranks outside",
     "Group.process_group": "g itself",
@@ -180,7 +181,7 @@ ATTRIBUTES: dict[str, str] = {
     "Group.proc_ranks Group.process_ids": "g.ranks",
     "Group.nranks Group.world_size": "g.size",
     "Group.Split": "g.split(color, key)",
-    "Group.Dup Group.Clone": "g.group(range(g.size)), whose calls are apart from those of g",
+    "Group.Dup Group.Clone": "g.group(range(g.size)), with calls separate from those of g",
     "Group.Create Group.Create_group Group.Incl": "g.group([0, 2])",
     "Group.Get_group": "g.ranks, of which g.group() takes some",
     "Group.Free Group.Disconnect": "g.close()",
@@ -278,7 +279,7 @@ ARGUMENTS: dict[str, str] = {
     "output_split_sizes recvcounts out_split_sizes": "recv_counts=",
     "reduce_op reduction_op reduce_method average": 'op="sum" or "avg"',
     "prescale_factor postscale_factor": 'op=pc.scaled("sum", factor)',
-    "name": "leave it out: a Meter has none, and calls are told from each other by their order",
+    "name": "leave it out: a Meter has none, and calls are distinguished by their order",
     "fmt": 'leave it out: pc.print(f"{meter.mean:.4e}")',
     "object_gather_list": "leave it out: the root gets the list as the result",
     "axis_name": 'leave it out: a call is on the world, or on an axis of a mesh: mesh["dp"].allreduce(x)',
@@ -306,7 +307,7 @@ OPTIONS: dict[str, str] = {
     "--master-port --master_port --main_process_port --port": "--master HOST:PORT",
     "--rdzv-backend --rdzv_backend --rdzv-id --rdzv_id --rdzv-conf --rdzv_conf --standalone --job_id "
     "--monitor-interval": (
-        "nothing: ranks of one machine meet by themselves, those of several by --nnodes, --node-rank and --master"
+        "nothing: ranks of one machine find each other, those of several by --nnodes, --node-rank and --master"
     ),
     "--max_restarts --max_restart --max-restart": "--max-restarts 3",
     "--log_dir --redirects -r --tee -t --output-filename": "--log-dir FOLDER",
@@ -332,12 +333,12 @@ OPTIONS: dict[str, str] = {
     ),
 }
 
-# What to do with arguments that have no place in a call.
+# Advice for surplus positional arguments of a call.
 TOO_MANY_OF: dict[str, str] = {
     "Meter.__init__": 'leave them out: a Meter has no name and no format; pc.print(f"loss {meter.mean:.4e}") shows it',
 }
 
-# Arguments of one call, behind its name, that are no words of others elsewhere.
+# Arguments of one call, prefixed with its name, that no other library uses.
 ARGUMENTS_OF: dict[str, str] = {"Meter.update n": "weight=3"}
 
 BARE_NAMES = re.compile(r"\w+=(, or \w+=)*")
@@ -345,8 +346,8 @@ BARE = re.compile(
     r"\S*\(\) got (?:an unexpected keyword argument '(\w+)'|multiple values for argument '(group)')"
 )
 TOO_MANY = re.compile(r"(\S+)\(\) takes .* positional arguments? but \d+ (?:was|were) given")
-ALONE = "leave it out"  # says what to do, not what to write
-NEAR = 0.75  # less alike than that is another word
+ALONE = "leave it out"  # begins advice that says what to do instead of what to write
+NEAR = 0.75  # a lower similarity means another word
 
 
 def _one_by_one(table: dict[str, str]) -> dict[str, str]:
@@ -385,10 +386,11 @@ def _written(here: str) -> str:
 
 
 def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError | ImportError:
-    """The error for an attribute that a module has not got. `there`: those that it has.
+    """Return the error for a missing attribute of a module.
 
-    Its __getattr__ raises it. Of `from module import name` Python would raise an ImportError of its own, without the
-    advice, so that one is made here.
+    `there` lists the attributes that it has. A module's __getattr__ raises the error. For `from
+    module import name` Python would replace an AttributeError by its own ImportError without the
+    advice, so this returns an ImportError then.
     """
     here = "" if name.startswith("__") else _of_module(module, _names().get(name, ""), there)
     advice = _written(here) if here else _near(name, there)
@@ -399,7 +401,7 @@ def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError
 
 
 def _of_module(module: str, here: str, there: Iterable[str]) -> str:
-    """What the table has for functions of the package, where a module in it has a function of the same name."""
+    """Rewrite advice for the package's functions, for a module with functions of the same name."""
     if module == "pycollective":
         return here
     inside = module.removeprefix("pycollective.")
@@ -407,17 +409,23 @@ def _of_module(module: str, here: str, there: Iterable[str]) -> str:
 
 
 def _is_import_from(frame: FrameType | None) -> bool:
-    """Whether that is where it stands, and not in getattr() or hasattr(), for which a name is there or not."""
+    """Return whether the frame executes `from module import name`.
+
+    getattr() and hasattr() must get an AttributeError.
+    """
     import dis
 
     if frame is None:
         return False
-    at = frame.f_lasti  # a frame of compiled code has no byte there
+    at = frame.f_lasti  # a frame of compiled code has no byte at this index
     return frame.f_code.co_code[at : at + 1] == bytes([dis.opmap["IMPORT_FROM"]])
 
 
 def missing_in(owner: type, kind: str, name: str) -> AttributeError:
-    """The error for an attribute that an object has not got. `kind`: what users call its type."""
+    """Return the error for a missing attribute of an object.
+
+    `kind` is the name that users see for its type.
+    """
     here = _attributes().get(f"{kind}.{name}", "")
     if not here and kind == "Group":
         here = _of_group(owner, _names().get(name, ""))
@@ -427,7 +435,10 @@ def missing_in(owner: type, kind: str, name: str) -> AttributeError:
 
 
 def _of_group(owner: type, here: str) -> str:
-    """What the table has for functions of the module, for a group `g`: its own methods, and no call of a number."""
+    """Rewrite advice for functions of the module for a group `g`: its own methods and attributes.
+
+    Attributes that are numbers are not called.
+    """
 
     def own(found: re.Match[str]) -> str:
         attribute = getattr(owner, found[1], None)
@@ -439,7 +450,7 @@ def _of_group(owner: type, here: str) -> str:
 
 
 def of_argument(name: str, known: Iterable[str] = ()) -> str:
-    """What to write for a keyword argument that a call does not take, or an empty text."""
+    """Return what to write for an unknown keyword argument, or an empty string."""
     own = {each.strip("=") for each in known}
     near = _near(name, own)
     here = _arguments().get(name, "")
@@ -451,7 +462,7 @@ def of_argument(name: str, known: Iterable[str] = ()) -> str:
 
 
 def of_option(word: str, known: Iterable[str] = ()) -> str:
-    """What to write for an option that `pycollective run` does not take, or an empty text."""
+    """Return what to write for an unknown option of `pycollective run`, or an empty string."""
     option = word.partition("=")[0]
     here = _options().get(option, "")
     if here.startswith("nothing: "):
@@ -460,9 +471,9 @@ def of_option(word: str, known: Iterable[str] = ()) -> str:
 
 
 def advise(error: TypeError, function: Callable[..., object], given: Iterable[str] = ()) -> None:
-    """Adds to the error of a call for arguments that the function does not take what to write.
+    """Add advice to a call's TypeError for unknown arguments.
 
-    `given`: the keywords of the call, of which Python names only one.
+    `given` lists all keywords of the call, because Python names only one.
     """
     import inspect
 
@@ -475,7 +486,7 @@ def advise(error: TypeError, function: Callable[..., object], given: Iterable[st
     own = {each.name for each in parameters if each.kind in (by_order, by_name)} - {"self", "cls"}
     others = [each for each in given if each not in own and each != found[1]] if found[1] else []
     if [(each.name, each.kind) for each in parameters[:1]] == [("group", by_order)]:
-        own.discard("group")  # the call is a method of that, too
+        own.discard("group")  # it is the method's own group
     here = ARGUMENTS_OF.get(f"{function.__qualname__} {found[1]}")
     advice = _written(here) if here else of_argument(found[1] or found[2], own)
     more = [f"'{each}': {of_argument(each, own) or 'there is none either'}" for each in others]
@@ -484,7 +495,7 @@ def advise(error: TypeError, function: Callable[..., object], given: Iterable[st
 
 
 def markdown() -> str:
-    """The tables, as they stand in docs/coming-from.md."""
+    """Return the tables as they appear in docs/coming-from.md."""
     lines = ["| There | Here |", "|---|---|"]
     for table, suffix in ((NAMES, ""), (ATTRIBUTES, ""), (ARGUMENTS, "="), (OPTIONS, "")):
         for words, here in table.items():

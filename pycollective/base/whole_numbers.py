@@ -1,4 +1,4 @@
-"""Arguments that count something: what is no int is refused by name, at the edge."""
+"""Checks arguments that count something: a value that is not an int is refused by name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["whole_number"]
 
 
 def whole_number(call: str, name: str, value: SupportsIndex) -> int:
-    """`value` as an int. TypeError: it is none, as "2" from a command line, 2.0, or a bool."""
+    """Return `value` as an int. Raises TypeError otherwise, e.g. for "2", 2.0, or a bool."""
     if not isinstance(value, bool):
-        with contextlib.suppress(TypeError):  # of an array, too, that is no single number
+        with contextlib.suppress(TypeError):  # raised also by an array that is not a single number
             return operator.index(value)
     hint = f": write int({value!r})" if isinstance(value, (str, float)) else ""
     raise TypeError(f"{call}({name}={value!r:.60}): {name} must be an int, not {type(value).__name__}{hint}")

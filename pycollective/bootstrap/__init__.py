@@ -1,1 +1,1 @@
-"""From a launcher's words, or a user's, to rank 0's store: where this process belongs and how it meets the others."""
+"""From a launcher's or user's settings to this process's place and the way to rank 0's store."""

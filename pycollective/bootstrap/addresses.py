@@ -1,4 +1,4 @@
-"""By which addresses others reach this host: where rank 0 opens its store, and where ranks listen."""
+"""Addresses by which other ranks reach this host: for rank 0's store and for listening ranks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from pycollective.errors import CollectiveError, InvalidArgument
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
 LOOPBACKS = ("127.0.0.1", "::1")
 NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
-DISCARD_PORT = 9  # nothing is sent there
+DISCARD_PORT = 9  # the probe sends nothing to it
 Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags
 
 
 class NotResolved(InvalidArgument):
-    """The host has no address yet: the services of a cluster get their names after their first ranks have started."""
+    """The host has no address yet.
+
+    The services of a cluster get their names only after their first ranks have started.
+    """
 
 
 def candidates(
@@ -31,11 +34,13 @@ def candidates(
     found: Interfaces | None = None,
     routes: Sequence[str] | None = None,
 ) -> list[str]:
-    """Numeric addresses of this host for the other ranks, the best first.
+    """Return numeric addresses of this host for the other ranks, the best first.
 
-    Those that PYCOLLECTIVE_INTERFACE names; else loopback if all ranks are on this host; else what `name` (this host's,
-    from the launcher) resolves to, unless that is loopback, as Debian's 127.0.1.1 is; else every interface that is up.
-    `one_host`: None if the launcher does not say; without any network all ranks must be here, and loopback is enough.
+    They are those that PYCOLLECTIVE_INTERFACE names; else loopback if all ranks are on this host;
+    else the address of `name` (this host's, from the launcher), unless that is loopback, as
+    Debian's 127.0.1.1 is; else those of every interface that is up. `one_host` is None if the
+    launcher does not specify it; then, without any network, all ranks must be on this host, and
+    loopback suffices.
     """
     environment = os.environ if env is None else env
     if chosen := chosen_by_user(environment, found):
@@ -61,7 +66,10 @@ def candidates(
 
 
 def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | None = None) -> list[str]:
-    """The addresses that PYCOLLECTIVE_INTERFACE (names of interfaces or numeric addresses, by comma) allows."""
+    """Return the addresses that PYCOLLECTIVE_INTERFACE allows.
+
+    The variable has names of interfaces or numeric addresses, separated by commas.
+    """
     text = (os.environ if env is None else env).get(VARIABLE, "")
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
@@ -83,10 +91,10 @@ def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | Non
 
 
 def all_here(hosts: Iterable[str], found: Interfaces | None = None) -> bool:
-    """Whether each of these numeric addresses is one of this host's, as far as the system tells."""
+    """Return whether all of these numeric addresses are known to belong to this host."""
     try:
         own = {ipaddress.ip_address(address) for _, address, _ in (interfaces() if found is None else found)}
-    except CollectiveError:  # a sandbox may forbid the question
+    except CollectiveError:  # a sandbox may forbid the system call
         return False
     return all(ipaddress.ip_address(host) in own for host in hosts)
 
@@ -94,7 +102,7 @@ def all_here(hosts: Iterable[str], found: Interfaces | None = None) -> bool:
 def advice(
     stores: Sequence[str], env: Mapping[str, str] | None = None, found: Interfaces | None = None
 ) -> str:
-    """What may be wrong if ranks that are on several hosts do not find each other; empty: nothing that we know of."""
+    """Return a likely reason why ranks on several hosts do not find each other, or ""."""
     environment = os.environ if env is None else env
     if chosen := chosen_by_user(environment, found):
         there = interfaces() if found is None else found
@@ -142,7 +150,7 @@ def same_address(one: str, other: str) -> bool:
 
 
 def is_name(host: str) -> bool:
-    """Whether it has to be looked up; localhost has not."""
+    """Return whether the host must be resolved. localhost need not."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -151,13 +159,17 @@ def is_name(host: str) -> bool:
 
 
 def resolve(name: str, what: str = "the host ") -> str:
-    """A numeric address. `localhost` is 127.0.0.1 whatever the hosts file says, so that all ranks mean the same."""
+    """Return a numeric address.
+
+    `localhost` is 127.0.0.1 whatever the hosts file contains, so that all ranks use the same
+    address.
+    """
     if name == "localhost":
         return "127.0.0.1"
     if not is_name(name):
         address = ipaddress.ip_address(name)
         return str(getattr(address, "ipv4_mapped", None) or address)
-    if not NAME.fullmatch(name):  # it would be waited for in vain
+    if not NAME.fullmatch(name):  # waiting for it would be useless
         raise InvalidArgument(
             f"{what}{name} is neither the name of a host nor an address; a port is given apart"
         )
@@ -167,31 +179,32 @@ def resolve(name: str, what: str = "the host ") -> str:
         if name.rpartition(".")[2].isdecimal():
             raise InvalidArgument(f"{what}{name} is not an address: {error}") from None
         raise NotResolved(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
-    except UnicodeError:  # an empty part, or one of more than 63 characters
+    except UnicodeError:  # a part is empty or has more than 63 characters
         raise InvalidArgument(f"{what}{name} is not the name of a host") from None
-    found.sort(key=lambda info: info[0] != socket.AF_INET)  # IPv4 first, else in the resolver's order
+    found.sort(key=lambda info: info[0] != socket.AF_INET)  # IPv4 first, otherwise the resolver's order
     return str(found[0][4][0])
 
 
 def store_hosts(host: str, *, one_host: bool | None, what: str) -> list[str]:
-    """Where the store of rank 0, on the host that all ranks know as `host`, is to be found from here."""
+    """Return where this rank finds rank 0's store on `host`, the name that all ranks know."""
     host = host.removeprefix("[").removesuffix("]")
     address = resolve(host, what)
     if ipaddress.ip_address(address).is_unspecified:
         raise InvalidArgument(f"{what}{host}: name the address by which the others reach rank 0")
     if not is_loopback(address):
         return [address]
-    if is_name(host):  # this is that host, and it alone calls itself so
+    if is_name(host):  # this is that host, and no other host resolves its name to loopback
         return ["127.0.0.1"] if one_host else candidates(one_host=one_host)
     return [address]
 
 
 def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
-    """Where the store of a rank 0 of this host may be as well, because it was given another spelling of its address.
+    """Return other addresses of rank 0's store, if rank 0 may have been given another spelling.
 
-    `host` is what this rank was given, and `hosts` what that stands for. A name of this host stands for all addresses
-    of it, and loopback for both loopbacks; another numeric address is itself alone, for another job may be at the same
-    port of the others. Nothing if `hosts` are not of this host.
+    `host` is what this rank was given, and `hosts` its addresses. A name of this host represents
+    all its addresses, and loopback represents both loopbacks. Another numeric address represents
+    only itself, because another job may use the same port at other addresses. The result is empty
+    unless `hosts` are on this host.
     """
     there = known_interfaces(found)
     if not all_here(hosts, there):
@@ -205,7 +218,10 @@ def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = 
 
 
 def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
-    """Where rank 0 opens its store besides, for ranks that were given loopback where it was given a name."""
+    """Return more addresses for rank 0's store.
+
+    This is loopback, for ranks that were given loopback while rank 0 was given a name.
+    """
     there = known_interfaces(found)
     named = stands_for_host(host) or host == "localhost"
     if not named or not all_here(hosts, there) or any(address in LOOPBACKS for address in hosts):
@@ -216,17 +232,17 @@ def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = N
 def known_interfaces(found: Interfaces | None) -> Interfaces:
     try:
         return interfaces() if found is None else found
-    except CollectiveError:  # a sandbox may forbid the question
+    except CollectiveError:  # a sandbox may forbid the system call
         return [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
 
 
 def stands_for_host(host: str) -> bool:
-    """Whether it is the name of a host."""
+    """Return whether it is the name of a host."""
     return is_name(host.removeprefix("[").removesuffix("]"))
 
 
 def check_loopback(hosts: Iterable[str]) -> None:
-    """Raises if all of them are loopback and that is down: nothing would come of waiting."""
+    """Raise if all hosts are loopback and it is down, because waiting would be useless."""
     reasons = []
     for host in hosts:
         reason = unreachable(host) if is_loopback(host) else None
@@ -235,13 +251,13 @@ def check_loopback(hosts: Iterable[str]) -> None:
         reasons.append(f"{host} ({reason})")
     if reasons:
         raise CollectiveError(
-            f"the ranks are to meet at {', '.join(reasons)}, but the loopback interface of {socket.gethostname()} is "
+            f"the ranks connect at {', '.join(reasons)}, but the loopback interface of {socket.gethostname()} is "
             f"down or lacks that address. Bring it up (`ip link set lo up`), or start the program where it is up"
         )
 
 
 def unreachable(host: str) -> str | None:
-    """Why nothing can be sent there, asked without sending anything; None: it can."""
+    """Return why nothing can be sent to the host, or None. The probe sends nothing."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, DISCARD_PORT))
@@ -256,6 +272,6 @@ def join(address: str, port: int) -> str:
 
 
 def split(store: str) -> tuple[str, int]:
-    """Undoes join()."""
+    """Undo join()."""
     host, _, port = store.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,4 +1,7 @@
-"""The bootstrap info of a world: rank 0 opens its store and publishes where it is; the others read it."""
+"""The bootstrap info of a world: rank 0 opens its store and publishes the address in a KVS.
+
+The other ranks read it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from pycollective import _core
 
 JOB_BYTES = 16
-PROBE_S = 1.0  # for one address of a card that may be old
+PROBE_S = 1.0  # for one address of a card that may be outdated
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -33,13 +36,13 @@ class BootstrapInfo:
     server: _core.StoreServer | None = None
 
 
-# What rank 0 has published in KVS that keep their first word. An init() that failed may be called again, and must
-# then offer the same.
+# What rank 0 has published in a KVS that keeps the first value. If a failed init() is repeated, it
+# must offer the same.
 _published: dict[tuple[str, str], BootstrapInfo] = {}
 
 
 def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
-    """Rank 0. The server is open when this returns."""
+    """Publish rank 0's bootstrap info. The server is open when this returns."""
     earlier = None if kvs.lasting else _published.get((kvs.name, name))
     made = reopen(earlier) if earlier is not None else make(kvs, placement)
     _published[kvs.name, name] = made
@@ -76,7 +79,7 @@ def reopen(earlier: BootstrapInfo) -> BootstrapInfo:
 
 
 def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
-    """Every other rank."""
+    """Read rank 0's bootstrap info on any other rank."""
     card = read(kvs, name, timeout_s)
     if card.size != placement.size:
         raise InvalidArgument(
@@ -99,7 +102,10 @@ def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> B
 
 
 def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
-    """What rank 0 has published now, not what an earlier start of the job has left: a store listens there."""
+    """Return the card of the current run, not of an earlier one.
+
+    The card is current if a store listens at its addresses.
+    """
     deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
     while True:
         left = max(0.0, deadline - time.monotonic())
@@ -109,7 +115,7 @@ def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
         if time.monotonic() > deadline:
             raise CollectiveTimeout(
                 f"{kvs.name} says that rank 0 on {card.host} has its store at {' or '.join(card.addresses)}, but "
-                f"nobody answered there in {timeout_s:.3g} s. Either rank 0 of this run never came to init() and an "
+                f"nothing answered there in {timeout_s:.3g} s. Either rank 0 of this run never came to init() and an "
                 f"earlier run has left that, or the way there is blocked (PYCOLLECTIVE_INTERFACE chooses another)"
             )
         time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
@@ -123,7 +129,7 @@ def is_listening(card: Card) -> bool:
 def answers(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=PROBE_S) as probe:
-            # A free port of our own host may be given to the probe itself, which then meets itself.
+            # If the probe gets the target port as its own free port, it connects to itself.
             return bool(probe.getsockname() != probe.getpeername())
     except OSError:
         return False

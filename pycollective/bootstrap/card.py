@@ -1,4 +1,4 @@
-"""What rank 0 publishes in a KVS: one line that says where its store is and with which key."""
+"""The card that rank 0 publishes in a KVS: one line with its store's addresses and its key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pycollective.errors import PeerFailure
 
 FORM = "pycollective-1"
-LONGEST = 900  # characters that every KVS takes
+LONGEST = 900  # characters; every KVS accepts this many
 HOST_CHARACTERS = frozenset(string.ascii_letters + string.digits + ".-_")
 
 
@@ -16,9 +16,9 @@ HOST_CHARACTERS = frozenset(string.ascii_letters + string.digits + ".-_")
 class Card:
     size: int
     job: bytes  # 16 bytes, new for every world
-    host: str  # of rank 0, for people
+    host: str  # of rank 0, for messages
     key_id: str  # of the key
-    key: bytes | None = field(repr=False)  # None: every rank has it from elsewhere
+    key: bytes | None = field(repr=False)  # None if every rank gets the key from elsewhere
     addresses: tuple[str, ...] = ()  # of the store, the best first
 
     def text(self) -> str:

@@ -1,6 +1,6 @@
-"""`init("host:port", rank=, size=)` and `init("file:///path", ...)`: a place without a launcher. Imported when used.
+"""A place without a launcher: `init("host:port", rank=, size=)` and `init("file:///path", ...)`.
 
-`tcp://host:port` is how PyTorch's users write the first.
+Imported at first use. PyTorch's users write the first form as `tcp://host:port`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ FILE, TCP = "file://", "tcp://"
 
 
 def place(address: str | None, rank: int, size: int) -> Placement:
-    """The place of `rank`. Rank 0 opens the store: at `address`, or anywhere if that is a path where it can say so."""
+    """Return the place of `rank`.
+
+    Rank 0 opens the store at `address`, or at any address if `address` is a path, where it
+    publishes it.
+    """
     if size == 1:
         return alone("by hand")
     text = address or ""
@@ -30,13 +34,14 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         rank=rank,
         size=size,
         local_rank=0,
-        local_size=0,  # the host map knows
+        local_size=0,  # the host map of init() provides it
         launcher="by hand",
         store_addresses=tuple(join(each, port) for each in hosts),
         also_at=tuple(join(each, port) for each in others),
         hosts_store=rank == 0 and kvs is None,
         kvs=kvs,
-        job=f"{text}/{size}" if kvs else f"{port}/{size}",  # ranks may know one host by several names
+        # without the host, because ranks may know the same host by different names
+        job=f"{text}/{size}" if kvs else f"{port}/{size}",
     )
 
 

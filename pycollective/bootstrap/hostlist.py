@@ -1,4 +1,4 @@
-"""Slurm's short forms: host lists such as "n[0-1],gpu[001-003,007]" and tasks per node such as "2(x3),1"."""
+"""Slurm's short forms: host lists ("n[0-1],gpu[001-003,007]") and tasks per node ("2(x3),1")."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from pycollective.errors import InvalidArgument
 
-MOST = 100_000  # hosts; a longer list is a mistake
+MOST = 100_000  # hosts; a longer list is treated as an error
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
 def expand(text: str) -> list[str]:
-    """The names in order. Leading zeros stay: gpu[008-010] is gpu008, gpu009, gpu010."""
+    """Return the names in order. Leading zeros are kept: gpu[008-010] is gpu008, gpu009, gpu010."""
     parts = _PART.findall(text)
     if not parts or ",".join(parts) != text:
         raise malformed("host list", text)
@@ -44,7 +44,7 @@ def names_of(part: str, text: str) -> Iterator[str]:
 
 
 def tasks_per_node(text: str) -> list[int]:
-    """How many tasks each node has, in the order of the host list."""
+    """Return the number of tasks of each node, in the order of the host list."""
     counts: list[int] = []
     for piece in text.split(","):
         found = _TASKS.fullmatch(piece)

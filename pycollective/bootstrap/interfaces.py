@@ -8,11 +8,11 @@ from pycollective._core import interfaces
 
 __all__ = ["LOOPBACK", "RUNNING", "UP", "default_route", "interfaces"]
 
-UP, LOOPBACK, RUNNING = 0x1, 0x8, 0x40  # IFF_*: RUNNING is not set on a bridge without carrier
+UP, LOOPBACK, RUNNING = 0x1, 0x8, 0x40  # IFF_*; a bridge without carrier lacks RUNNING
 
 
 def default_route() -> list[str]:
-    """The interfaces through which the rest of the world is reached, those of IPv4 first."""
+    """Return the interfaces of the default routes, those of IPv4 first."""
     names = []
     for path, wanted, column in (
         ("/proc/net/route", "00000000", 1),

@@ -1,4 +1,7 @@
-"""The 32-byte key of a job: made by whoever starts the ranks, handed over by an inherited descriptor, never shown."""
+"""The 32-byte key of a job. The launcher makes it and passes it by an inherited descriptor.
+
+It is never displayed.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,25 @@ def new_key() -> bytes:
 
 
 def key_id(key: bytes) -> str:
-    """Tells keys apart without telling anything about them: for errors and logs."""
+    """Return an identifier for errors and logs. It distinguishes keys without revealing them."""
     return hashlib.blake2b(key, digest_size=16, person=b"pycollective-kid").digest()[:4].hex()
 
 
 def job_id(text: bytes) -> bytes:
-    """The job's public name: 16 bytes from what its ranks know. Made from a key, it tells nothing about it."""
+    """Return the job's public name: 16 bytes derived from `text`.
+
+    If that is a key, it is not revealed.
+    """
     return hashlib.blake2b(text, digest_size=16, person=b"pycollective-job").digest()
 
 
 def job_of_run(key: bytes) -> str:
-    """The name of a job that was started with this key."""
+    """Return the name of a job that was started with this key."""
     return job_id(key).hex()
 
 
 def key_file(key: bytes) -> int:
-    """A sealed file without a name that holds the key, for PYCOLLECTIVE_KEY_FD. The caller closes it."""
+    """Return a sealed, unnamed file with the key, for PYCOLLECTIVE_KEY_FD. The caller closes it."""
     fd = os.memfd_create("pycollective-key", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(fd, key)
     fcntl.fcntl(
@@ -42,12 +48,15 @@ def key_file(key: bytes) -> int:
 
 
 def read_key(fd: int) -> bytes | None:
-    """The key behind `fd`, or None if there is no key. It stays open, so that init() works again after shutdown()."""
+    """Return the key behind `fd`, or None if there is no key.
+
+    The descriptor stays open, so that init() works again after shutdown().
+    """
     try:
         key = os.pread(fd, KEY_BYTES + 1, 0)
-        if len(key) != KEY_BYTES:  # somebody else's file
+        if len(key) != KEY_BYTES:  # the file of another program
             return None
-        os.set_inheritable(fd, False)  # what this rank starts is not a rank
-    except (OSError, OverflowError):  # OverflowError: no descriptor has such a number
+        os.set_inheritable(fd, False)  # a process that this rank starts is not a rank
+    except (OSError, OverflowError):  # OverflowError: the number is too large for a descriptor
         return None
     return key

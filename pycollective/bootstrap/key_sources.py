@@ -1,4 +1,4 @@
-"""Where the job's key comes from if the launcher hands none over: a file that is named, or the user's own."""
+"""Sources of the job's key if the launcher provides none: a named file, or the user's own file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = ("auth", "encrypt", "strict")
 
 
 def security(env: Mapping[str, str]) -> frozenset[str]:
-    """What PYCOLLECTIVE_SECURITY asks for, besides what is always done."""
+    """Return the words of PYCOLLECTIVE_SECURITY; authentication is always done."""
     words = frozenset(word.strip() for word in env.get(SECURITY, "").split(",") if word.strip())
     if unknown := sorted(words.difference(WORDS)):
         raise InvalidArgument(
@@ -29,7 +29,7 @@ def security(env: Mapping[str, str]) -> frozenset[str]:
 
 
 def named_key(env: Mapping[str, str]) -> tuple[bytes, str] | None:
-    """The key in PYCOLLECTIVE_KEY_FILE and where it is from; None if that is not set."""
+    """Return the key in PYCOLLECTIVE_KEY_FILE and its source, or None if it is not set."""
     if not env.get(FILE):
         return None
     path = Path(env[FILE])
@@ -37,7 +37,7 @@ def named_key(env: Mapping[str, str]) -> tuple[bytes, str] | None:
 
 
 def users_key(env: Mapping[str, str]) -> tuple[bytes, str]:
-    """The key that all jobs of this user share where nothing better is there; made at first use."""
+    """Return the default key that all jobs of this user share. It is made at first use."""
     path = users_file(env)
     try:
         if not path.exists():
@@ -52,13 +52,16 @@ def users_key(env: Mapping[str, str]) -> tuple[bytes, str]:
 
 def users_file(env: Mapping[str, str]) -> Path:
     home = env.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(home):  # as its specification says: a relative one counts as unset
+    if not os.path.isabs(home):  # its specification says that a relative path counts as unset
         home = os.path.join(env.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir, ".config")
     return Path(home, "pycollective", "key")
 
 
 def make(path: Path) -> None:
-    """Of ranks that race here one makes the key, and all find that one: a link is made once, with all its bytes."""
+    """Make the key file. If several ranks race, all find the same key.
+
+    os.link() is atomic and exclusive.
+    """
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     fresh = path.with_name(f".key.{os.getpid()}.{secrets.token_hex(4)}")
@@ -75,10 +78,10 @@ def make(path: Path) -> None:
 
 
 def read(path: Path, what: str) -> bytes:
-    """The key in a file that nobody else can read: 32 bytes as they are, or 64 hexadecimal digits."""
+    """Return the key in a private file: 32 raw bytes, or 64 hexadecimal digits."""
     here = f"{what} on {socket.gethostname()}"
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not wait
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block
     except OSError as error:
         raise InvalidArgument(f"{here}: the key cannot be read: {error.strerror}") from None
     try:
@@ -108,7 +111,7 @@ def check(found: os.stat_result, path: Path, here: str) -> None:
         )
     if found.st_mode & 0o077:
         raise InvalidArgument(
-            f"{here} can be read by others (mode {stat.S_IMODE(found.st_mode):04o}): anybody may have the key. Make a "
+            f"{here} can be read by others (mode {stat.S_IMODE(found.st_mode):04o}): any user may have the key. Make a "
             f"new one, or if you trust all users of this host run `chmod 600 {path}`"
         )
 

@@ -1,4 +1,4 @@
-"""Opens the store through which the ranks of one job meet."""
+"""Opens the store that the ranks of one job use to connect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def open_store(addresses: Sequence[str], *, key: bytes, job: bytes, key_source: str) -> _core.StoreServer:
-    """Listens at all of `addresses`, "ip:port" each; port 0: any free one."""
+    """Listen at all of `addresses`, each "ip:port". Port 0 means any free port."""
     from pycollective import _core
 
     encrypts = "encrypt" in security(os.environ)
@@ -23,7 +23,7 @@ def open_store(addresses: Sequence[str], *, key: bytes, job: bytes, key_source: 
 
 
 def open_store_of_run(key: bytes) -> _core.StoreServer:
-    """For ranks on this host that inherit `key`, on a free port of loopback."""
+    """Open a store for ranks on this host that inherit `key`, on a free port of loopback."""
     check_loopback(["127.0.0.1"])
     job = job_id(job_of_run(key).encode())
     return open_store(["127.0.0.1:0"], key=key, job=job, key_source="made by the launcher")

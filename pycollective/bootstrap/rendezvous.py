@@ -1,4 +1,4 @@
-"""From a place in the world to the others: which store, which key, and where this rank listens."""
+"""From a place in the world to the other ranks: the store, the key, and the listening addresses."""
 
 from __future__ import annotations
 
@@ -23,20 +23,18 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The caller calls all_joined() when every rank has joined, and close() at the end or when it gives up."""
+    """The caller calls all_joined() after every rank has joined, and close() at the end."""
 
     store_addresses: list[str]
     host_store: list[str] | None  # rank 0 opens the store at the first of these that can be bound
     job: bytes  # 16 bytes
     key: bytes = field(repr=False)  # 32 bytes
-    key_source: str  # for people
-    listen: list[
-        str
-    ]  # where this rank's own listener binds; empty: the address by which it reached the store
+    key_source: str  # for messages
+    listen: list[str]  # where this rank's listener binds; if empty, the address by which it reached the store
     encrypts: bool = False
     server: _core.StoreServer | None = None  # open on rank 0 if there is a KVS
     withdraw: Callable[[], None] | None = None  # removes rank 0's card from the KVS
-    advice: str = ""  # what to add if not all ranks come
+    advice: str = ""  # what to add to the error if not all ranks join
 
     def all_joined(self) -> None:
         if self.withdraw is not None:
@@ -50,7 +48,7 @@ class Rendezvous:
 def placed(
     place: Callable[[], Placement], *, deadline: float, clock: Callable[[], float] = time.monotonic
 ) -> Placement:
-    """The place, as soon as the name of rank 0's host resolves."""
+    """Return the place, as soon as the name of rank 0's host resolves."""
     begin, pause, warned = clock(), FIRST_PAUSE_S, False
     while True:
         try:
@@ -72,7 +70,10 @@ def placed(
 
 
 def find_rendezvous(placement: Placement, *, number: int, timeout_s: float) -> Rendezvous:
-    """How this rank finds the others. `number`: which world of this job it is in this process, from 0."""
+    """Determine how this rank finds the other ranks.
+
+    `number` counts the worlds of this job in this process, from 0.
+    """
     if placement.size == 1:
         return Rendezvous([], None, job_id(b"single"), new_key(), "none needed: a world of one", [])
     encrypts = "encrypt" in key_sources.security(os.environ)
@@ -98,12 +99,15 @@ def find_rendezvous(placement: Placement, *, number: int, timeout_s: float) -> R
 
 
 def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
-    """Nobody on rank 0's host knows which of its addresses the others will use: they listen wherever the store does."""
+    """Return where this rank listens. Ranks on rank 0's host listen wherever the store does.
+
+    They do not know which of the host's addresses the other ranks will use.
+    """
     if chosen := addresses.chosen_by_user():
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
     if placement.also_at and not placement.hosts_store and len(hosts) == 1:
-        return []  # the store may be at another address of this host, and others know that one
+        return []  # the store may be at another address of this host, which other ranks use
     opens_it = placement.hosts_store or (placement.kvs is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
 

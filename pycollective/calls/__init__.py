@@ -1,1 +1,1 @@
-"""Calls of the core that need Python: arrays that do not lie as the core wants them, lists, messages, awaiting."""
+"""Calls of the core that need Python: packing of arrays, lists, messages, awaiting."""

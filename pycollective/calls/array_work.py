@@ -1,4 +1,4 @@
-"""The Work of a call whose result is a new array, for libraries whose arrays cannot be written."""
+"""The Work of a call with a new array as its result, for libraries with immutable arrays."""
 
 from __future__ import annotations
 
@@ -16,37 +16,40 @@ R = TypeVar("R")
 
 
 class ArrayWork(Generic[R]):
-    """A call on a block of memory of ours; `finish` makes the array that the call is to give, when it has ended."""
+    """A call on an internal block. `finish` makes the result array after the call has ended."""
 
     def __init__(self, work: Work[Any], finish: Callable[[], R]) -> None:
         self._work = work
         self._finish = finish
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards _made
         self._made: list[R] = []
 
     def __repr__(self) -> str:
         return repr(self._work)
 
     def done(self) -> bool:
-        """As Work.done()."""
+        """Return the same as Work.done()."""
         return self._work.done()
 
     def wait(self, timeout: float | None = None, *, host: bool = False) -> R:
-        """The new array. The host always waits, since the array is made of what the call has written."""
+        """Return the new array.
+
+        This blocks the host, because the array is made of the call's output.
+        """
         self._work.wait(timeout, host=True)
         return self._result()
 
     def result(self) -> R:
-        """As Work.result()."""
+        """Return the new array, or raise as Work.result() does."""
         self._work.result()
         return self._result()
 
     def exception(self, timeout: float | None = None) -> CollectiveError | None:
-        """As Work.exception()."""
+        """Return the same as Work.exception()."""
         return self._work.exception(timeout)
 
     def info(self) -> dict[str, Any]:
-        """As Work.info()."""
+        """Return the same as Work.info()."""
         return self._work.info()
 
     def __await__(self) -> Generator[Any, None, R]:

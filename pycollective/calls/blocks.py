@@ -1,4 +1,7 @@
-"""Arrays of any library as blocks: what the core can take as it lies, or a copy of that kind."""
+"""Arrays of any library as blocks.
+
+A block is the array itself if the core can use it in place, else a copy.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ __all__ = ["block_of", "check_block", "check_pairs", "copy_of", "library_for", "
 
 
 def library_for(function: str, argument: str, x: Any, out: Any = None) -> Library:
-    """The library of `x`, in a call that gives an array of its own, or writes to `out`."""
+    """Return the library of `x`, for a call that returns a new array or writes to `out`."""
     try:
         library = library_of(x)
-        library.shape(x)  # it can be read
+        library.shape(x)  # raises if `x` cannot be read
         return library if out is None or is_on_gpu(out) else on_the_host(library)
     except CollectiveError as error:
         error.args = (f"{function}: {argument}: {error}",)
@@ -35,7 +38,10 @@ def writable_for(function: str, argument: str, x: Any) -> Library:
 
 
 def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
-    """The core sees elements only: whether neighbours are a pair (value, location) shows in the shape."""
+    """Refuse shapes without pairs (value, location).
+
+    The core sees only a flat sequence of elements.
+    """
     if op in ("minloc", "maxloc") and shape[-1:] != (2,):
         raise InvalidArgument(
             f'{function}: {argument} of shape {shape} has no pairs for "{op}": its last axis must have length 2, '
@@ -46,9 +52,9 @@ def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
 def check_block(
     function: str, argument: str, library: Library, x: Any, op: Any = None, *, is_block: bool | None = None
 ) -> None:
-    """Refuses what the core would: elements that nothing can move or combine so, a mask, memory of another device.
+    """Refuse what the core refuses: unsupported element types or operations, masks, other devices.
 
-    is_block: what the library says of `x`, where it has been asked.
+    `is_block` is library.is_block(x) if the caller knows it already.
     """
     if is_block is None:
         is_block = library.is_block(x)
@@ -57,7 +63,7 @@ def check_block(
 
 
 def block_of(library: Library, x: Any, scratch: Scratch) -> Any:
-    """`x` itself if the core can take it, else a copy."""
+    """Return `x` itself if the core can use it, else a copy."""
     return x if library.is_block(x) else copy_of(library, x, scratch)
 
 
@@ -68,7 +74,7 @@ def copy_of(library: Library, x: Any, scratch: Scratch) -> Any:
 
 
 def unfilled(library: Library, like: Any, shape: Shape, scratch: Scratch) -> Any:
-    nbytes = library.nbytes(like)  # of as many elements as `like` has
+    nbytes = library.nbytes(like)  # for as many elements as `like` has
     have = int(np.prod(library.shape(like), dtype=np.int64))
     itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))
     return library.on(scratch.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

@@ -1,4 +1,4 @@
-"""Calls that are collected first and then made together, in few messages."""
+"""Collects calls and makes them together, in few messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ X = TypeVar("X", bound="Array")
 
 
 class _Kind:
-    """Calls that one call on a list can stand for."""
+    """Calls that can be combined into one call on a list."""
 
     def __init__(self, name: str, parameters: dict[str, object]) -> None:
         self.name = name
@@ -31,7 +31,10 @@ class _Kind:
 
 
 class Coalesced:
-    """Collects calls until its `with` block ends; see coalesce(). Thread-safety: one thread at a time."""
+    """Collects calls until its `with` block ends; see coalesce().
+
+    Thread-safety: one thread at a time.
+    """
 
     def __init__(self, group: Group, timeout: float | None) -> None:
         self._group = group
@@ -41,23 +44,26 @@ class Coalesced:
         self._open = False
 
     def allreduce(self, x: X, op: Op = "sum") -> X:
-        """As pycollective.allreduce(). Returns `x`, which has its result when the block has ended."""
+        """Collect an allreduce.
+
+        Returns `x`, which has its result when the block has ended.
+        """
         return self._add("allreduce", x, op=op)
 
     def broadcast(self, x: X, root: int = 0) -> X:
-        """As pycollective.broadcast()."""
+        """Collect a broadcast, as allreduce() does."""
         return self._add("broadcast", x, root=root)
 
     def reduce(self, x: X, op: Op = "sum", *, root: int = 0) -> X:
-        """As pycollective.reduce()."""
+        """Collect a reduce, as allreduce() does."""
         return self._add("reduce", x, op=op, root=root)
 
     def scan(self, x: X, op: Op = "sum") -> X:
-        """As pycollective.scan()."""
+        """Collect a scan, as allreduce() does."""
         return self._add("scan", x, op=op)
 
     def exscan(self, x: X, op: Op = "sum") -> X:
-        """As pycollective.exscan()."""
+        """Collect an exclusive scan, as allreduce() does."""
         return self._add("exscan", x, op=op)
 
     def _add(self, name: str, x: X, **parameters: object) -> X:
@@ -85,7 +91,7 @@ class Coalesced:
             near = [each for other, other_end, each in self._spans if begin < other_end and other < end]
             if any(overlap_in((layout, each)) for each in near):
                 raise InvalidArgument(
-                    f"{name}: x shares memory with an array of an earlier call in this coalesce(), whose calls are "
+                    f"{name}: x shares memory with an array of an earlier call in this coalesce(), and its calls are "
                     "made in no particular order"
                 )
             self._spans.append((begin, end, layout))
@@ -121,20 +127,23 @@ class Coalesced:
 
 @advised
 def coalesce(*, group: Group | None = None, timeout: float | None = None) -> Coalesced:
-    """Collect calls in a `with` block, and make them together at its end: those of one kind and dtype in one message.
+    """Collect calls in a `with` block, and make them together at its end.
 
-    All ranks of the group must collect the same calls in the same order, with arrays of the same shapes and dtypes.
+    Calls of the same kind and dtype share one message. All ranks of the group must collect the same
+    calls in the same order, with arrays of the same shapes and dtypes.
 
     Args:
-        group: whose ranks take part; default the world.
+        group: the ranks that take part; default the world.
         timeout: seconds for all of them; default that of init(), for each message.
 
     Returns:
-        An object with the methods allreduce, broadcast, reduce, scan and exscan. They return their array at once; its
-        result is there when the block has ended. If the block raises, nothing is sent.
+        An object with the methods allreduce, broadcast, reduce, scan and exscan. They return
+        their array at once; it has its result when the block has ended. If the block raises,
+        nothing is sent.
 
     Raises:
-        InvalidArgument: at the call: an array that cannot be written, or that shares memory with an earlier one.
+        InvalidArgument: at the call: an array that cannot be written, or that shares memory
+            with an earlier one.
         CollectiveMismatch: at the end of the block: ranks have collected different calls.
 
     Example:
@@ -145,6 +154,5 @@ def coalesce(*, group: Group | None = None, timeout: float | None = None) -> Coa
         ...     _ = calls.allreduce(weight, "avg")
         ...     _ = calls.allreduce(bias, "avg")
         >>> pc.shutdown()
-
     """
     return Coalesced(world() if group is None else group, timeout)

@@ -1,6 +1,7 @@
-"""Lists, tuples and dicts of arrays as one call: to the core, those of one element type are one array in pieces.
+"""Lists, tuples and dicts of arrays in one call: arrays of one dtype are one array in pieces.
 
-A dict of numbers is one too. Numbers among arrays are refused: the arrays would be written, and the numbers not.
+A dict of numbers is such a list too. Numbers among arrays are refused, because the arrays would be
+written in place and the numbers could not.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 __all__ = ["Planned", "begin_coalesced", "is_list_of_arrays", "plan_coalesced", "run_coalesced"]
 
 ALIGNED_NBYTES = 64
-MOST_SHOWN = 8  # arrays of a list, in an error
+MOST_SHOWN = 8  # arrays of a list, in an error message
 X = TypeVar("X")
 
 
 def is_list_of_arrays(x: Any) -> bool:
-    """Whether `x` is a list, tuple or dict of arrays. A list of numbers is a vector."""
+    """Return whether `x` is a list, tuple or dict of arrays. A list of numbers is a vector."""
     if isinstance(x, dict):
         return True
     return isinstance(x, (list, tuple)) and not (len(x) > 0 and all(map(is_number, x)))
 
 
 def _holds_numbers(x: Any) -> bool:
-    """Whether `x` is a dict of numbers and of such dicts."""
+    """Return whether `x` is a dict of numbers and of such dicts."""
     return isinstance(x, dict) and len(x) > 0 and all(is_number(v) or _holds_numbers(v) for v in x.values())
 
 
@@ -49,16 +50,20 @@ class _Member:
     array: Any
     library: Library
     nbytes: int
-    same_as: str = ""  # the earlier member that is this very memory, where it need not be moved again
+    # path of an earlier member on exactly the same memory, if the data need not be moved again
+    same_as: str = ""
 
     @cached_property
     def is_block(self) -> bool:
-        """As its library says, which is asked once."""
+        """library.is_block(array), computed once."""
         return self.library.is_block(self.array)
 
 
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
-    """The arrays in `x`, dicts by sorted key. JAX's on a GPU stay there if all of them lie on that one."""
+    """Return the arrays in `x`, dicts by sorted key.
+
+    JAX arrays stay on a GPU if all of them are on the same one.
+    """
     found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
     stays = [on_the_host(member.library) is not member.library for member in found]
     places = {str(m.array.devices()) if is_jax else "" for m, is_jax in zip(found, stays, strict=True)}
@@ -103,7 +108,10 @@ def _found(function: str, path: str, x: Any, op: Any, *, takes_numbers: bool) ->
 
 
 def _find_tied(members: list[_Member]) -> None:
-    """Marks those that are one array under several names, as tied weights are: all but the first of each."""
+    """Mark arrays that occur under several names, such as tied weights.
+
+    The first occurrence is not marked.
+    """
     first: dict[tuple[Layout, str], str] = {}
     for member in members:
         library, array = member.library, member.array
@@ -117,13 +125,13 @@ def _only_moves(function: str) -> bool:
 
 
 def _else(function: str) -> str:
-    """What else there is for arrays mixed with other things, such as the state of an optimizer."""
+    """Return an alternative for arrays mixed with other objects, such as an optimizer's state."""
     moves = _only_moves(function)
     return f" ({function.removesuffix('_async')}_object() takes such mixtures)" if moves else ""
 
 
 def _by_dtype(members: list[_Member]) -> list[list[int]]:
-    """Which of them travel together: equal on all ranks."""
+    """Return groups of members that are sent together. The groups are equal on all ranks."""
     found: dict[str, list[int]] = {}
     for place, member in enumerate(members):
         if not member.same_as:
@@ -132,7 +140,7 @@ def _by_dtype(members: list[_Member]) -> list[list[int]]:
 
 
 def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:
-    """Refuses, before anything is sent, what the core would refuse in one of the calls. Finds what is tied."""
+    """Refuse, before anything is sent, what the core would refuse later. Also marks tied arrays."""
     for member in members:
         library, array = member.library, member.array
         check_pairs(function, member.path, library.shape(array), op)
@@ -143,7 +151,8 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
     for member in mutable if writes else ():
         if why := member.library.why_not_written(member.array):
             raise InvalidArgument(f"{function}: {member.path} {why}")
-    # The root of a broadcast is refused what the others are, which would leave it waiting.
+    # The root of a broadcast is checked like the other ranks, which would otherwise fail and leave
+    # it waiting.
     if writes or function.startswith("broadcast"):
         _check_apart(function, [member for member in mutable if member.nbytes and not member.same_as])
 
@@ -158,7 +167,7 @@ def _check_apart(function: str, members: list[_Member]) -> None:
 
 
 def _digest(members: list[_Member]) -> int:
-    """How many arrays there are, and what tells this list from others: places, keys, dtypes and shapes."""
+    """Return the number of arrays and a checksum of their places, keys, dtypes and shapes."""
     return len(members) << 32 | zlib.crc32("\n".join(map(_text, members)).encode())
 
 
@@ -171,7 +180,7 @@ def _text(member: _Member) -> str:
 
 @contextlib.contextmanager
 def _telling(function: str, members: list[_Member]) -> Iterator[None]:
-    """Says in a mismatch what this rank's list is: the core knows a number only."""
+    """Add this rank's list to a mismatch error, because the core knows only its digest."""
     try:
         yield
     except CollectiveMismatch as error:
@@ -192,14 +201,14 @@ def _words(function: str, members: list[_Member]) -> str:
 def run_coalesced(
     function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
-    """Hands `call` the arrays of each element type, as blocks, and what tells this list of them from another."""
+    """Pass the arrays of each dtype to `call`, as blocks, with the digest of the whole list."""
     members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
     digest = _digest(members)
     if not members:
         with _telling(function, members):
-            call([_nothing(op)], digest)  # an empty list still takes part
+            call([_nothing(op)], digest)  # a rank with an empty list still takes part
     made: list[tuple[int, _Member, Any]] = []
     for places in _by_dtype(members):
         together = [members[place] for place in places]
@@ -213,8 +222,9 @@ def run_coalesced(
                 else:
                     made.append((place, member, block))
     if not made:
-        return x  # all that was written is its own
-    for place, member, block in made:  # after all calls, since a result that is no int64 raises here
+        return x  # everything was written in place
+    # after all calls, because a result that does not fit into 64 bits raises here
+    for place, member, block in made:
         results[place] = member.library.finished(block, member.array)
     return _rebuilt(x, iter(results))
 
@@ -222,7 +232,7 @@ def run_coalesced(
 def begin_coalesced(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
-    """The same for a call in the background, which can copy nothing when it ends."""
+    """Begin the same call in the background, where nothing can be copied at its end."""
     members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     for member in members:
@@ -249,15 +259,15 @@ def begin_coalesced(
 
 @dataclass(frozen=True)
 class Planned:
-    """A list whose arrays can be used as they lie, looked at."""
+    """A checked list with arrays that can be used in place."""
 
-    blocks: list[list[Any]]  # of each element type
+    blocks: list[list[Any]]  # for each dtype
     digest: int
-    words: str  # for a mismatch
+    words: str  # for a mismatch error
 
 
 def plan_coalesced(function: str, x: Any, op: Any) -> Planned | None:
-    """What the calls on `x` need that write it; None if they would copy, or lie on a GPU."""
+    """Return what repeated in-place calls on `x` need, or None if they need copies or a GPU."""
     members = _members(function, x, op)
     _check(function, members, op, writes=True)
     if any(is_on_gpu(member.array) for member in members):
@@ -269,12 +279,15 @@ def plan_coalesced(function: str, x: Any, op: Any) -> Planned | None:
 
 
 def _nothing(op: Any) -> Any:
-    """Of a dtype that the operation takes."""
+    """Return an empty array of a dtype that the operation supports."""
     return np.empty(0, np.uint8 if op in ("band", "bor", "bxor") else np.float32)
 
 
 def _blocks(members: list[_Member], scratch: Scratch, *, writes: bool) -> list[Any]:
-    """The arrays where they are blocks that may be used, else copies, of those that can be written side by side."""
+    """Return each array itself if it is usable as a block, else a copy.
+
+    Copies of mutable arrays are adjacent.
+    """
     copied = [m for m in members if not m.is_block and (m.library.mutable or not writes)]
     if not copied and not (writes and any(not member.library.mutable for member in members)):
         return [member.array for member in members]
@@ -303,7 +316,7 @@ def _write_back(member: _Member, block: Any) -> None:
 
 
 def _rebuilt(x: Any, results: Iterator[Any]) -> Any:
-    """`x` itself if all its arrays could be written, else of the same kind with new ones."""
+    """Return `x` itself if all its arrays were written in place, else a container of new arrays."""
     if isinstance(x, dict):
         by_key = {key: _rebuilt(x[key], results) for key in sorted(x)}
         return x if all(by_key[key] is x[key] for key in x) else {key: by_key[key] for key in x}

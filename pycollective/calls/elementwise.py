@@ -1,4 +1,4 @@
-"""Calls in which every rank's array has one shape, on arrays that the core cannot take as they lie."""
+"""Calls with equal shapes on all ranks, for arrays that the core cannot use in place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Elementwise:
         self._clock = Clock(self.timeout)
 
     def make(self, x: Any, out: Any = None) -> Any:
-        """The call on `x`: an array, a number or a list of arrays."""
+        """Make the call on `x`: an array, a number or a list of arrays."""
         if is_list_of_arrays(x):
             if out is not None:
                 raise InvalidArgument(
@@ -67,7 +67,7 @@ class Elementwise:
             return self._in_place(library, x, scratch) if library.mutable else self._new(library, x)
 
     def begin(self, x: Any, out: Any = None) -> Work[Any]:
-        """The call on a list of arrays, or on an array that cannot be written, in the background."""
+        """Begin the call in the background, on a list of arrays or on an immutable array."""
         function = f"{self.name}_async"
         if not is_list_of_arrays(x) and not is_exact(x, self.op):
             library = library_for(function, "x", x, out)

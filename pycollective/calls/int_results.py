@@ -1,4 +1,4 @@
-"""What reductions of Python's ints do around the call: they check out=, write there, and explain a mismatch."""
+"""Reductions of Python's ints: checks and writes out=, and explains mismatches."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -20,7 +20,7 @@ DTYPES = ("int64", "uint64")
 
 
 def int_target(function: str, out: Any, shape: Shape) -> Library:
-    """The library of `out`, which is to hold ints: refused by its dtype and shape, and never by the ints."""
+    """Return the library of `out` for ints. It checks dtype and shape, but never the values."""
     target = writable_for(function, "out", out)
     if target.dtype(out) not in DTYPES or target.shape(out) != shape or is_on_gpu(out):
         raise InvalidArgument(
@@ -31,7 +31,10 @@ def int_target(function: str, out: Any, shape: Shape) -> Library:
 
 
 def write_ints(function: str, values: int | Sequence[int], op: str, target: Library, out: Any) -> None:
-    """InvalidArgument: they do not fit there; `out` is as it was."""
+    """Write the ints to `out`.
+
+    Raises InvalidArgument if they do not fit, and leaves `out` unchanged.
+    """
     numbers = array_of(function, values, op, target.dtype(out))
     with Scratch() as scratch:
         memory = scratch.take(numbers.nbytes)
@@ -41,7 +44,7 @@ def write_ints(function: str, values: int | Sequence[int], op: str, target: Libr
 
 @contextlib.contextmanager
 def mismatches_explained() -> Iterator[None]:
-    """Says in a mismatch what this rank's ints are: the core sees words only."""
+    """Add this rank's kind of ints to a mismatch error, because the core sees only words."""
     try:
         yield
     except CollectiveMismatch as error:

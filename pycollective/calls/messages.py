@@ -1,4 +1,4 @@
-"""Messages that are not known before they come: what they are, or who sends them."""
+"""Receives messages with an unknown sender, dtype or shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["Incoming"]
 
 
 class Incoming:
-    """One message of `peer`, or a list of arrays in a message per dtype; ANY_SOURCE is settled by the first of them."""
+    """One message of `peer`, or a list of arrays with one message per dtype.
+
+    The first message determines the source for ANY_SOURCE.
+    """
 
     def __init__(self, group: Group, peer: int, tag: int, timeout: float | None) -> None:
         self.source = peer
@@ -27,7 +30,7 @@ class Incoming:
         self._clock = Clock(timeout)
 
     def into(self, block: Any, digest: int = 0) -> None:
-        """Receives into an array that lies as the core wants it, or into a list of such; `digest` tells which list."""
+        """Receive into a block or a list of blocks. `digest` identifies the list."""
         if self.source != ANY_SOURCE:
             self._group._recv(block, self.source, self._tag, self._clock.left_s(), digest)
             return
@@ -36,12 +39,12 @@ class Incoming:
         self.source = source
 
     def as_it_comes(self) -> Any:
-        """A new NumPy array."""
+        """Receive into a new NumPy array."""
         source, dtype, shape, token = self._find()
         try:
             block = np.empty(shape, _dtype_called(dtype, source))
         except BaseException:
-            del token  # so the message is put back, which the traceback would keep
+            del token  # returns the message to the queue; the traceback would keep it alive
             raise
         self.source = source
         return self._group._receive(block, token, None)
@@ -51,7 +54,10 @@ class Incoming:
 
 
 def _dtype_called(name: str, source: int) -> np.dtype[Any]:
-    """NumPy's dtype of that name: one of the core's, or str() of a dtype that only its owner understands."""
+    """Return NumPy's dtype of that name.
+
+    The name is one of the core's, or str() of a dtype that only its library supports.
+    """
     if not name:
         raise Unsupported(
             f"recv: what rank {source} sends does not say what it is, or would need more than 1024 bytes to: give an "
@@ -74,5 +80,5 @@ def _dtype_called(name: str, source: int) -> np.dtype[Any]:
             f"recv: rank {source} sends {name!r}, which is no dtype to NumPy here: {error}"
         ) from error
     if dtype.hasobject:
-        raise Unsupported(f"recv: rank {source} sends {name!r}, whose elements would be Python objects")
+        raise Unsupported(f"recv: rank {source} sends {name!r}, a type with Python objects as elements")
     return dtype

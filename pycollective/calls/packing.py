@@ -1,8 +1,9 @@
-"""Calls on what the core cannot take as it lies. The core comes here with those; it makes all others itself.
+"""Calls on arguments that the core cannot use in place. The core makes all other calls itself.
 
-That is: arrays that are not in one block, that cannot be written, numbers, lists of arrays, parts of different sizes,
-and other axes than the first. Elements are copied into one block where they must be, and results are copied back.
-What users read about these calls is in bindings/docs/group_docs.h and part_docs.h; parameters are the same here.
+These are arrays that are not in one block or cannot be written, numbers, lists of arrays, parts of
+different sizes, and axes other than the first. Elements are copied into one block if necessary, and
+results are copied back. bindings/docs/group_docs.h and part_docs.h have the user documentation of
+these calls; the parameters are the same.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ __all__ = [
 ]
 
 
-# ---- element by element: every rank's array has one shape
+# ---- elementwise: all ranks' arrays have the same shape
 
 
 def allreduce(
     group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Every rank gets the combination of all."""
+    """Every rank gets the combination of all arrays."""
     if reproducible == "world":
         if out is not None:
             raise InvalidArgument('allreduce: reproducible="world" gives a new array: copy it into yours')
@@ -80,7 +81,7 @@ def allreduce(
 def plan_allreduce(
     group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> PlannedCall[Any]:
-    """allreduce() for later: of a list whose arrays can be used as they lie, without coming here again."""
+    """Plan an allreduce(). A list of arrays that are used in place does not need Python again."""
     if reproducible == "world":
         _check_leaves("plan_allreduce", x, op, out)
     elif is_list_of_arrays(x):
@@ -104,7 +105,7 @@ def plan_allreduce(
 
 
 def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
-    """Refuses what sum_of_leaves() would, as far as this rank knows."""
+    """Refuse what sum_of_leaves() would refuse, as far as this rank can detect it."""
     why = f'{function}: reproducible="world"'
     if out is not None:
         raise InvalidArgument(f"{why} gives a new array: copy it into yours")
@@ -123,7 +124,7 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
 def _scan(
     name: str, group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Every rank gets the combination of some."""
+    """Every rank gets the combination of the ranks before it (scan: and its own)."""
     return Elementwise(group, name, op, timeout, fixed_order=_by_shape(name, reproducible)).make(x, out)
 
 
@@ -134,7 +135,7 @@ exscan = functools.partial(_scan, "exscan")
 def reduce(
     group: Group, *, x: Any, op: Any, root: int, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """The root gets the combination of all."""
+    """The root gets the combination of all arrays."""
     writes = operator.index(root) == group.rank
     fixed_order = _by_shape("reduce", reproducible)
     return Elementwise(group, "reduce", op, timeout, root, writes, fixed_order).make(x)
@@ -151,7 +152,7 @@ def broadcast(group: Group, *, x: Any, root: int, timeout: float | None) -> Any:
     return Elementwise(group, "broadcast", None, timeout, root, operator.index(root) != group.rank).make(x)
 
 
-# ---- the same for lists, in the background
+# ---- the same calls in the background, for lists
 
 
 def _begin(
@@ -165,7 +166,7 @@ def _begin(
     timeout: float | None = None,
     reproducible: str | None = None,
 ) -> Work[Any]:
-    """As the core has seen, these are arguments of that call."""
+    """Begin a call. The core has already checked its arguments."""
     writes = name != "reduce" or operator.index(root) == group.rank
     fixed_order = _by_shape(f"{name}_async", reproducible)
     return Elementwise(group, name, op, timeout, root, writes, fixed_order).begin(x, out)
@@ -186,7 +187,7 @@ def broadcast_async(group: Group, *, x: Any, root: int, timeout: float | None) -
 
 
 def send(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None) -> Any:
-    """One rank to another."""
+    """Send to another rank."""
     if is_list_of_arrays(x):
         clock = Clock(timeout)
         run_coalesced(
@@ -203,7 +204,7 @@ def send(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None) ->
 
 
 def recv(group: Group, *, x: Any, peer: int, tag: int, timeout: float | None, with_source: bool) -> Any:
-    """What another rank sends."""
+    """Receive from another rank."""
     message = Incoming(group, operator.index(peer), tag, timeout)
     result = _received(x, message)
     return (result, message.source) if with_source else result
@@ -233,7 +234,7 @@ def _received(x: Any, message: Incoming) -> Any:
 def sendrecv(
     group: Group, *, x: Any, dest: int, source: int | None, out: Any, tag: int, timeout: float | None
 ) -> Any:
-    """One array to a rank, another from a rank."""
+    """Send one array to a rank, and receive another from a rank."""
     if is_list_of_arrays(x):
         raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
     library = library_for("sendrecv", "x", x, out)
@@ -256,14 +257,14 @@ def sendrecv(
 
 
 def allgather(group: Group, *, x: Any, out: Any, counts: Counts, axis: int, timeout: float | None) -> Any:
-    """Every rank gets the parts of all."""
+    """Every rank gets the parts of all ranks."""
     return _gathered("allgather", group, x, 0, out, counts, axis, timeout)
 
 
 def gather(
     group: Group, *, x: Any, root: int, out: Any, counts: Counts, axis: int, timeout: float | None
 ) -> Any:
-    """The root gets the parts of all."""
+    """The root gets the parts of all ranks."""
     return _gathered("gather", group, x, root, out, counts, axis, timeout)
 
 
@@ -328,7 +329,7 @@ def reduce_scatter(
 
 
 def _scatter_ints(call: Parts, x: Any, op: str, out: Any, counts: Counts, fixed_order: bool) -> Any:
-    """reduce_scatter() of a vector of ints."""
+    """Do reduce_scatter() for a vector of ints."""
     words, library = to_words(x, op), by_name("numpy")
     call.front(library, words[..., 0])
     lengths = cut(call, words.shape[:-1], counts)
@@ -361,14 +362,14 @@ def alltoall(
     axis: int,
     timeout: float | None,
 ) -> Any:
-    """Every rank gets a part of every other's array."""
+    """Every rank gets a part of every other rank's array."""
     call = Parts("alltoall", group, axis, timeout)
     library = library_for("alltoall", "x", x, out)
     check_block("alltoall", "x", library, x)
     whole = call.front(library, x)
     shape = library.shape(whole)
     if isinstance(counts, str):
-        raise call.refuse("counts is the length of what goes to each rank; nobody else knows that")
+        raise call.refuse("counts is the length of what goes to each rank; only this rank knows it")
     if counts is None and recv_counts is not None:
         raise call.refuse("recv_counts needs counts: the length of what goes to each rank")
     lengths = cut(call, shape, counts)
@@ -406,7 +407,7 @@ def scatter(
     else:
         library = library_for("scatter", "x", x)
         if library is not (host := on_the_host(library)):
-            library = host  # so the others need not know of the GPU
+            library = host  # so that the other ranks need not handle GPU arrays
         elif library.name != "jax" and is_on_gpu(x):
             refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
             group.broadcast_object(refused, root, timeout=call.clock.left_s())
@@ -424,7 +425,7 @@ def scatter(
 
 
 def _element(library: Library, x: Any) -> Any:
-    """What tells another rank the element type: an array without elements, or a list of fields."""
+    """Encode the element type for another rank: an array without elements, or a list of fields."""
     empty = library.empty(x, (0,))
     return np.lib.format.dtype_to_descr(empty.dtype) if getattr(empty.dtype, "names", None) else empty
 

@@ -1,4 +1,7 @@
-"""Calls on an array of which every rank has a part: uneven parts, any axis, arrays that do not lie in one block."""
+"""Calls on an array that is divided among the ranks.
+
+Parts may be uneven, along any axis, and arrays need not be in one block.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Parts:
         return InvalidArgument(f"{self.name}: {what}")
 
     def front(self, library: Library, x: Any) -> Any:
-        """`x` with the axis of the parts first."""
+        """Return `x` with the axis of the parts moved to the front."""
         shape = library.shape(x)
         ndim = max(1, len(shape))
         self.axis = operator.index(self._axis)
@@ -57,7 +60,7 @@ class Parts:
         return lengths
 
     def lengths_of_all(self, mine: int) -> list[int]:
-        """What every rank says, told to all."""
+        """Return the lengths of all ranks, by an allgather."""
         told = self.group.allgather(np.array([mine]), timeout=self.clock.left_s())
         return [int(length) for length in told]
 
@@ -75,7 +78,7 @@ class Parts:
         self,
         source: tuple[Library, Any] | None,
         result: tuple[Library, Any, Shape]
-        | None,  # library, what it shall be like, its shape (with the axis first)
+        | None,  # library, an array of the wanted type, and the result's shape (with the parts' axis first)
         out: Any,
         *,
         op: Any = None,
@@ -85,7 +88,7 @@ class Parts:
         row: int = 1,
         fixed_order: bool = False,
     ) -> Any:
-        """Makes the call: rows to elements, blocks in and out."""
+        """Make the call: converts rows to element counts, and arrays to and from blocks."""
         with Scratch() as scratch:
             block_in = None if source is None else block_of(*source, scratch)
             block_out, finish = (
@@ -138,7 +141,7 @@ class Parts:
 
 
 def _tidy(library: Library, x: Any, axis: int) -> Any:
-    """In one block again after the axes were moved."""
+    """Return a contiguous copy if the axes were moved, else `x`."""
     if axis == 0:
         return x
     block = library.empty(x, library.shape(x))
@@ -155,7 +158,7 @@ def whole_of(shape: Shape, length: int) -> Shape:
 
 
 def cut(call: Parts, shape: Shape, counts: Counts) -> list[int]:
-    """The lengths of the parts of an array of that shape."""
+    """Return the lengths of the parts of an array of that shape."""
     if not shape:
         raise call.refuse("x has no axis to cut: it is a 0-d array")
     if counts is not None:

@@ -1,4 +1,4 @@
-"""What a call would do, before it does it."""
+"""Explains a call without making it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,38 @@ def explain(
     model: str | None = None,
     device: str = "cpu",
 ) -> str:
-    """Say in words how a call would run: in the current world, or, with `size`, in one that is only thought of.
+    """Explain how a call would run: in the current world, or, with `size`, in a hypothetical one.
 
     Parameters:
-        collective: "allreduce", "broadcast", "reduce", "barrier" or another collective's name; in a world also "send"
-            or "recv": which way messages take.
-        nbytes: size of the whole array in bytes: of allgather's result, of reduce_scatter's argument.
+        collective: "allreduce", "broadcast", "reduce", "barrier" or another collective's name;
+            in a world also "send" or "recv", to explain the transport of messages.
+        nbytes: size of the whole array in bytes: of allgather's result, of reduce_scatter's
+            argument.
         root: for broadcast, reduce, gather and scatter.
-        size: explain a world of so many ranks; none need be there. PYCOLLECTIVE_TUNE of this process counts.
-        hosts: on how many hosts those ranks are (default 1); only with `size`.
-        rank: whose steps are shown (default: this rank, or rank 0).
-        model: the link that times are predicted for: "loopback", "shared_memory", "ethernet_10g" or "ethernet_100g"
-            (default: "loopback" on one host, "ethernet_10g" between several).
-        device: "cuda": which way arrays on GPUs go in the current world (by NCCL, from array to array, by the host),
-            and why not another. It communicates nothing: who has not called with such arrays yet cannot know.
+        size: explain a world of this many ranks, which need not exist. PYCOLLECTIVE_TUNE of
+            this process applies.
+        hosts: the number of hosts of those ranks (default 1); only with `size`.
+        rank: list the steps of this rank (default: this rank, or rank 0).
+        model: the link that times are predicted for: "loopback", "shared_memory",
+            "ethernet_10g" or "ethernet_100g" (default: "loopback" on one host, "ethernet_10g"
+            between several).
+        device: "cuda": which path arrays on GPUs use in the current world (NCCL, direct access,
+            through the host), and why no other. This communicates nothing, so a rank that has
+            not yet called with such arrays cannot know it.
 
     Returns:
-        Text for people, which may change with a release: the algorithm, the row of the selection table that asks
-        for it, into how many pieces the array is split, the predicted time, what the other algorithms would take,
-        the rank's steps, and up to 8 ranks a table of all messages: a column per rank, a line per round, where
-        `c2>3` sends chunk 2 to rank 3, `c1<0` takes chunk 1 from rank 0, and `+c1<0` adds it.
+        A text that may change with a release: the algorithm, the row of the selection table
+            that selects it, the number of pieces of the array, the predicted time, the times of
+            the other algorithms, the rank's steps, and up to 8 ranks a table of all messages: a
+            column per rank, a line per round, where `c2>3` sends chunk 2 to rank 3, `c1<0`
+            receives chunk 1 from rank 0, and `+c1<0` adds it.
 
-    Times are those of the alpha-beta-gamma model on idle links that are all alike (docs/plans.md), for comparing; they
-    are no measurement.
+    Times are those of the alpha-beta-gamma model on idle, equal links (docs/plans.md). They are for
+    comparison, and are not measurements.
 
     Raises:
-        InvalidArgument: there is no such collective, root, rank, model or device, or a number is out of range.
+        InvalidArgument: there is no such collective, root, rank, model or device, or a number
+            is out of range.
         NotInitialized: there is no world, and no `size`.
 
     Example:

@@ -1,7 +1,7 @@
-"""Which of a failed call's lines stand under a condition on the rank: `if rank == 0:` around a collective.
+"""Finds lines of a failed call under a condition on the rank, such as `if rank == 0:`.
 
-The error says what each rank called and where; this says why one of them may have been the only one. For errors alone:
-it reads the sources.
+The error says what each rank called and where. This module explains why one of them may have been
+the only one. It is used only for errors, because it reads the sources.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 __all__ = ["advice"]
 
-# Names that ask after the rank, as whole words: `lora_rank`, `matrix_rank` and `ranks` ask after something else.
+# Names that refer to the rank, as whole words: `lora_rank`, `matrix_rank` and `ranks` mean
+# something else.
 OF = "local|global|node|world|my|own|this|current|group|mpi|ddp|dp|tp|pp|cp|ep|data|tensor|pipeline|model|parallel"
 ASKS = re.compile(
     rf"(?:get_)?(?:(?:{OF})_)*rank|myrank|(?:is_)?rank_?(?:zero|0)|(?:is_)?(?:local_)?(?:main|master)(?:_process|_rank)?"
@@ -28,8 +29,8 @@ ASKS = re.compile(
 )
 VARIABLE = re.compile(r"(?:[A-Z0-9]+_)*(?:WORLD|PMIX?|LOCAL|GLOBAL|NODE|GROUP|MPI)_RANK|RANK|SLURM_PROCID")
 SITE = re.compile(r"(?:at|from) ([^\s:]+):(\d+) in ")
-RANK = re.compile(r"\brank (\d+) \(")  # begins what a message says of one of the ranks
-BEFORE = re.compile(r"its last completed collective is [^;]*")  # where a rank was, and is no more
+RANK = re.compile(r"\brank (\d+) \(")  # starts the part of a message about a rank
+BEFORE = re.compile(r"its last completed collective is [^;]*")  # a rank's earlier position
 INSTALLED = (os.path.dirname(os.path.dirname(__file__)) + "/", os.path.dirname(os.__file__) + "/")
 
 
@@ -38,7 +39,7 @@ Site: TypeAlias = tuple[str, int]  # a file and a line
 
 @dataclass(frozen=True)
 class Branch:
-    """The lines that run only if a condition about ranks holds, or only if it does not."""
+    """The lines that run only if a condition on ranks holds, or only if it does not."""
 
     file: str
     first: int
@@ -50,14 +51,15 @@ class Branch:
 
 
 def advice(message: str) -> str:
-    """What to add to the message of a collective's CollectiveTimeout or CollectiveMismatch; mostly nothing."""
+    """Return what to add to the message of a CollectiveTimeout or CollectiveMismatch; mostly ""."""
     own = list(_own_lines())
     others = _sites_of_ranks(message)
     everybody = [[(_short(file), line) for file, line in own], *others] if others else []
     found: dict[str, None] = {}
     for file, line in [*own, *_lines_in(message)]:
         for branch in _branches(file, line):
-            if not everybody or not all(map(branch.has_one_of, everybody)):  # else all ranks came through it
+            # otherwise all ranks took this branch
+            if not everybody or not all(map(branch.has_one_of, everybody)):
                 found[f"{branch.file}:{line} stands under {branch.condition}"] = None
                 break
     if not found:
@@ -66,7 +68,7 @@ def advice(message: str) -> str:
 
 
 def _sites_of_ranks(message: str) -> list[set[Site]]:
-    """Of each rank that the message tells something of: where it stands."""
+    """Return the positions of each rank that the message describes."""
     _, *told = RANK.split(BEFORE.sub("", message))
     sites: defaultdict[str, set[Site]] = defaultdict(set)
     for rank, text in zip(told[::2], told[1::2], strict=True):
@@ -75,7 +77,7 @@ def _sites_of_ranks(message: str) -> list[set[Site]]:
 
 
 def _own_lines() -> Iterator[Site]:
-    """Of the program in this thread, the innermost first."""
+    """Yield the lines of the program in this thread, the innermost first."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         file = frame.f_code.co_filename
@@ -85,7 +87,10 @@ def _own_lines() -> Iterator[Site]:
 
 
 def _lines_in(message: str) -> Iterator[Site]:
-    """Of the other ranks, which mostly run the same files: the message has the last two parts of their names."""
+    """Yield the lines of the other ranks, assuming that they run the same files.
+
+    The message has the last two parts of each file's path.
+    """
     sites = SITE.findall(message)
     files = {file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
     for name, line in sites:
@@ -99,13 +104,13 @@ def _short(file: str) -> str:
 
 
 def _branches(file: str, line: int) -> list[Branch]:
-    """Of each `if` or `while` about ranks in whose branches this line is, the innermost first."""
+    """Return each `if` or `while` branch about ranks that has this line, the innermost first."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return []
     found: list[Branch] = []
-    for node in ast.walk(tree):  # outer ones come first
+    for node in ast.walk(tree):  # yields outer nodes first
         if not isinstance(node, ast.If | ast.While | ast.IfExp) or not _asks(node.test):
             continue
         for part in (node.body, node.orelse):
@@ -122,7 +127,7 @@ def _branches(file: str, line: int) -> list[Branch]:
 
 
 def _asks(condition: ast.expr) -> bool:
-    """Whether it depends on the rank, as far as its names tell."""
+    """Return whether the condition depends on the rank, judged by its names."""
     for node in ast.walk(condition):
         if isinstance(node, ast.Name | ast.Attribute):
             if ASKS.fullmatch(node.id if isinstance(node, ast.Name) else node.attr):

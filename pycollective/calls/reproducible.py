@@ -1,16 +1,21 @@
-"""Sums whose bits do not depend on how many ranks there are: allreduce(leaves, reproducible="world").
+"""Sums with the same bits on any number of ranks: allreduce(leaves, reproducible="world").
 
-Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree: node i of level l is the combination
-         of nodes 2i and 2i + 1 of the level below, or the first of them alone at the end. Who computes it is all one.
-Steps    1. every rank combines its leaves into the largest nodes that lie in its range: 2 log2(leaves) of them at most;
-         2. alltoall: every rank gets all ranks' nodes for its slice of the elements, and combines them up to the root;
+Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree: node i of
+         level l is the combination of nodes 2i and 2i + 1 of the level below, or the first of
+         them alone at the end. The result does not depend on which rank computes a node.
+Steps    1. every rank combines its leaves into the largest nodes inside its range: at most
+            2 log2(leaves) of them;
+         2. alltoall: every rank gets all ranks' nodes for its slice of the elements, and
+            combines them up to the root;
          3. allgather of the slices.
-n = 4    leaves 0 1 | 2 3 4 | 5 | 6 7, one rank each side of a bar:
+n = 4    leaves 0 1 | 2 3 4 | 5 | 6 7, with bars between ranks:
          rank 0 has node (0 1), rank 1 (2 3) and 4, rank 2 has 5, rank 3 (6 7)
          then     ((0 1) (2 3))   ((4 5) (6 7))
-Source   C. Stelz, Core-count independent reproducible reduce, Karlsruhe Institute of Technology, 2022 (in KaMPIng).
-Limits   The same leaves in the same order; only their division among ranks is free. A rank whose leaves begin and end
-         anywhere sends several nodes where an allreduce sends one array.
+Source   C. Stelz, Core-count independent reproducible reduce, Karlsruhe Institute of Technology,
+         2022 (in KaMPIng).
+Limits   The leaves and their order must be the same; only their division among ranks is free.
+         A rank with an unaligned range sends several nodes where an allreduce sends one
+         array.
 """
 
 from __future__ import annotations
@@ -36,14 +41,14 @@ OPS = ("sum", "add", "prod", "min", "max")
 
 
 class Node(NamedTuple):
-    """Of the tree: the combination of leaves place << level up to (place + 1) << level."""
+    """A tree node: the combination of leaves place << level up to (place + 1) << level."""
 
     level: int
     place: int
 
 
 def nodes_of(begin: int, end: int) -> list[Node]:
-    """The largest nodes that together have leaves `begin` to `end`, in order."""
+    """Return the largest nodes that together cover leaves `begin` to `end`, in order."""
     nodes = []
     while begin < end:
         level = (end - begin).bit_length() - 1
@@ -55,13 +60,16 @@ def nodes_of(begin: int, end: int) -> list[Node]:
 
 
 def _to_the_root(rows: dict[Node, Any], leaves: int, op: Any) -> Any:
-    """Combines nodes that have all leaves; each row is one node's elements, and may be written."""
+    """Combine nodes that cover all leaves.
+
+    A row has the elements of a node, and may be overwritten.
+    """
     level = 0
     while leaves > 1 << level:
         for node in sorted(node for node in rows if node.level == level):
             row = rows.pop(node, None)
             if row is None:
-                continue  # the second of two
+                continue  # the second node of a pair
             other = rows.pop(Node(level, node.place + 1), None)
             if other is not None:
                 _core._combine(row, row, other, op)
@@ -72,7 +80,10 @@ def _to_the_root(rows: dict[Node, Any], leaves: int, op: Any) -> Any:
 
 
 def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
-    """The combination of all ranks' leaves x[0], x[1], ..., the same on every rank, a new array."""
+    """Return the combination of all ranks' leaves x[0], x[1], ...
+
+    as a new array, equal on all ranks.
+    """
     if op not in OPS:
         raise Unsupported(f'allreduce: reproducible="world" takes op {", ".join(OPS)}, not {op!r}')
     if isinstance(x, (list, tuple)) and is_exact(x, op):

@@ -1,4 +1,4 @@
-"""Memory for copies of arrays that do not lie in one block. Kept between calls: fresh pages cost more than the copy."""
+"""Memory for packed copies of arrays. It is reused, because fresh pages cost more than the copy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_KEPT_NBYTES", "Scratch"]
 
-MOST_KEPT_NBYTES = 256 << 20  # of all that is kept for later
+MOST_KEPT_NBYTES = 256 << 20  # in total
 MOST_KEPT = 8
 _lock = allocate_lock()
 _kept: list[Memory] = []  # smallest first
 
 
 class Scratch:
-    """The scratch memory of one call; given back when it is left.
+    """The scratch memory of one call. It is released at the end of the block.
 
     with Scratch() as scratch:
         memory = scratch.take(nbytes)
@@ -32,7 +32,7 @@ class Scratch:
         self._taken: list[Memory] = []
 
     def take(self, nbytes: int) -> Memory:
-        """So many bytes, aligned for every element type, contents unspecified."""
+        """Return `nbytes` bytes, aligned for every element type, with unspecified contents."""
         with _lock:
             fitting = next((i for i, memory in enumerate(_kept) if memory.size >= nbytes), None)
             memory = _kept.pop(fitting) if fitting is not None else None

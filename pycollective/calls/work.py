@@ -1,4 +1,4 @@
-"""`await work`: an eventfd tells the loop that calls have ended."""
+"""`await work`: an eventfd notifies the event loop that calls have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["wait_in_loop"]
 
 
 class _Notifier:
-    """One per loop, open while a task of that loop awaits a Work: a descriptor that the core makes readable."""
+    """A descriptor that the core makes readable when a call ends.
+
+    There is one for each loop while a task of that loop awaits a Work.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -37,7 +40,10 @@ _notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Notifier] = we
 
 
 def wait_in_loop(work: Work[Any]) -> Generator[Any, None, Any]:
-    """Work.__await__: ends as wait() does, and lets the loop run meanwhile. A cancelled task leaves the call alone."""
+    """Implement Work.__await__: behaves as wait(), but lets the loop run meanwhile.
+
+    Cancelling the task does not affect the call.
+    """
     loop = asyncio.get_running_loop()
     notifier = _notifiers.get(loop)
     if notifier is None:

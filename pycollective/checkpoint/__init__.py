@@ -1,4 +1,4 @@
-"""Checkpoints: one rank writes a file that is never torn, one rank reads it for all, and all hear of what goes wrong.
+"""Checkpoints: one rank writes or reads a complete file for all ranks, and errors reach every rank.
 
 pc.checkpoint.save({"model": model.state_dict(), "epoch": 3}, "last.ckpt")
 state = pc.checkpoint.load("last.ckpt")
@@ -13,7 +13,7 @@ from pycollective.checkpoint.calls import load, save
 
 __all__ = ["load", "save"]
 
-if not TYPE_CHECKING:  # to which every name would seem to be there
+if not TYPE_CHECKING:  # type checkers would believe that every name exists
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

@@ -1,4 +1,4 @@
-"""save and load: what one rank does with the file, and what the others hear of it."""
+"""save() and load(): one rank accesses the file, and all ranks receive the result or the error."""
 
 from __future__ import annotations
 
@@ -32,28 +32,32 @@ def save(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Save one rank's state to a file, and let all ranks know that it is on the disk.
+    """Save one rank's state to a file, and return on all ranks once it is on the disk.
 
-    All ranks of the group must call it. Whenever the process is killed or the machine fails, there is the old file or
-    the new one, whole: it is written beside its place, brought to the disk and renamed. The state must not change
-    meanwhile. Without a world it just saves.
+    All ranks of the group must call it. Even if the process is killed or the machine fails, either
+    the old or the new file exists, complete: the new one is written under a temporary name in the
+    same folder, flushed to the disk and renamed. The state must not change during the call. Without
+    a world this process saves.
 
     Parameters:
-        state: what to save; only that of `rank` counts. By default what docs/objects.md lists, and what frameworks
-            have: OrderedDict (comes back as dict), parameters and tensors on any device (come back on the CPU, without
-            gradients), JAX arrays (come back as NumPy's).
+        state: the state to save; only that of `rank` is used. The default format supports what
+            docs/objects.md lists, and these types of frameworks: OrderedDict (loaded as dict),
+            parameters and tensors on any device (loaded on the CPU, without gradients), JAX
+            arrays (loaded as NumPy arrays).
         path: the file, in a folder that exists.
         write: a function of state and file that writes it in another format, like torch.save.
-        rank: who saves, counted in the group.
-        group: whose ranks take part; default the world.
-        timeout: seconds that the others wait for it; default that of the group.
+        rank: the rank in the group that saves.
+        group: the ranks that take part; default the world.
+        timeout: seconds that the other ranks wait for it; default that of the group.
 
     Raises:
-        OSError: on every rank: the disk is full, the folder is missing. The old file is as it was.
-        InvalidArgument: on every rank: something in the state cannot be written; the message says where it stands.
+        OSError: on every rank: e.g. the disk is full or the folder is missing. The old file is
+            unchanged.
+        InvalidArgument: on every rank: something in the state cannot be written; the message
+            has its position in the state.
         PeerFailure: the rank that saves has died.
 
-    What `write` raises is raised on every rank, too, on the others with a RemoteError as its cause.
+    An exception of `write` is raised on every rank; on the other ranks its cause is a RemoteError.
 
     Example:
         >>> import tempfile
@@ -82,27 +86,29 @@ def load(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """Load what save() has saved: one rank reads the file, the others get the state from it.
+    """Load a file of save(): one rank reads the file and sends the state to the other ranks.
 
-    All ranks of the group must call it. A file that save() did not write, or not whole, is refused. Without a world it
-    just loads. The arrays and tensors of the state are writable views of one block of memory.
+    All ranks of the group must call it. A file that save() did not write, or that is incomplete, is
+    refused. Without a world this process loads. The arrays and tensors of the state are writable
+    views of one block of memory.
 
     Parameters:
-        path: the file; only the root's counts.
-        read: a function of a file that reads another format, like functools.partial(torch.load, weights_only=True,
-            map_location="cpu"). If there are other ranks, what it returns goes the way of save's default format:
-            it must hold what that takes, and comes back as from there, on the root too.
-        root: who reads.
-        group: whose ranks take part; default the world.
+        path: the file; only the root's path is used.
+        read: a function of a file that reads another format, like functools.partial(torch.load,
+            weights_only=True, map_location="cpu"). If there are other ranks, its result is sent
+            in the default format of save(): it must hold only what that format supports, and is
+            decoded from it on every rank, including the root.
+        root: the rank that reads.
+        group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 
     Raises:
         OSError: on every rank: FileNotFoundError if there is no such file.
-        InvalidArgument: on every rank: the file is no checkpoint, or is damaged.
+        InvalidArgument: on every rank: the file is not a checkpoint, or is damaged.
         Unsupported: it has an array of a library that is not installed here.
         PeerFailure: the root has died.
 
-    What `read` raises is raised on every rank, too, on the others with a RemoteError as its cause.
+    An exception of `read` is raised on every rank; on the other ranks its cause is a RemoteError.
 
     Example:
         >>> import pycollective as pc
@@ -126,7 +132,7 @@ def load(
             else:
                 refusal = "checkpoint.load: what read= returns cannot be sent to the other ranks"
                 bodies.append(typed_file.encoded(read(file), refusal))
-        return typed_file.decoded(bodies[0])  # here, so that what is wrong with it is raised on all
+        return typed_file.decoded(bodies[0])  # decoded here, so that an error is raised on all ranks
 
     state = rank0.single_process(rank=root, share=False, group=group, timeout=timeout)(checkpoint_load)()
     if members is None or is_alone:
@@ -138,7 +144,7 @@ def load(
 
 
 def _broadcast(group: Group, body: Bytes, root: int, clock: Clock) -> None:
-    """As broadcast_object() does, but of what is encoded already."""
+    """Broadcast an object that is already encoded, with the protocol of broadcast_object()."""
     call = Call("checkpoint.load", group, False, NO_LIMIT, clock.left_s())
     call.send(
         object_message.with_mark(Kind.TYPED, body),

@@ -1,7 +1,7 @@
-"""The default format: a header of 32 bytes, and the state as the object codec writes it. No pickle.
+"""The default format: a header of 32 bytes, and the state encoded by the object codec. No pickle.
 
 bytes 0-7     89 "PCckpt" 0A
-8-11          format, 1, little-endian like what follows
+8-11          format, 1, little-endian like all fields below
 12-15         CRC-32 of the body
 16-23         length of the body
 24-31         0
@@ -27,22 +27,27 @@ from pycollective.objects.object_codec import MOST_NESTED, Bytes, Malformed
 
 __all__ = ["NO_LIMIT", "decoded", "encoded", "read", "write"]
 
-MAGIC = b"\x89PCckpt\n"  # no text begins so, and what turns line ends around breaks it
+MAGIC = b"\x89PCckpt\n"  # no text file begins like this, and a conversion of line ends breaks it
 FORMAT = 1
 HEADER = struct.Struct("<8sIIQ8x")
 AT_ONCE = 1 << 20  # bytes
-NO_LIMIT = 1 << 62  # bytes; what the memory holds decides
+NO_LIMIT = 1 << 62  # bytes; only the available memory limits the size
 
 
 def write(state: object, file: BinaryIO) -> None:
-    """InvalidArgument: what in `state` cannot be written, and where it stands."""
+    """Write a checkpoint.
+
+    Raises:
+        InvalidArgument: something in `state` cannot be written; the message has its position.
+    """
     with refused("checkpoint.save: the state cannot be written"):
         pieces = object_codec.pieces(plain(state), most_nbytes=NO_LIMIT)
-    file.write(bytes(HEADER.size))  # in its place: the checksum is known at the end
+    file.write(bytes(HEADER.size))  # a placeholder: the checksum is known only at the end
     checksum = nbytes = 0
     for piece in pieces:
         for begin in range(0, len(piece), AT_ONCE):
-            part = piece[begin : begin + AT_ONCE].tobytes()  # so that what is summed up is what is written
+            # copied, so that the checksum covers exactly what is written
+            part = piece[begin : begin + AT_ONCE].tobytes()
             file.write(part)
             checksum = zlib.crc32(part, checksum)
             nbytes += len(part)
@@ -51,14 +56,14 @@ def write(state: object, file: BinaryIO) -> None:
 
 
 def encoded(state: object, refusal: str) -> Bytes:
-    """The state as the object codec writes it. InvalidArgument begins with `refusal`."""
+    """Return the state as encoded by the object codec. InvalidArgument begins with `refusal`."""
     with refused(refusal):
         return object_codec.encode(plain(state), most_nbytes=NO_LIMIT)
 
 
 @contextlib.contextmanager
 def refused(refusal: str) -> Iterator[None]:
-    """What the object codec refuses, said as it is here."""
+    """Rephrase the codec's InvalidArgument for checkpoints."""
     try:
         yield
     except InvalidArgument as error:
@@ -70,7 +75,7 @@ def refused(refusal: str) -> Iterator[None]:
 
 
 def decoded(body: Bytes) -> object:
-    """Undoes encoded()."""
+    """Undo encoded()."""
     try:
         return object_codec.decode(body)
     except Malformed as error:
@@ -78,7 +83,7 @@ def decoded(body: Bytes) -> object:
 
 
 def read(file: BufferedReader) -> Bytes:
-    """The body, whole. InvalidArgument: this is no checkpoint, or not all of it."""
+    """Return the body. Raises InvalidArgument if the file is not a checkpoint or is incomplete."""
     header = file.read(HEADER.size)
     if len(header) < HEADER.size and MAGIC.startswith(header[: len(MAGIC)]):
         what = "ends within its header" if header else "is empty"
@@ -97,7 +102,7 @@ def read(file: BufferedReader) -> Bytes:
             f"checkpoint.load: {file.name} has format {version}, and this version reads {FORMAT}"
         )
     there = file.seek(0, 2) - HEADER.size
-    if there != nbytes:  # before memory is taken for what is merely claimed
+    if there != nbytes:  # checked before memory is allocated for a length that may be false
         state = "cut short" if there < nbytes else "damaged"
         raise InvalidArgument(
             f"checkpoint.load: {file.name} is {state}: {there} bytes behind the header instead of {nbytes}"
@@ -110,10 +115,13 @@ def read(file: BufferedReader) -> Bytes:
 
 
 def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
-    """What the codec takes for what frameworks have: dict for OrderedDict, values in CPU memory without gradients."""
+    """Convert what frameworks use to what the codec supports.
+
+    OrderedDict becomes dict, and tensors and arrays become values in CPU memory without gradients.
+    """
     kind = type(value)
     if depth > MOST_NESTED:
-        return value  # the codec refuses it, with the way to it
+        return value  # the codec refuses it, with the path to it
     if kind is dict or kind is OrderedDict:
         return {key: plain(each, depth + 1) for key, each in value.items()}
     if kind is list or kind is tuple:
@@ -124,6 +132,6 @@ def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
         return value.detach().cpu()
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(value, jax.Array):
-        by_name("jax").shape(value)  # refuses random keys
+        by_name("jax").shape(value)  # raises for random keys
         return np.asarray(value)
     return value

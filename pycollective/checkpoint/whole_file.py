@@ -1,7 +1,7 @@
-"""A file that is there whole or not at all, whenever the process or the machine dies.
+"""Replaces a file atomically, even if the process or the machine dies.
 
-It is written beside its place under another name, brought to the disk, and renamed. What a killed process has left
-there, the next one that writes this file takes away.
+The new file is written in the same folder under another name, flushed to the disk, and renamed. The
+next process that writes this file removes what a killed process has left there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ENDING = "saving"  # of the temporary file: .last.ckpt.0123456789abcdef.saving
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A new file to write, which takes the place of `path` at the end of the block if nothing is raised in there."""
-    path = os.path.realpath(path)  # what a link points to, and not the link
+    """Open a new file that replaces `path` at the end of the block, unless the block raises."""
+    path = os.path.realpath(path)  # the target of a link, not the link itself
     mode = mode_of(path)
     folder, name = os.path.split(path)
     remove_leftovers(folder, name)
@@ -41,13 +41,16 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = path  # a write that fails does not say where
+            error.filename = path  # the error of a failed write does not name the file
         raise
     bring_to_disk(folder)
 
 
 def mode_of(path: str) -> int | None:
-    """The permissions of the file that is there, or None: who must not read that one must not read the new one."""
+    """Return the permissions of the existing file, or None if there is none.
+
+    The new file gets them too, so that it has no more readers than the old one.
+    """
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -63,7 +66,7 @@ def remove_leftovers(folder: str, name: str) -> None:
     ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.{ENDING}")
     for found in os.listdir(folder):
         if ours.fullmatch(found):
-            with contextlib.suppress(OSError):  # gone meanwhile, or that of another user
+            with contextlib.suppress(OSError):  # already removed, or owned by another user
                 os.unlink(os.path.join(folder, found))
 
 
@@ -72,16 +75,16 @@ def rename(temporary: str, path: str) -> None:
         os.replace(temporary, path)
     except FileNotFoundError as error:
         raise InvalidArgument(
-            f"{path}: somebody else has begun to save to the same path, and has taken this one's temporary file away"
+            f"{path}: another process has begun to save to the same path, and has taken this one's temporary file away"
         ) from error
 
 
 def bring_to_disk(folder: str) -> None:
-    """The folder's entries: without it the rename may be forgotten when the machine fails."""
+    """Flush the folder's entries: otherwise the rename may be lost when the machine fails."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
-    except OSError as error:  # some network file systems have no such thing
+    except OSError as error:  # some network file systems do not support this
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

@@ -1,12 +1,14 @@
-"""Which samples a rank takes, and how they come to it; any framework, no framework. docs/data.md says how to use it.
+"""Divides samples over the ranks and loads them, with any framework or none. See docs/data.md.
 
     sampler = pc.data.BatchSampler(len(dataset), global_batch_size=256, shuffle=True)
-    for batch in sampler:       # this rank's slice of each global batch, as a list of indices
+    for batch in sampler:       # this rank's slice of each global batch, as a list of
+        indices
         ...
 
-A sampler is pure arithmetic on (seed, epoch, position, rank, size): `order` says where a sample comes in an epoch,
-`cut` which rank gets it, `epochs` where the program is. What one rank raises before a call on all of them is raised on
-all (`agreement`), so nobody waits for it.
+A sampler is pure arithmetic on (seed, epoch, position, rank, size): `order` maps positions of an
+epoch to samples, `cut` maps positions to ranks, and `epochs` tracks where the program is. An
+exception that one rank raises before a collective call is raised on all ranks (`agreement`), so
+that no rank waits for it.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from pycollective.data.stream import shard
 
 __all__ = ["BatchSampler", "DataLoader", "Sampler", "gather", "scatter", "shard", "shared"]
 
-if not TYPE_CHECKING:  # to which every name would seem to be there
+if not TYPE_CHECKING:  # type checkers would believe that every name exists
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

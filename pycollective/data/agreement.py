@@ -1,4 +1,4 @@
-"""What every rank does before a call on all of them: what goes wrong on one is raised on all, so none waits for it."""
+"""Steps before a collective call: an error on one rank is raised on all, so that no rank waits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ T = TypeVar("T")
 
 
 def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float | None = None) -> list[T]:
-    """What the function returns on each rank, by rank. An exception on one rank is raised on all.
+    """Return the function's results by rank. An exception on one rank is raised on all ranks.
 
-    CollectiveMismatch if it is another call there.
+    Raises:
+        CollectiveMismatch: another rank makes another call.
     """
     try:
         result = function()
     except BaseException as error:
-        with contextlib.suppress(CollectiveError):  # of two errors this is the first
+        with contextlib.suppress(CollectiveError):  # the caller gets the first of two errors
             objects.allgather_object(group, (call, record_of(error), None), timeout=timeout)
         raise
     answers = objects.allgather_object(group, (call, None, result), timeout=timeout)
@@ -41,7 +42,7 @@ def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float
 
 
 def check_alike(call: str, facts: Sequence[Mapping[str, object]]) -> None:
-    """Refuse facts, by rank, that are not the same everywhere."""
+    """Raise CollectiveMismatch unless the facts (given by rank) are equal on all ranks."""
     for rank, theirs in enumerate(facts):
         for name, value in facts[0].items():
             if theirs[name] != value:

@@ -32,24 +32,27 @@ def gather(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """Return the results for all samples of a sampler's last iteration, on every rank, in the order of the dataset.
+    """Return the results for all samples of a sampler's last iteration, on all ranks, by sample.
 
-    There are exactly n, each once: what was computed for pads is dropped. All ranks must call it.
+    There are exactly n results, in the order of the dataset, one for each sample. Results for
+    padding samples are dropped. All ranks must call it.
 
     Parameters:
-        values: one row or object for each sample that this rank got, in that order: an array (n_of_this_rank, ...), a
-            list of objects, or a tuple or dict of these. Not changed.
-        sampler: that the samples came from; its last iteration went through a whole epoch.
-        group: that the sampler was made for; default the world.
+        values: one row or object for each sample that this rank got, in that order: an array
+            (n_of_this_rank, ...), a list of objects, or a tuple or dict of these. Not changed.
+        sampler: the sampler of these samples; its last iteration must have covered a whole
+            epoch.
+        group: the group that the sampler was made for; default the world.
         timeout: seconds; default that of the group.
 
     Returns:
-        As `values`, with n rows or objects. Arrays are of the library of `values`.
+        The same structure as `values`, with n rows or objects. Arrays belong to the library of
+        `values`.
 
     Raises:
-        InvalidArgument: there are more or fewer values than samples, or the sampler did not hand out every sample;
-            raised on all ranks.
-        CollectiveMismatch: the ranks give values of different kinds, or for different epochs.
+        InvalidArgument: the number of values differs from the number of samples, or the sampler
+            did not hand out every sample; raised on all ranks.
+        CollectiveMismatch: the ranks pass values of different kinds, or for different epochs.
 
     Example:
         >>> import numpy as np
@@ -104,22 +107,22 @@ def _kind(values: Any, count: int) -> object:  # noqa: ANN401
     if is_list:
         return "a list"
     library = library_for(CALL, "values", values)
-    check_block(CALL, "values", library, values)  # here, so that all ranks hear of it
+    check_block(CALL, "values", library, values)  # checked here, so that an error is raised on all ranks
     return f"{library.dtype(values)} rows of shape {shape[1:]}"
 
 
 def _row_of_each_sample(sampler: Epochs, positions: Indices) -> Indices:
-    """Where the values of all ranks, one after the other, have that of sample 0, 1, ..."""
+    """For each sample, return the row of its value in the concatenated values of all ranks."""
     assert sampler._iteration is not None
     samples = sampler._order.of(sampler._iteration.epoch)
-    own = np.flatnonzero(positions < sampler._order.n)  # the others are pads
+    own = np.flatnonzero(positions < sampler._order.n)  # the remaining positions are pads
     rows = np.empty(sampler._order.n, np.int64)
     rows[samples(positions[own])] = own
     return rows
 
 
 def _gathered(group: Group, values: Any, counts: list[int], rows: Indices, clock: Clock) -> Any:  # noqa: ANN401
-    if isinstance(values, dict):  # by key, as other ranks may have them in another order
+    if isinstance(values, dict):  # sorted by key, because the order of keys may differ between ranks
         found = {key: _gathered(group, values[key], counts, rows, clock) for key in sorted(values, key=repr)}
         return {key: found[key] for key in values}
     if isinstance(values, tuple):

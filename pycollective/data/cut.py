@@ -1,4 +1,4 @@
-"""How an epoch is cut into global batches, and each of those into slices over the ranks: arithmetic on positions.
+"""Cuts an epoch into global batches, and each batch into slices for the ranks, by arithmetic.
 
 Position p is the p-th sample of the epoch's order. Positions from n on are pads.
 """
@@ -17,7 +17,7 @@ Uneven: TypeAlias = Literal["pad", "drop", "exact"]
 
 @dataclass(frozen=True)
 class Cut:
-    """Global batches of `batch` samples, of `n` samples in all, over `size` ranks."""
+    """Cuts `n` samples into global batches of `batch` samples, and each batch over `size` ranks."""
 
     n: int
     batch: int
@@ -25,29 +25,29 @@ class Cut:
     uneven: Uneven
 
     def steps(self, start: int = 0) -> int:
-        """How many global batches there are from a position on."""
+        """Return the number of global batches from a position on."""
         left = max(self.n - start, 0)
         return left // self.batch if self.uneven == "drop" else -(-left // self.batch)
 
     def end(self, start: int = 0) -> int:
-        """The position behind the last batch."""
+        """Return the position after the last batch."""
         return max(self.n, start) if self.uneven == "exact" else start + self.steps(start) * self.batch
 
     def part(self, step: int, rank: int, start: int = 0) -> range:
-        """The positions of this rank in a global batch."""
+        """Return the positions of this rank in a global batch."""
         begin = start + step * self.batch
         first, behind = slice_of(rank, min(self.batch, self.end(start) - begin), self.size)
         return range(begin + first, begin + behind)
 
 
 def slice_of(rank: int, length: int, size: int) -> tuple[int, int]:
-    """Begin and end of a rank's share of so many: as equal as possible, the first ranks have one more."""
+    """Return begin and end of a rank's share of `length` items. First ranks may get one more."""
     each, more = divmod(length, size)
     begin = rank * each + min(rank, more)
     return begin, begin + each + (rank < more)
 
 
 def check_uneven(call: str, uneven: str) -> None:
-    """Refuse what is no way to deal with a last batch."""
+    """Raise InvalidArgument if `uneven` is not a known mode."""
     if uneven not in get_args(Uneven):
         raise InvalidArgument(f"{call}: uneven={uneven!r} is none of {', '.join(get_args(Uneven))}")

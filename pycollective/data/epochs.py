@@ -1,7 +1,8 @@
-"""What samplers share: which epoch the next iteration has, where in it the program is, and the state that says so.
+"""Common base of the samplers: the next epoch, the program's position in it, and the saved state.
 
-An iteration takes the epoch that set_epoch() named, else the one after the last. It takes it when its first sample is
-drawn, not when iter() is called: torch's DataLoader calls that twice, and throws one away.
+An iteration uses the epoch that set_epoch() specified, or else the epoch after the last one. It
+chooses the epoch when its first sample is drawn, not when iter() is called: torch's DataLoader
+calls iter() twice and discards one iterator.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from pycollective.errors import InvalidArgument
 __all__ = ["Epochs", "Iteration"]
 
 T = TypeVar("T")
-VERSION = 1  # of states
+VERSION = 1  # of the saved states
 
 
 @dataclass(eq=False)
 class Iteration:
-    """One way through an epoch, from a position on. Counts are of what the sampler hands out."""
+    """An iteration through an epoch, from a position on. Counts are of items of the sampler."""
 
     epoch: int
     start: int
-    ahead: bool  # a DataLoader draws from it, which may be ahead of the program
+    ahead: bool  # a DataLoader draws the samples, and may prefetch
     drawn: int = 0
-    counted: int | None = None  # what the program has got, if counting() looks on
+    counted: int | None = None  # what the program has received, if counting() observes the loader
     ended: bool = False
 
     def done(self) -> int:
-        """What the program has got."""
+        """Return how many units the program has received."""
         if self.counted is not None:
             return self.counted
         if self.ahead:
@@ -49,7 +50,7 @@ class Iteration:
 
 
 class Epochs(ABC):
-    """A sampler without what it hands out."""
+    """The base of all samplers. Subclasses define what is handed out."""
 
     def __init__(self, call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) -> None:
         if place.group is None:
@@ -58,37 +59,37 @@ class Epochs(ABC):
             self._order, self._cut = _made_alike(call, place, make)
         self.rank, self.size = place.rank, place.size
         self._next = (0, 0)  # epoch and position of the next iteration
-        self._iteration: Iteration | None = None  # the last that began since they were set
+        self._iteration: Iteration | None = None  # the last iteration since _next was set
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being gone through, or was last; before an iteration the one that it will have."""
+        """The epoch of the running or last iteration, or of the next one if none has begun."""
         return self._next[0] if self._iteration is None else self._iteration.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration go through this epoch. The iterations after it go on from there.
+        """Make the next iteration go through this epoch. Later iterations continue from there.
 
-        The epoch of a state that was just loaded keeps its position.
+        If this is the epoch of a state that was just loaded, the position of that state is kept.
 
         Parameters:
             epoch: from 0.
 
         Raises:
-            InvalidArgument: it is negative, or no whole number.
+            InvalidArgument: the epoch is negative, or not a whole number.
         """
         epoch = below_2_to_64("set_epoch", "epoch", epoch)
         if self._iteration is not None or epoch != self._next[0]:
             self._next, self._iteration = (epoch, 0), None
 
     def counting(self, loader: Iterable[T]) -> Iterator[T]:
-        """Iterate a loader that draws from this sampler, and count what it hands out, for state_dict().
+        """Iterate a loader that draws from this sampler, and count its batches for state_dict().
 
-        Loaders with workers draw several batches ahead. A batch counts as soon as the loop has it, so take the state at
-        the end of the loop's body.
+        Loaders with workers draw several batches ahead. A batch counts as soon as the loop has
+        received it, so take the state at the end of the loop's body.
 
         Parameters:
-            loader: torch's DataLoader, or any other whose iteration begins one of this sampler and that hands out one
-                thing per step of it.
+            loader: torch's DataLoader, or any other loader that begins one iteration of this
+                sampler and hands out one item per step of it.
 
         Raises:
             InvalidArgument: the loader does not draw from this sampler.
@@ -116,14 +117,18 @@ class Epochs(ABC):
             here.ended = True
 
     def state_dict(self, *, done: int | None = None) -> dict[str, int | str]:
-        """Return where the program is: what load_state_dict() takes, on any number of ranks. All ranks have the same.
+        """Return the position of the program, for load_state_dict() on any number of ranks.
+
+        The state is the same on all ranks.
 
         Parameters:
-            done: how many batches (Sampler: samples of this rank) of the iteration the program has got. Default: those
-                that counting() has seen or, without a DataLoader, that the sampler has handed out.
+            done: the number of batches (Sampler: samples of this rank) of the iteration that the
+                program has received. Default: the count of counting() or, without a DataLoader, the
+                number that the sampler has handed out.
 
         Raises:
-            InvalidArgument: a DataLoader draws from the sampler, and nobody counts; no iteration has so many.
+            InvalidArgument: a DataLoader draws from the sampler without counting(), or `done`
+                exceeds the iteration.
         """
         epoch, position = self._next
         here = self._iteration
@@ -143,13 +148,14 @@ class Epochs(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next iteration begin where the state was taken.
 
-        The number of ranks, the batch size and `uneven` may be others.
+        The number of ranks, the batch size and `uneven` may differ from those of the state.
 
         Parameters:
-            state: of state_dict(), on all ranks the same.
+            state: the result of state_dict(), the same on all ranks.
 
         Raises:
-            InvalidArgument: it is of another number of samples, seed or order, or no such state.
+            InvalidArgument: the state has another number of samples, seed or order, or is not a
+                state of a sampler.
         """
         known = {"version": VERSION, **self._data()}
         if missing := [name for name in (*known, "epoch", "position") if name not in state]:
@@ -166,14 +172,15 @@ class Epochs(ABC):
             raise InvalidArgument(
                 f"load_state_dict: position={position} is behind the last of {self._order.n} samples"
             )
-        over = position > 0 and not self._cut.steps(position)  # what is left of the epoch is dropped here
+        # the rest of the epoch has no whole batch here and is dropped
+        over = position > 0 and not self._cut.steps(position)
         self._next, self._iteration = (epoch + 1, 0) if over else (epoch, position), None
 
     def _data(self) -> dict[str, int | str]:
         return {"n": self._order.n, "seed": self._order.seed, "order": self._order.kind}
 
     def _begin(self) -> Iteration:
-        """Called where __iter__ begins, which is a generator."""
+        """Begin an iteration. __iter__ is a generator, so its first item triggers this."""
         epoch, start = self._next
         self._next = (epoch + 1, 0)
         self._iteration = Iteration(epoch, start, ahead=_is_drawn_by_a_loader())
@@ -181,19 +188,19 @@ class Epochs(ABC):
 
     @abstractmethod
     def _steps(self, start: int = 0) -> int:
-        """How many things it hands out on this rank, from a position on."""
+        """Return how many items the sampler hands out on this rank, from a position on."""
 
     @abstractmethod
     def _steps_of_one(self, loader: object) -> int:
-        """How many of them are in one thing that the loader hands out."""
+        """Return how many items of the sampler are in one item of the loader."""
 
     @abstractmethod
     def _positions(self, rank: int) -> Indices:
-        """All positions of a rank in an epoch, in the order in which it gets them."""
+        """Return all positions of a rank in an epoch, in the order in which the rank gets them."""
 
 
 def _is_drawn_by_a_loader() -> bool:
-    """Whether a DataLoader draws the first sample, maybe through a sampler of the program's own."""
+    """Return whether a DataLoader draws the first sample, possibly through a user's own sampler."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("torch.utils.data."):

@@ -1,4 +1,4 @@
-"""One rank reads batches for all, and each gets its slice."""
+"""One rank reads batches for all ranks, and each rank gets its slice."""
 
 from __future__ import annotations
 
@@ -28,23 +28,27 @@ def scatter(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> Iterator[Any]:
-    """Iterate slices of global batches that the root alone reads. All ranks must loop, and leave the loop together.
+    """Iterate slices of global batches that only the root reads.
 
-    Slices go along the first axis and differ by at most one; they may be empty. An exception of the root's iterable is
-    raised on all ranks, after the batches before it. Batches travel as objects do. Without a world they come whole.
+    All ranks must loop, and leave the loop together. Batches are cut along the first axis into
+    slices that differ in length by at most one; a slice may be empty. An exception of the root's
+    iterable is raised on all ranks, after the batches before it. Batches are sent as objects.
+    Without a world, batches are not cut.
 
     Parameters:
-        iterable: on the root, of batches: an array, or a tuple, dict or list of arrays of the same length, also inside
-            each other; None, numbers, texts and 0-d arrays among them go to every rank as they are. A list of anything
-            else is cut itself, and one of dicts or lists of arrays, which may be samples or columns, is refused. On the
-            other ranks it is not looked at: give None.
-        root: who reads, counted in the group.
-        group: whose ranks take part; default the world.
-        timeout: seconds that the others wait for a batch; default that of the group.
+        iterable: on the root, an iterable of batches: an array, or a tuple, dict or list of
+            arrays of the same length, also nested. None, numbers, strings and 0-d arrays in a
+            batch are sent to every rank unchanged. A list of other objects is itself cut. A
+            list of dicts or lists of arrays is refused, because its members may be samples or
+            columns. Pass None on the other ranks, where the argument is ignored.
+        root: the rank in the group that reads.
+        group: the ranks that take part; default the world.
+        timeout: seconds that the other ranks wait for a batch; default that of the group.
 
     Raises:
-        InvalidArgument: a batch cannot be cut (raised on all), or cannot be sent (the others get Aborted); a call on
-            several ranks inside the iterable, where it would wait for ever; no such root.
+        InvalidArgument: a batch cannot be cut (raised on all ranks), or cannot be sent (the
+            other ranks raise Aborted); the iterable makes a collective call, which would wait
+            forever; there is no such root.
         PeerFailure: a rank has died.
 
     Example:
@@ -78,7 +82,7 @@ def _to_others(
                 batch = next(batches, END)
             parts = [] if batch is END else _slices(batch, group.size)
         except BaseException as error:
-            with contextlib.suppress(CollectiveError):  # of two errors this is the first
+            with contextlib.suppress(CollectiveError):  # the caller gets the first of two errors
                 objects.scatter_object(
                     group, [("error", record_of(error))] * group.size, root, timeout=timeout
                 )
@@ -119,7 +123,7 @@ def _slices(batch: Any, size: int) -> list[Any]:  # noqa: ANN401  arrays of any 
 
 
 def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
-    """Of everything in the batch that is to be cut."""
+    """Yield the length of everything in the batch that is to be cut."""
     if _is_whole(batch):
         return
     if _is_array(batch):
@@ -147,14 +151,14 @@ def _sliced(batch: Any, begin: int, end: int) -> Any:  # noqa: ANN401
 
 
 def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
-    """What is in a container whose members are cut alike; None for what is cut itself."""
+    """Return the members of a container that are cut alike, or None if the container is cut."""
     if isinstance(batch, dict):
         return list(batch.values())
     if isinstance(batch, tuple):
         return list(batch)
     if not isinstance(batch, list):
         return None
-    if any(_is_array(each) for each in batch):  # what torch collates is a list
+    if any(_is_array(each) for each in batch):  # torch's collate function returns a list
         return batch
     if any(isinstance(each, (dict, list)) and _has_arrays(each) for each in batch):
         raise InvalidArgument(
@@ -166,7 +170,7 @@ def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
 
 def _has_arrays(value: Any) -> bool:  # noqa: ANN401
     members = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    if PLAIN.issuperset(map(type, members)):  # a list of numbers may be long
+    if PLAIN.issuperset(map(type, members)):  # a fast path, because a list of numbers may be long
         return _is_array(value)
     return any(_has_arrays(each) for each in members)
 
@@ -176,7 +180,7 @@ def _is_array(value: object) -> bool:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether every rank gets it uncut."""
+    """Return whether every rank gets the value uncut."""
     return (
         value is None
         or isinstance(value, (int, float, complex, str, bytes))

@@ -1,4 +1,4 @@
-"""A loader that shards by itself: the dataset's framework reads the samples, and a BatchSampler says which."""
+"""A loader that shards a dataset: a BatchSampler chooses the samples, the framework reads them."""
 
 from __future__ import annotations
 
@@ -21,45 +21,51 @@ from pycollective.training.rank0 import members_of
 __all__ = ["DataLoader"]
 
 CALL = "pc.data.DataLoader"
-# The framework of a dataset, by the module that has its classes: what reads it there.
+# The module of each framework that has its Dataset and DataLoader.
 FRAMEWORKS = {"torch": "torch.utils.data", "paddle": "paddle.io"}
 
 
 class DataLoader:
-    """This rank's batches of a dataset that all ranks have: nothing else of a program needs to know about ranks.
+    """This rank's batches of a dataset that all ranks have. No other code need handle ranks.
 
         loader = pc.data.DataLoader(dataset, global_batch_size=256, shuffle=True)
         for epoch in range(10):
-            for inputs, targets in loader:  # this rank's slice of each global batch; the next epoch each time
+            for inputs, targets in loader:  # this rank's slices; each loop is the next epoch
                 ...
 
     Parameters:
-        dataset: a Dataset of torch or Paddle, which the DataLoader of that framework reads; an array or tensor, or a
-            tuple or dict of such columns with one length, also inside each other, which are indexed along axis 0; or
-            anything with a length and integer indices, such as a list, from which lists of samples come. A list of
-            arrays, or of dicts, lists or tuples of arrays, may be samples or columns, and is refused without a
-            collate_fn, with which it is samples, and so is a dict of arrays or lists with the keys 0, 1, and so on.
-            Refused is what has arrays or lists beside other things in a tuple or dict, and what is indexed by labels
-            (pandas). The same on all ranks.
-        global_batch_size: samples of all ranks together. The ranks must divide it, unless uneven="exact".
-        batch_size_per_rank: samples of one rank; this or global_batch_size.
-        shuffle: another order in each epoch.
+        dataset: one of the following, the same on all ranks. A Dataset of torch or Paddle is
+            read by the DataLoader of that framework. An array or tensor, or a tuple or dict of
+            such columns of one length, also nested, is indexed along axis 0. Anything else with
+            a length and integer indices, such as a list, gives lists of samples. A list of
+            arrays, or of dicts, lists or tuples of arrays, may be samples or columns: it is
+            refused without a collate_fn, and means samples with one. The same holds for a dict
+            of arrays or lists with the keys 0, 1, and so on. A tuple or dict that mixes arrays
+            or lists with other things, and data that is indexed by labels (pandas), are
+            refused.
+        global_batch_size: samples of all ranks together. The number of ranks must divide it,
+            unless uneven="exact".
+        batch_size_per_rank: samples of one rank; pass this or global_batch_size.
+        shuffle: use another order in each epoch.
         seed: from 0; the same on all ranks.
-        uneven: what becomes of a last batch that is too short: "pad", "drop" or "exact", as in BatchSampler. With
-            "exact" a rank's slice may be empty. The DataLoaders of frameworks cannot collate that, so for their
-            datasets it needs a collate_fn.
-        num_workers: how many processes read ahead, in a framework's DataLoader.
-        collate_fn: makes a batch of a list of samples, of which one of columns is a tuple or dict of what they have
-            there; default that of the framework, for columns the part of each, and for others the list itself.
+        uneven: how a last batch that is too short is handled: "pad", "drop" or "exact", as in
+            BatchSampler. With "exact" a rank's slice may be empty. The DataLoaders of
+            frameworks cannot collate an empty slice, so their datasets then need a collate_fn.
+        num_workers: the number of processes that read ahead, in a framework's DataLoader.
+        collate_fn: makes a batch of a list of samples. A sample of columns is a tuple or dict
+            with one element of each column. Default: that of the framework; for columns, the
+            indexed part of each column; for other datasets, the list itself.
         options: more arguments for the framework's DataLoader, such as {"pin_memory": True}.
-        group: whose ranks share the samples; default the world.
+        group: the ranks that share the samples; default the world.
 
     Attributes:
-        sampler: the BatchSampler that says which samples come.
+        sampler: the BatchSampler that chooses the samples.
 
     Raises:
-        InvalidArgument: one of these cannot be right; raised on all ranks, as is what the dataset's len() raises.
-        CollectiveMismatch: the ranks have other arguments, or datasets of other lengths.
+        InvalidArgument: an argument is invalid; raised on all ranks, as is an exception of the
+            dataset's len().
+        CollectiveMismatch: the ranks have different arguments, or datasets of different
+            lengths.
         NotInitialized: there is no world.
 
     Example:
@@ -131,24 +137,24 @@ class DataLoader:
         self._batches = _Batches(self.sampler, lambda batch: collate([one(each) for each in batch]))
 
     def __len__(self) -> int:
-        """How many batches an epoch has, on every rank."""
+        """Return the number of batches of an epoch, which is the same on every rank."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the next epoch, or what is left of it after load_state_dict()."""
+        """Go through the next epoch, or through the rest of it after load_state_dict()."""
         return self.sampler.counting(self._batches)
 
     @property
     def epoch(self) -> int:
-        """The epoch that is being gone through, or was last; before an iteration the one that it will have."""
+        """The epoch of the running or last iteration, or of the next one if none has begun."""
         return self.sampler.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration go through this epoch; without it each iteration is the next one."""
+        """Make the next iteration go through this epoch. By default it uses the next epoch."""
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int | str]:
-        """Return where the program is, within an epoch too; the same on all ranks."""
+        """Return the position of the program, also within an epoch. It is the same on all ranks."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -157,7 +163,7 @@ class DataLoader:
 
 
 class _Batches:
-    """What comes of each batch of indices, made when it is asked for."""
+    """Makes a batch of data from each batch of indices, when it is requested."""
 
     def __init__(self, sampler: BatchSampler, make: Callable[[list[int]], Any]) -> None:
         self._sampler = sampler
@@ -169,7 +175,7 @@ class _Batches:
 
 class _Found(NamedTuple):
     framework: str | None
-    is_columns: bool  # arrays that are indexed alike
+    is_columns: bool  # the dataset is arrays that are indexed alike
     length: int
 
 
@@ -180,7 +186,10 @@ def _look_at(
     uneven: Uneven,
     only_of_framework: bool,
 ) -> _Found:
-    """Says how the dataset is read, or refuses it. `only_of_framework`: an argument is for a framework's DataLoader."""
+    """Determine how the dataset is read, or refuse it.
+
+    `only_of_framework` is true if an argument applies only to a framework's DataLoader.
+    """
     framework = _framework_of(dataset)
     if framework is None:
         if only_of_framework:
@@ -199,7 +208,7 @@ def _look_at(
 
 
 def _framework_of(dataset: object) -> str | None:
-    """The framework whose DataLoader reads it: what is no Dataset of one that is loaded has none."""
+    """Return the loaded framework that has this Dataset class, or None."""
     for framework, module in FRAMEWORKS.items():
         loaded = sys.modules.get(module)
         if loaded is None or not isinstance(dataset, loaded.Dataset):
@@ -214,7 +223,10 @@ def _framework_of(dataset: object) -> str | None:
 
 
 def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: ANN401
-    """The arrays in it that are indexed alike; None if it is a sequence of samples. Refuses what may be both."""
+    """Return the arrays that are indexed alike, or None for a sequence of samples.
+
+    Refuses a dataset that may be either.
+    """
     if isinstance(dataset, list):
         if not collates and _arrays_in(dataset) is not None:
             raise InvalidArgument(
@@ -259,7 +271,7 @@ def _members(value: Any) -> Iterable[Any]:  # noqa: ANN401
 
 
 def _arrays_in(value: Any) -> list[Any] | None:  # noqa: ANN401
-    """Of an array or a container of arrays; None if there is something else, or nothing."""
+    """Return the arrays of an array or container, or None if it is empty or has other members."""
     if _is_array(value):
         return [value]
     found: list[Any] = []
@@ -301,6 +313,7 @@ def _indexed(columns: Any, index: Any) -> Any:  # noqa: ANN401
     if isinstance(columns, dict):
         return {key: _indexed(value, index) for key, value in columns.items()}
     if isinstance(columns, tuple):
-        make = getattr(columns, "_make", type(columns))  # a namedtuple takes its fields one by one
+        # a namedtuple's constructor takes its fields as separate arguments
+        make = getattr(columns, "_make", type(columns))
         return make(_indexed(member, index) for member in columns)
     return columns[index]

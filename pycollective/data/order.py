@@ -1,12 +1,12 @@
-"""In which order an epoch goes through the samples: a pure function of (seed, epoch), the same on every machine.
+"""The order of samples in an epoch: a pure function of (seed, epoch), the same on every machine.
 
-The numbers are the raw 64-bit outputs of Philox4x64-10 with the key (seed, epoch) from counter 0. NumPy promises never
-to change those, which it does not of Generator.permutation(). Source: Salmon et al., "Parallel Random Numbers: As Easy
-as 1, 2, 3" (2011).
+The numbers are the raw 64-bit outputs of Philox4x64-10 with the key (seed, epoch) from counter 0.
+NumPy guarantees that these never change, but gives no such guarantee for Generator.permutation().
+Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
 
-    shuffled           the samples, sorted by their number, sample 0 having the first
+    shuffled           the samples sorted by their numbers; sample i has the i-th number
     drawn              number modulo n: a sample is at most n / 2**64 likelier than another
-    drawn by weights   where the number / 2**64 falls among the sums of the weights
+    drawn by weights   the interval of the cumulative weights that contains number / 2**64
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pycollective.errors import InvalidArgument
 __all__ = ["Indices", "Order"]
 
 Indices: TypeAlias = npt.NDArray[np.int64]
-MOST = 1 << 64  # seeds, and epochs
+MOST = 1 << 64  # the bound of seeds and epochs
 
 
 class Order:
-    """How many samples there are, and their order in each epoch."""
+    """The number of samples, and their order in each epoch."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Order:
             self.kind += f" by weights {hashlib.blake2b(self._sums.tobytes(), digest_size=8).hexdigest()}"
 
     def of(self, epoch: int) -> Callable[[Indices], Indices]:
-        """The samples at the given positions of that epoch; positions from n on begin again with the first."""
+        """Return a map from positions of that epoch to samples. Positions from n on wrap around."""
         n = self.n
         if self.kind == "in turn" or n == 0:
             return lambda positions: positions % n
@@ -63,12 +63,12 @@ class Order:
         elif self.replacement:
             samples = (numbers % np.uint64(n)).astype(np.int64)
         else:
-            samples = np.argsort(numbers, kind="stable")  # two alike: as if the first were smaller
+            samples = np.argsort(numbers, kind="stable")  # equal numbers keep the order of the samples
         return lambda positions: samples[positions % n]
 
 
 def below_2_to_64(call: str, name: str, value: int) -> int:
-    """The value, if it is a word of a key."""
+    """Return the value if it fits a word of a Philox key, and raise InvalidArgument otherwise."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 0 <= value < MOST:
         raise InvalidArgument(f"{call}: {name}={value!r} is no whole number from 0 to 2**64 - 1")
     return int(value)
@@ -101,6 +101,7 @@ def _sums(call: str, weights: npt.ArrayLike, n: int) -> npt.NDArray[np.float64]:
 
 def _fall(numbers: npt.NDArray[np.uint64], sums: npt.NDArray[np.float64]) -> Indices:
     fractions = (numbers >> np.uint64(11)) * 2.0**-53
-    last = np.searchsorted(sums, sums[-1])  # a product that was rounded up to the whole sum falls behind it
+    # a product that was rounded up to the whole sum would fall behind the last sample
+    last = np.searchsorted(sums, sums[-1])
     samples: Indices = np.minimum(np.searchsorted(sums, fractions * sums[-1], side="right"), last)
     return samples

@@ -1,4 +1,4 @@
-"""Which rank takes the samples, and of how many: given, or those of a group."""
+"""The rank and size that a sampler uses: given explicitly, or taken from a group."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """This rank among those that share the samples."""
+    """This rank among the ranks that share the samples."""
 
     rank: int
     size: int
-    group: Group | None  # whose ranks they are; None if rank and size were given
+    group: Group | None  # the group of these ranks; None if rank and size were given
 
     @classmethod
     def of(cls, call: str, rank: int | None, size: int | None, group: Group | None) -> Place:
-        """What was given, else the group, else the world."""
+        """Return the given place, or else the place in the group, or else in the world."""
         if (rank is None) != (size is None) or (rank is not None and group is not None):
             raise InvalidArgument(f"{call}: give rank= and size=, or group=, or none of them")
         if rank is not None and size is not None:
@@ -31,6 +31,6 @@ class Place:
                 raise InvalidArgument(f"{call}: there is no rank {rank} among {size}")
             return cls(rank, size, None)
         members = members_of(group)
-        if members is None:  # a world of one by mistake would give all samples to every rank
+        if members is None:  # assuming size 1 here would give all samples to every rank
             raise NotInitialized(f"{call}: there is no world: call pc.init() first, or give rank= and size=")
         return cls(members.rank, members.size, members)

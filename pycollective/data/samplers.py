@@ -1,4 +1,4 @@
-"""The samples of this rank, one by one or in batches."""
+"""Samplers for the samples of this rank, one by one or in batches."""
 
 from __future__ import annotations
 
@@ -22,27 +22,33 @@ AT_ONCE = 1 << 14  # samples that are looked up together
 
 
 class Sampler(Epochs):
-    """This rank's samples, one by one: rank r has those at positions r, r + size, r + 2 size, ... of the order.
+    """This rank's samples, one by one: rank r has positions r, r + size, r + 2 size, ...
 
-    For torch's `DataLoader(sampler=)` and for loops. The order is a pure function of (seed, epoch), on any number of
-    ranks. Each iteration is the next epoch; set_epoch() says which. All ranks of the group make the sampler together:
-    they compare its arguments. With rank= and size= nothing is compared, and no world is needed.
+    Pass it to torch's `DataLoader(sampler=)`, or loop over it. The order is a pure function of
+    (seed, epoch), on any number of ranks. Each iteration uses the next epoch, unless set_epoch()
+    specifies one. All ranks of the group must make the sampler together: they compare its
+    arguments. With rank= and size= nothing is compared, and no world is needed.
 
     Parameters:
-        n_or_dataset: how many samples there are, or what has that length.
-        shuffle: another order in each epoch; else always 0, 1, 2, ...
+        n_or_dataset: the number of samples, or an object with that length.
+        shuffle: use another order in each epoch; otherwise the order is always 0, 1, 2, ...
         replacement: draw n samples, each time from all of them.
-        weights: shape (n,), how likely each sample is to be drawn; with replacement. Default: all alike.
+        weights: shape (n,), the relative probability of each sample; requires replacement.
+            Default: all equal.
         seed: from 0; the same on all ranks.
-        uneven: if the ranks do not divide n. "pad": all have as many, the first samples come again; "drop": all have as
-            many, the last samples are left out; "exact": each sample once, some ranks have one less.
-        rank, size: this rank, of how many; default those of the group.
-        group: whose ranks share the samples; default the world.
+        uneven: the handling if the number of ranks does not divide n. "pad": all ranks have the
+            same number, and the first samples are repeated; "drop": all ranks have the same
+            number, and the last samples are left out; "exact": each sample occurs once, and
+            some ranks have one less.
+        rank, size: this rank, and the number of ranks; default those of the group.
+        group: the ranks that share the samples; default the world.
 
     Raises:
-        InvalidArgument: one of these cannot be right, or nothing is left to take; raised on all ranks.
-        CollectiveMismatch: the ranks have other arguments, or datasets of other lengths.
-        NotInitialized: there is no world, and no rank= and size= either.
+        InvalidArgument: an argument is invalid, or no samples would remain; raised on all
+            ranks.
+        CollectiveMismatch: the ranks have different arguments, or datasets of different
+            lengths.
+        NotInitialized: there is no world, and rank= and size= are not given.
 
     Example:
         >>> import pycollective as pc
@@ -77,11 +83,11 @@ class Sampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """How many samples this rank has in an epoch, also if the next iteration begins within one."""
+        """Return this rank's number of samples in a whole epoch, even if the next is shorter."""
         return self._steps()
 
     def __iter__(self) -> Iterator[int]:
-        """Go through the next epoch, or what is left of it after load_state_dict()."""
+        """Go through the next epoch, or through the rest of it after load_state_dict()."""
         here = self._begin()
         samples = self._order.of(here.epoch)
         positions = self._own(self.rank, here.start)
@@ -90,7 +96,7 @@ class Sampler(Epochs):
             for sample in samples(_array(some)).tolist():
                 here.drawn += 1
                 yield sample
-        here.drawn += 1  # a rank that has one sample less than others is at the end now, too
+        here.drawn += 1  # so that a rank with one sample less than other ranks has also reached the end
 
     def _own(self, rank: int, start: int = 0) -> range:
         return range(start + rank, self._cut.end(start), self.size)
@@ -117,25 +123,28 @@ class Sampler(Epochs):
 class BatchSampler(Epochs):
     """This rank's slices of global batches, as lists of samples.
 
-    For torch's `DataLoader(batch_sampler=)` and for loops. Global batch b has the same samples in the same order on any
-    number of ranks, as long as its size is the same: rank r has the r-th slice of it. All ranks have as many batches,
-    so calls on all of them may stand in the loop. Otherwise as Sampler.
+    Pass it to torch's `DataLoader(batch_sampler=)`, or loop over it. Global batch b has the same
+    samples in the same order on any number of ranks, as long as its size is the same: rank r has
+    the r-th slice of it. All ranks have the same number of batches, so the loop may make collective
+    calls. Everything else is as in Sampler.
 
     Parameters:
-        n_or_dataset: how many samples there are, or what has that length.
-        global_batch_size: samples of all ranks together. The ranks must divide it, unless uneven="exact".
-        batch_size_per_rank: samples of one rank; this or global_batch_size.
+        n_or_dataset: the number of samples, or an object with that length.
+        global_batch_size: samples of all ranks together. The number of ranks must divide it,
+            unless uneven="exact".
+        batch_size_per_rank: samples of one rank; pass this or global_batch_size.
         shuffle, replacement, weights, seed: as in Sampler.
-        uneven: what becomes of a last batch that is too short. "pad": the first samples of the epoch fill it, again and
-            again if need be; "drop": it is left out; "exact": each sample once. Slices then differ by at most one, and
-            may be empty.
+        uneven: the handling of a last batch that is too short. "pad": the first samples of the
+            epoch fill it, repeatedly if necessary; "drop": it is left out; "exact": each sample
+            occurs once. Slices then differ by at most one, and may be empty.
         rank, size, group: as in Sampler.
 
     Raises:
-        InvalidArgument: one of these cannot be right, the ranks do not divide the batch, or nothing is left to take;
-            raised on all ranks.
-        CollectiveMismatch: the ranks have other arguments, or datasets of other lengths.
-        NotInitialized: there is no world, and no rank= and size= either.
+        InvalidArgument: an argument is invalid, the number of ranks does not divide the batch,
+            or no samples would remain; raised on all ranks.
+        CollectiveMismatch: the ranks have different arguments, or datasets of different
+            lengths.
+        NotInitialized: there is no world, and rank= and size= are not given.
 
     Example:
         >>> import pycollective as pc
@@ -174,11 +183,11 @@ class BatchSampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """How many batches an epoch has, also if the next iteration begins within one."""
+        """Return the number of batches in a whole epoch, even if the next iteration is partial."""
         return self._steps()
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Go through the next epoch, or what is left of it after load_state_dict()."""
+        """Go through the next epoch, or through the rest of it after load_state_dict()."""
         here = self._begin()
         samples = self._order.of(here.epoch)
         for step in range(self._steps(here.start)):

@@ -1,9 +1,10 @@
-"""One copy of a dataset per host, in memory that all its ranks map.
+"""One copy of a dataset per host, in memory that all local ranks map.
 
-The memory is a memfd: it has no name, and the kernel frees it when the last process that maps it has ended, however it
-ends. The first rank of the host fills and seals it; the others open it through /proc/<pid>/fd/<number>. A mark at its
-end tells them that it is the right one: where ranks see other processes under the same number (containers that share
-a host but not their processes), they get a copy by message instead.
+The memory is a memfd: it has no name, and the kernel frees it when the last process that maps it
+has ended, for whatever reason. The first rank of the host fills and seals it; the other ranks open
+it through /proc/<pid>/fd/<number>. A random mark at its end proves to them that it is the right
+memory. If a pid means another process to a rank (containers that share a host but not a pid
+namespace), that rank receives a copy by message instead.
 """
 
 from __future__ import annotations
@@ -33,29 +34,32 @@ from pycollective.training.rank0 import alone, members_of
 
 __all__ = ["shared"]
 
-TAG = 0xFFFF_0B22  # of a copy
+TAG = 0xFFFF_0B22  # tag of the message that carries a copy
 MARK_NBYTES = 16
-ALIGNMENT = 64  # a cache line, and what vector instructions want
+ALIGNMENT = 64  # a cache line; also suits vector instructions
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 @advised
 def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: float | None = None) -> Any:  # noqa: ANN401
-    """Load a dataset once per host: its first rank calls `load`, the others map the same memory.
+    """Load a dataset once per host: its first rank calls `load`, other ranks map the memory.
 
-    All ranks of the group must call it. The arrays are read-only NumPy arrays, and live as long as they are used. The
-    memory has no name: nothing is left over when processes are killed. Without a world `load` just runs.
+    All ranks of the group must call it. The arrays are read-only NumPy arrays, and stay valid as
+    long as they are referenced. The memory has no name, so nothing is left over when processes are
+    killed. Without a world, only `load` runs.
 
     Parameters:
-        load: returns an array, or a tuple or dict of arrays, of which a copy is made: for a moment it is there twice.
-        group: whose ranks take part; default the world.
-        timeout: seconds for all of it, `load` as well; default that of the group for each wait.
+        load: returns an array, or a tuple or dict of arrays. They are copied, so the data is
+            briefly in memory twice.
+        group: the ranks that take part; default the world.
+        timeout: seconds for everything, including `load`; default that of the group for each
+            wait.
 
     Raises:
-        InvalidArgument: `load` returns something else, or arrays of Python objects; or makes a call on several ranks,
-            which would wait for ever.
-        CollectiveMismatch: the hosts have loaded arrays of other shapes or types.
-        Exception: what `load` raises on one rank is raised on all.
+        InvalidArgument: `load` returns something else, or arrays of Python objects; or `load`
+            makes a collective call, which would wait forever.
+        CollectiveMismatch: the hosts have loaded arrays of different shapes or types.
+        Exception: an exception of `load` on one rank is raised on all ranks.
 
     Example:
         >>> import numpy as np
@@ -88,7 +92,8 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
             return layout.words(), os.getpid(), fd, mark
 
         by_rank = on_all(members, "pc.data.shared", load_first, timeout=clock.left_s())
-        offers = cast("list[Offer]", [by_rank[hosts.index(host)] for host in hosts])  # of each rank's leader
+        # for each rank, that of its host's leader
+        offers = cast("list[Offer]", [by_rank[hosts.index(host)] for host in hosts])
         check_alike("pc.data.shared", [{"what was loaded": words} for words, *_ in offers])
         words, pid, fd, mark = offers[members.rank]
         layout = Layout(*words)
@@ -104,15 +109,15 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
 
 Memory: TypeAlias = mmap.mmap | npt.NDArray[np.uint8]
 Words: TypeAlias = tuple[str, list[Any], list[Any], list[Any], list[int], int]
-# What there is; the process, the descriptor and the mark by which it is found.
+# The layout, and the process id, descriptor and mark by which another rank finds the memory.
 Offer: TypeAlias = tuple[Words, int, int, bytes]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which arrays lie where in the memory, in words that travel."""
+    """The positions of the arrays in the memory, in a form that can be sent."""
 
-    container: str  # "dict", "tuple", or "array" for one without a container
+    container: str  # "dict", "tuple", or "array" for a single array without a container
     keys: list[Any]
     descriptions: list[Any]  # of the element types
     shapes: list[Any]
@@ -120,16 +125,16 @@ class Layout:
     nbytes: int
 
     def words(self) -> Words:
-        """All of it, as arguments for another Layout."""
+        """Return all fields, as arguments for another Layout."""
         return self.container, self.keys, self.descriptions, self.shapes, self.offsets, self.nbytes
 
     def views_of(self, memory: Memory) -> list[npt.NDArray[Any]]:
-        """The arrays, each a view."""
+        """Return the arrays, each as a view of the memory."""
         rows = zip(self.shapes, self.descriptions, self.offsets, strict=True)
         return [np.ndarray(shape, descr_to_dtype(kind), memory, offset) for shape, kind, offset in rows]
 
     def arrays_in(self, memory: Memory) -> Any:  # noqa: ANN401
-        """The arrays in their container."""
+        """Return the arrays in their container."""
         return _contained(self.container, self.keys, self.views_of(memory))
 
 
@@ -145,10 +150,10 @@ def _laid_out(loaded: Any) -> tuple[Layout, list[npt.NDArray[Any]]]:  # noqa: AN
 
 
 def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
-    """A descriptor of memory with these arrays, which nobody can write any more."""
+    """Return a descriptor of memory that holds these arrays and is sealed against writes."""
     fd = os.memfd_create("pycollective-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, layout.nbytes)  # raises where there is no room; writing would be killed
+        os.posix_fallocate(fd, 0, layout.nbytes)  # raises if there is no room; a later write would be killed
         _write(layout, arrays, mark, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
@@ -158,7 +163,10 @@ def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
 
 
 def _write(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes, fd: int) -> None:
-    """What can be written is unmapped when this returns, with the last view of it: else there is no sealing."""
+    """Write the arrays and the mark.
+
+    The writable mapping ends when this returns, with the last view of it. Sealing requires that.
+    """
     memory = mmap.mmap(fd, layout.nbytes)
     for view, array in zip(layout.views_of(memory), arrays, strict=True):
         view[...] = array
@@ -166,10 +174,10 @@ def _write(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes, fd: int)
 
 
 def _mapped(pid: int, fd: int, nbytes: int, mark: bytes) -> mmap.mmap | None:
-    """That descriptor's memory, if this process can see it."""
+    """Return the memory of another process's descriptor, or None if this process cannot see it."""
     path = f"/proc/{pid}/fd/{fd}"
     try:
-        facts = os.stat(path)  # first: to open what is something else, a pipe say, might wait
+        facts = os.stat(path)  # checked first, because opening something else, e.g. a pipe, might block
         if not stat.S_ISREG(facts.st_mode) or facts.st_size != nbytes:
             return None
         here = os.open(path, os.O_RDONLY)
@@ -183,7 +191,10 @@ def _mapped(pid: int, fd: int, nbytes: int, mark: bytes) -> mmap.mmap | None:
 
 
 def _map(fd: int, nbytes: int) -> mmap.mmap:
-    """The pages themselves: nobody writes, so MAP_PRIVATE copies none. Old kernels refuse MAP_SHARED when sealed."""
+    """Map the pages. No process writes, so MAP_PRIVATE copies nothing.
+
+    Old kernels refuse MAP_SHARED for sealed memory.
+    """
     return mmap.mmap(fd, nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
 
 
@@ -203,7 +214,7 @@ def _read_only(loaded: Any) -> Any:  # noqa: ANN401
 
 
 def _taken_apart(loaded: Any) -> tuple[str, list[Any], list[npt.NDArray[Any]]]:  # noqa: ANN401
-    """The kind of container, its keys and its arrays."""
+    """Return the kind of the container, its keys and its arrays."""
     if isinstance(loaded, Mapping):
         container, keys, members = "dict", list(loaded), list(loaded.values())
     elif isinstance(loaded, tuple):
@@ -219,7 +230,7 @@ def _taken_apart(loaded: Any) -> tuple[str, list[Any], list[npt.NDArray[Any]]]: 
         raise InvalidArgument("pc.data.shared: a masked array would lose its mask: return (x.data, x.mask)")
     arrays = [np.asarray(member) for member in members]
     for array in arrays:
-        if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2: a type that NumPy knows from elsewhere
+        if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2 means a user-defined type
             raise InvalidArgument(f"pc.data.shared: elements of type {array.dtype} cannot be shared")
     return container, keys, arrays
 

@@ -1,4 +1,4 @@
-"""This rank's share of a stream of unknown length, which all ranks read."""
+"""This rank's share of a stream of unknown length, which every rank reads."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ def shard(
 ) -> Iterator[T]:
     """Iterate this rank's share of a stream: rank r has items r, r + size, r + 2 size, ...
 
-    Every rank reads the whole stream, the same on all, and `size` items ahead; nothing is sent. Where only one rank can
-    read it, take scatter().
+    Every rank reads the whole stream, which must be the same on all ranks, and reads `size` items
+    ahead. Nothing is sent. If only one rank can read the stream, use scatter().
 
     Parameters:
         stream: any iterable.
-        uneven: if the ranks do not divide the stream's length. "pad": all have as many items, the first come again;
-            "drop": all have as many, the last are left out; "exact": each item once, some ranks have one less.
-        rank, size: this rank, of how many; default those of the group.
-        group: whose ranks share the stream; default the world.
+        uneven: the handling if the number of ranks does not divide the stream's length. "pad":
+            all ranks have the same number, and the first items are repeated; "drop": all ranks
+            have the same number, and the last items are left out; "exact": each item occurs
+            once, and some ranks have one less.
+        rank, size: this rank, and the number of ranks; default those of the group.
+        group: the ranks that share the stream; default the world.
 
     Raises:
-        InvalidArgument: one of these cannot be right.
-        NotInitialized: there is no world, and no rank= and size= either.
+        InvalidArgument: an argument is invalid.
+        NotInitialized: there is no world, and rank= and size= are not given.
 
     Example:
         >>> import pycollective as pc

@@ -1,6 +1,6 @@
-"""What JAX calls back, and what it calls back for the gradient.
+"""The callbacks for JAX, and their adjoints.
 
-A call is compared by value, so that JAX compiles it once, however often a program makes it.
+Calls are compared by value, so that JAX compiles a call once, even if a program makes it often.
 """
 # ruff: noqa: D101, D102  nothing in here is public
 
@@ -35,7 +35,8 @@ __all__ = [
     "made",
 ]
 
-GRADIENT_TAG = 1 << 30  # the bit that tells gradients from what is sent forward between the same two ranks
+# the bit that distinguishes gradients from forward messages between the same two ranks
+GRADIENT_TAG = 1 << 30
 
 Host = npt.NDArray[Any]
 
@@ -48,29 +49,29 @@ class Call(ABC):
     timeout: float | None
 
     def __call__(self, x: jax.Array) -> Host:
-        """Make it. JAX does, on a thread of its own."""
+        """Makes the call. JAX calls it on its own thread."""
         return self.run(np.asarray(x))
 
     @abstractmethod
     def run(self, x: Host) -> Host:
-        """Make it; `x` cannot be written."""
+        """Makes the call; `x` is read-only."""
 
     def shape(self, x: tuple[int, ...]) -> tuple[int, ...]:
-        """Of the result, from that of the operand."""
+        """Returns the shape of the result from that of the operand."""
         return x
 
     def dtype(self, x: np.dtype[Any]) -> np.dtype[Any]:
-        """Of the result, from that of the operand."""
+        """Returns the dtype of the result from that of the operand."""
         return x
 
     @abstractmethod
     def adjoint(self, g: jax.Array) -> jax.Array:
-        """The gradient of the operand from that of the result."""
+        """Returns the gradient of the operand from that of the result."""
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def made(call: Call, x: jax.Array) -> jax.Array:
-    """The result of a call."""
+    """Returns the result of a call."""
     what = jax.ShapeDtypeStruct(call.shape(x.shape), call.dtype(x.dtype))
     result: jax.Array = io_callback(call, what, x, ordered=True)
     return result
@@ -87,7 +88,8 @@ def _forward(call: Call, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _backward(call: Call, zero: jax.Array, g: jax.Array) -> tuple[jax.Array]:
-    # What comes back is no function of g, but of x by way of the peer: JAX must not take it for a constant.
+    # The received gradient does not depend on g, but through the peer on x: JAX must not treat it
+    # as a constant.
     return (call.adjoint(g + zero if isinstance(call, Send) else g),)
 
 
@@ -185,7 +187,7 @@ class Alltoall(Call):
 
 @dataclass(frozen=True)
 class Message(Call):
-    """What is sent, and where: the same for both ends, so that each can be the adjoint of the other."""
+    """A message and its peer: the same fields at both ends, so each is the other's adjoint."""
 
     peer: int
     tag: int
@@ -193,7 +195,7 @@ class Message(Call):
     sent_dtype: np.dtype[Any]
 
     def back(self, kind: type[Message]) -> Message:
-        """The message with its gradient. Raises Unsupported for what is a gradient already."""
+        """Returns the message for its gradient. Raises Unsupported if it is one already."""
         if self.tag & GRADIENT_TAG:
             raise Unsupported(
                 "send, recv: there are no second derivatives through messages, only through collectives"
@@ -228,4 +230,4 @@ class Recv(Message):
         return self.sent_dtype
 
     def adjoint(self, g: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(made(self.back(Send), g), g.shape)  # its token, zero
+        return jnp.broadcast_to(made(self.back(Send), g), g.shape)  # the token is zero

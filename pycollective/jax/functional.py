@@ -1,4 +1,4 @@
-"""The calls of pycollective.jax. What they have in common is said there."""
+"""The calls of pycollective.jax. The package's docstring describes their common properties."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ def _group(group: Group | None) -> Group:
 def allreduce(
     x: ArrayLike, op: OpName = "sum", *, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
-    """Combine the arrays of all ranks; every rank gets the result.
+    """Combines the arrays of all ranks; every rank gets the result.
 
     Args:
         x: the same shape and dtype on every rank.
         op: as for pycollective.allreduce(); "sum" and "avg" have a gradient.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
         An array of the shape and dtype of `x`. Its adjoint is the same allreduce.
 
     Raises:
         Unsupported: when a gradient is traced: `op` has none.
-        jax.errors.JaxRuntimeError: with the text of what pycollective.allreduce() raises.
+        jax.errors.JaxRuntimeError: with the text of the error of pycollective.allreduce().
 
     Example:
         >>> import jax, jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -68,9 +69,10 @@ def reduce(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> jax.Array:
-    """Combine the arrays of all ranks; the root gets the result, the others zeros. Otherwise as allreduce().
+    """Combines the arrays of all ranks; the root gets the result, the others zeros.
 
-    Its adjoint gives the root's gradient to every rank; gradients of the zeros count for nothing.
+    Otherwise it is like allreduce(). Its adjoint gives the root's gradient to every rank; gradients
+    of the zeros are ignored.
 
     Example:
         >>> import jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -86,9 +88,10 @@ def reduce(
 def broadcast(
     x: ArrayLike, root: int = 0, *, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
-    """Give every rank the root's array; off the root the values of `x` do not matter. Otherwise as allreduce().
+    """Gives every rank the root's array; the values of `x` are used only on the root.
 
-    Its adjoint gives the root the sum of all gradients, and zeros to the others, which must differentiate as well.
+    Otherwise it is like allreduce(). Its adjoint gives the root the sum of all gradients, and zeros
+    to the other ranks, which must differentiate as well.
 
     Example:
         >>> import jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -104,20 +107,21 @@ def broadcast(
 def allgather(
     x: ArrayLike, *, axis: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
-    """Join the arrays of all ranks along an axis, in the order of the ranks; every rank gets the result.
+    """Joins the arrays of all ranks along an axis, in rank order; every rank gets the result.
 
     Args:
         x: the same shape and dtype on every rank.
-        axis: along which they are joined.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        axis: the axis along which they are joined.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
         An array `size` times as long in `axis`. Its adjoint is reduce_scatter() with "sum".
 
     Raises:
         InvalidArgument: `x` has no such axis.
-        jax.errors.JaxRuntimeError: with the text of what pycollective.allgather() raises.
+        jax.errors.JaxRuntimeError: with the text of the error of pycollective.allgather().
 
     Example:
         >>> import jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -138,22 +142,24 @@ def reduce_scatter(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> jax.Array:
-    """Combine the arrays of all ranks; each rank gets its part of the result, cut equally along an axis.
+    """Combines the arrays of all ranks; each rank gets an equal part of the result.
 
     Args:
         x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`.
         op: as for pycollective.reduce_scatter(); "sum" and "avg" have a gradient.
-        axis: along which the result is cut, in the order of the ranks.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        axis: the axis along which the result is cut, in the order of the ranks.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        An array `1 / size` as long in `axis`. Its adjoint is allgather(), of "avg" divided by `size`.
+        An array `1 / size` as long in `axis`. Its adjoint is allgather(), divided by `size` for
+        "avg".
 
     Raises:
         InvalidArgument: `x` has no such axis.
         Unsupported: when a gradient is traced: `op` has none.
-        jax.errors.JaxRuntimeError: with the text of what pycollective.reduce_scatter() raises.
+        jax.errors.JaxRuntimeError: with the text of the error of pycollective.reduce_scatter().
 
     Example:
         >>> import jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -176,23 +182,25 @@ def alltoall(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> jax.Array:
-    """Send each rank its part of `x`, and join the parts that come from all ranks, in the order of the ranks.
+    """Sends each rank its part of `x`, and joins the parts from all ranks, in rank order.
 
     Args:
         x: cut along `axis`, into equal parts or into those of `counts`.
-        counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
-        recv_counts: given with `counts`, or not at all.
-        axis: along which `x` is cut and the result joined.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        counts: the length of the part for each rank; it requires `recv_counts`.
+        recv_counts: the length of the part from each rank; given together with `counts`, or not at
+            all.
+        axis: the axis along which `x` is cut and the result joined.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        An array as long in `axis` as `x`, or as the sum of `recv_counts`. Its adjoint is alltoall() with the counts
-        exchanged.
+        An array as long in `axis` as `x`, or as the sum of `recv_counts`. Its adjoint is alltoall()
+        with the counts exchanged.
 
     Raises:
-        InvalidArgument: `x` has no such axis; one of the counts is missing.
-        jax.errors.JaxRuntimeError: with the text of what pycollective.alltoall() raises.
+        InvalidArgument: `x` has no such axis, or one of the counts is missing.
+        jax.errors.JaxRuntimeError: with the text of the error of pycollective.alltoall().
 
     Example:
         >>> import jax.numpy as jnp, pycollective as pc, pycollective.jax as pcj
@@ -215,23 +223,26 @@ def alltoall(
 def send(
     x: ArrayLike, peer: int, *, tag: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
-    """Send `x` to another rank; in backward its gradient comes from there.
+    """Sends `x` to another rank; in backward its gradient is received from that rank.
 
     Args:
-        x: what is sent.
+        x: the array to send.
         peer: the rank that calls recv().
-        tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent, and so do gradients.
-        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the message and for its gradient each; default that of init().
+        tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent,
+            and so do gradients.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the message and its gradient; default that of init().
 
     Returns:
-        A token: zero, 0-d, of the dtype of `x`. It stands for the loss, or is added to one: the gradient of the token
-        with respect to what `x` was made from is that of the loss at the other end.
+        A token: zero, 0-d, of the dtype of `x`. Use it as the loss, or add it to a loss: the
+        gradient of the token with respect to the inputs of `x` is that of the loss on the other
+        rank.
 
     Raises:
-        InvalidArgument: a tag that is too large.
+        InvalidArgument: the tag is too large.
         Unsupported: when a second derivative is traced.
-        jax.errors.JaxRuntimeError: with the text of what pycollective.send() and recv() raise.
+        jax.errors.JaxRuntimeError: with the text of the error of pycollective.send() or recv().
 
     Example:
         Two stages of a model on two ranks; a world of one has both on its only rank:
@@ -258,19 +269,21 @@ def send(
 def recv(
     like: ArrayLike, peer: int, *, tag: int = 0, group: Group | None = None, timeout: float | None = None
 ) -> jax.Array:
-    """Receive what another rank sends; in backward its gradient goes there.
+    """Receives an array from another rank; in backward its gradient is sent to that rank.
 
     Args:
-        like: an array of the shape and dtype that come. Its values do not matter, but the gradient does: JAX goes
-            backward to what it differentiates with respect to, so `like` must be (part of) such an argument of
-            jax.grad: `jax.grad(loss, argnums=(0, 1))(weights, like)`. Its own gradient is zeros.
+        like: an array of the expected shape and dtype. Its values are not used, but its gradient
+            is: JAX runs backward only to the arguments that it differentiates. So `like` must be
+            (part of) such an argument of jax.grad: `jax.grad(loss, argnums=(0, 1))(weights, like)`.
+            Its own gradient is zeros.
         peer: the rank that calls send().
         tag: as for send().
-        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the message and for its gradient each; default that of init().
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the message and its gradient; default that of init().
 
     Returns:
-        What was sent.
+        The received array.
 
     Raises:
         As send().

@@ -1,1 +1,1 @@
-"""Starting ranks, by `pycollective run` or by pc.run(), and watching them until the last one has ended."""
+"""Starts ranks for `pycollective run` and pc.run(), and monitors them until all have ended."""

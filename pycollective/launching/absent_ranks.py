@@ -1,4 +1,7 @@
-"""Ranks that have ended well while others may wait for them in init(): the store in which they meet says so."""
+"""Reports ranks that ended successfully, while other ranks may wait for them in init().
+
+The report goes through the store that the ranks use to connect.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 from pycollective.launching.child import Child
 
-TOGETHER_S = 0.2  # how long after the first that ends well others may
+TOGETHER_S = 0.2  # how long other ranks may take to end successfully after the first one
 ENDED_WELL = (
     "has ended (exit code 0) without joining this world, which cannot come about. Does each rank call init() as often "
     "as the others, or does a condition lead one around it?"
@@ -16,19 +19,25 @@ ENDED_WELL = (
 
 
 def report_absent(ended: Sequence[Child], report: Callable[[Sequence[int], str], None]) -> None:
-    """Takes long, as long as a store may take to answer. A rank whose processes have not all ended is not absent."""
+    """Report ranks that have ended. This may block until the store answers.
+
+    A rank is absent only if all its processes have ended.
+    """
     elsewhere = groups_with_others()
     if ranks := [each.rank for each in ended if each.group not in elsewhere]:
         report(ranks, ENDED_WELL)
 
 
 def groups_with_others() -> set[int]:
-    """The process groups that hold more than their first process: a shell may have put its rank there, and ended."""
+    """Return the process groups with more than their first process.
+
+    A shell may have started its rank in its group, and ended.
+    """
     groups = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_bytes()  # a process may call itself anything
+                stat = (entry / "stat").read_bytes()  # bytes, because a process may have any name
                 group = int(stat.rpartition(b")")[2].split()[2])  # after state and parent
                 if group != int(entry.name):
                     groups.add(group)

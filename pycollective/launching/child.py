@@ -1,4 +1,7 @@
-"""One rank as a child process: its own session, dying with us, reaped only when its whole process group may go."""
+"""One rank as a child process: it has its own session and dies with the launcher.
+
+It is reaped only when its whole process group may be killed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from pycollective.launching import guard
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(
     None
-).prctl  # looked up here: between fork and exec nothing may be imported or allocated for long
+).prctl  # looked up here: code between fork and exec must not import or allocate much
 
 
 @dataclass
@@ -32,24 +35,30 @@ class Child:
         return self.process.pid
 
     def signal(self, number: int) -> None:
-        """To the rank and all that it started. Safe until reap(): an unreaped process keeps the group's number."""
+        """Signal the rank and all that it started.
+
+        This is safe until reap(): an unreaped process keeps the group's number.
+        """
         try:
             os.killpg(self.group, number)
-        except ProcessLookupError:  # nobody left
+        except ProcessLookupError:  # no process is left
             pass
 
     def signal_alone(self, number: int) -> None:
         os.kill(self.process.pid, number)  # not Popen.send_signal, which reaps
 
     def exit_status(self) -> int | None:
-        """None while it runs; else its exit code, or minus the signal that killed it. Does not reap."""
+        """Return None while it runs, else its exit code, or minus the signal that killed it.
+
+        Does not reap the process.
+        """
         info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if info is None:
             return None
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def reap(self) -> None:
-        """Ends what is left of the group, then lets its number go."""
+        """Kill what is left of the group, then release its number."""
         self.signal(signal.SIGKILL)
         self.process.wait()
 
@@ -68,9 +77,10 @@ def start(
     parent = os.getpid()
 
     def die_with_parent() -> None:
-        # The signal comes when the thread that forked ends; callers start and end children in one thread.
+        # The signal is sent when the thread that forked ends; callers start and end children in the
+        # same thread.
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before prctl()
             os._exit(1)
 
     process = subprocess.Popen(
@@ -88,10 +98,10 @@ def start(
 
 @contextlib.contextmanager
 def guarded() -> Iterator[int]:
-    """A process that kills the groups written to it, see notify_guard(), if we disappear."""
+    """Run a process that kills the groups of notify_guard() if this process disappears."""
     command = [sys.executable, "-I", "-S", guard.__file__]
     null = subprocess.DEVNULL
-    with subprocess.Popen(  # unbuffered: nothing is left to be flushed, and so to fail, when it is closed
+    with subprocess.Popen(  # unbuffered: closing it needs no flush that could fail
         command, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
     ) as process:
         assert process.stdin is not None
@@ -99,14 +109,17 @@ def guarded() -> Iterator[int]:
 
 
 def notify_guard(guard_fd: int, sign: str, each: Child) -> None:
-    """`sign` is "+" when it has begun, "-" when nobody of it is left."""
-    with contextlib.suppress(BrokenPipeError):  # somebody killed the guard: we go on without
+    """Tell the guard that a rank has begun ("+"), or that all its processes have ended ("-")."""
+    with contextlib.suppress(BrokenPipeError):  # the guard was killed: continue without it
         os.write(guard_fd, b"%s%d\n" % (sign.encode(), each.group))
 
 
 @contextlib.contextmanager
 def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
-    """One key file per rank, open until all ranks are started. Without a key, none: the ranks know one themselves."""
+    """Yield one key file per rank, open until all ranks are started.
+
+    Without a key there are none: the ranks get one elsewhere.
+    """
     if key is None:
         yield [None] * count
         return
@@ -119,5 +132,5 @@ def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
 
 
 def descriptors_hint(error: OSError) -> str:
-    """What helps if ranks need more descriptors than this process may have."""
+    """Return a remedy if the error is a lack of descriptors, else ""."""
     return "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""

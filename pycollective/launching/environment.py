@@ -14,27 +14,27 @@ PREFIX = "PYCOLLECTIVE_"
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
 ATTEMPT = PREFIX + "RESTART_COUNT"
-TERMINAL = PREFIX + "TERMINAL"  # whether the launcher shows unfinished lines of the ranks' standard error
-# Another launcher's name is not ours, and an outer launcher's place is not that of our ranks.
+TERMINAL = PREFIX + "TERMINAL"  # set if the launcher displays unfinished lines of the ranks' standard error
+# Variables of an outer launcher. They do not apply to the ranks of this one.
 OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER", *paddle.OF_PLACE))
 
 
 @dataclass(frozen=True)
 class World:
-    """What the ranks of one launch on this host have in common."""
+    """The common facts of the ranks of one launch on this host."""
 
     size: int  # over all hosts
-    store: str | None  # address of the launcher's rendezvous store; None: rank 0 has one, at `master`
-    master_port: int  # for the user's own use (torch.distributed); we never bind it
+    store: str | None  # address of the launcher's rendezvous store; None if rank 0 has the store, at `master`
+    master_port: int  # for the program (torch.distributed); pycollective never binds it
     master: str = "127.0.0.1"
-    store_port: int = 0  # of rank 0's store
-    first: int = 0  # rank on this host
-    local_size: int = 0  # how many there are on this host; 0: all
-    attempt: int = 0  # how often they were started before
+    store_port: int = 0  # port of rank 0's store
+    first: int = 0  # first rank on this host
+    local_size: int = 0  # number of ranks on this host; 0 means all
+    attempt: int = 0  # how often the ranks were started before
 
     @property
     def ranks(self) -> range:
-        """Those on this host."""
+        """The ranks on this host."""
         return range(self.first, self.first + (self.local_size or self.size))
 
 
@@ -49,12 +49,12 @@ def usable_cores() -> int:
 
 
 def threads_per_rank(env: Mapping[str, str], local_size: int) -> str:
-    """What the user has set, else a fair share of the cores."""
+    """Return the user's setting, else an equal share of the cores."""
     return env.get("OMP_NUM_THREADS", str(max(1, usable_cores() // local_size)))
 
 
 def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int | None) -> dict[str, str]:
-    # An outer torchrun would make torch.distributed look for its agent.
+    # Variables of an outer torchrun would make torch.distributed use its agent.
     env = {
         name: value
         for name, value in base.items()
@@ -78,12 +78,15 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
 
 
 def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
-    """For ranks of Python: breakpoint() finds the launcher's terminal. What the user has chosen stays."""
+    """Add the debugger hook for Python ranks: breakpoint() uses the launcher's terminal.
+
+    A hook that the user has chosen is kept.
+    """
     return {"PYTHONBREAKPOINT": "pycollective.debugger.hook", **base}
 
 
 def with_terminal(base: Mapping[str, str]) -> dict[str, str]:
-    """Tells ranks, whose standard error is a pipe, whether a terminal is behind it."""
+    """Add whether the launcher's standard error is a terminal. The rank's own is a pipe."""
     env = {name: value for name, value in base.items() if name != TERMINAL}
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return {**env, TERMINAL: "1"} if is_terminal else env

@@ -1,7 +1,7 @@
 """The GPUs of this machine as launchers see them.
 
-Whether those that `pycollective run --gpus` names are there: otherwise ranks would compute on the CPU, silently. Whose
-each is, and how many ranks there are where nothing says it.
+Checks that the GPUs of `pycollective run --gpus` exist, because ranks would otherwise compute on
+the CPU silently. Assigns GPUs to ranks, and chooses the default number of ranks.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ __all__ = ["missing", "of_ranks", "ranks_by_default"]
 
 
 def ranks_by_default() -> int:
-    """A rank for each GPU that this process may use; where there is none, for each core."""
+    """Return the number of GPUs that this process may use, or of cores if there is no GPU."""
     return devices.visible_gpus() or usable_cores()
 
 
 def missing(named: Sequence[str]) -> str:
-    """What to tell the user, or an empty text."""
+    """Return a warning about missing GPUs, or ""."""
     if not named:
         return ""
     there = devices.gpus_of(named)
@@ -39,9 +39,10 @@ def missing(named: Sequence[str]) -> str:
 
 
 def of_ranks(named: Sequence[str], env: Mapping[str, str], ranks: range) -> dict[int, str]:
-    """The GPU of each rank of this machine, as nvidia-smi calls it; nothing where there are none. See devices.device().
+    """Return the GPU of each rank of this machine, by nvidia-smi's name; see devices.device().
 
-    `named`: by --gpus, which comes before CUDA_VISIBLE_DEVICES.
+    The result is empty if there are no GPUs. `named` comes from --gpus, which has precedence over
+    CUDA_VISIBLE_DEVICES.
     """
     visible = env.get("CUDA_VISIBLE_DEVICES")
     names = named or (None if visible is None else visible.split(","))

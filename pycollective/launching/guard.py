@@ -1,7 +1,8 @@
-"""Kills what the ranks started if the launcher itself is killed. The kernel ends the ranks, but not their children.
+"""Kills what the ranks started if the launcher is killed: the kernel ends only the ranks.
 
-Runs as its own process: `python guard.py`. Reads lines "+group" and "-group" on standard input; when the input ends
-(the launcher is gone, however it went) it kills the groups that are left. Imports nothing of ours: small and quick.
+Runs as its own process: `python guard.py`. Reads lines "+group" and "-group" on standard input.
+When the input ends (the launcher has ended in any manner), it kills the groups that are left.
+Imports nothing of pycollective, to be small and quick.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import sys
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it must outlive the launcher, for a moment
+        signal.signal(number, signal.SIG_IGN)  # it must briefly outlive the launcher
     groups: set[int] = set()
     for line in sys.stdin:
         (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))

@@ -1,4 +1,4 @@
-"""A function and its arguments on their way to the processes that call it: described here, found again there."""
+"""Sends a function and its arguments to the processes that call it: encoded here, found there."""
 
 from __future__ import annotations
 
@@ -21,36 +21,40 @@ from typing import Any
 
 from pycollective.errors import InvalidArgument
 
-MAIN = "__pycollective_main__"  # what a rank calls the main script of its parent
-SPAWNED = "__mp_main__"  # what a process that multiprocessing has spawned calls it
+MAIN = "__pycollective_main__"  # name of the parent's main script in a rank
+SPAWNED = "__mp_main__"  # its name in a process that multiprocessing has spawned
 OF_MAIN = ("__main__", SPAWNED, MAIN)
 COPIES = "install cloudpickle, with which lambdas, local functions and what was typed in travel as copies"
-# Whether this process is a rank that looks for its function, and executes the user's modules for that.
+# Whether this process is a rank that is looking for its function, which executes the user's
+# modules.
 _finding = False
 
 
 @dataclass(frozen=True)
 class Name:
-    """Where a function stands."""
+    """The import path of a function."""
 
     module: str
     qualified: str
-    decorators: int  # how many must be taken off to have it
+    decorators: int  # how many decorators must be unwrapped to get it
 
 
 @dataclass(frozen=True)
 class Script:
-    """The main script of the parent, which the ranks execute under another name than `__main__`."""
+    """The main script of the parent, which the ranks execute under a name other than `__main__`."""
 
-    path: str  # of a zip file's: app.zip/__main__.py
-    package: str | None  # of a program that was started by `python -m`
+    path: str  # for a zip file: app.zip/__main__.py
+    package: str | None  # the package of a program that was started by `python -m`
 
     def load(self) -> None:
-        """As multiprocessing does: the definitions, without what is under `if __name__ == "__main__"`."""
+        """Execute the definitions, as multiprocessing does.
+
+        Code under `if __name__ == "__main__"` does not run.
+        """
         module, code = self.of_zip_file() or self.of_file()
         if self.package:
             module.__package__, module.__spec__ = self.package, None
-        for name in OF_MAIN:  # a pickle of a rank or of a spawned process may have any of them
+        for name in OF_MAIN:  # a pickle of a rank or of a spawned process may use any of them
             sys.modules[name] = module
         exec(code, module.__dict__)
 
@@ -81,16 +85,16 @@ class Script:
 
 @dataclass(frozen=True)
 class Job:
-    name: Name | None  # None: the function itself is in the pickle
+    name: Name | None  # None if the pickle has the function itself
     script: Script | None  # if something of it is needed
-    pickled: bytes  # function, args, kwargs: unpickled when their modules can be found
+    pickled: bytes  # function, args and kwargs; unpickled after their modules can be found
     argv: list[str]
     deadline: float | None  # on the monotonic clock, which all processes of a host share
     init: bool
-    by_value: bool  # whether results that plain pickle refuses go by cloudpickle
+    by_value: bool  # whether cloudpickle handles results that plain pickle refuses
 
     def find(self) -> Callable[[], Any]:
-        """The call to make."""
+        """Return the call to make."""
         global _finding
         _finding = True
         try:
@@ -120,7 +124,11 @@ def describe(
     init: bool,
     by_value: bool,
 ) -> Job:
-    """`by_value`: what cannot be found by its name, or plain pickle refuses, may go as a copy, code and all."""
+    """Describe a call of the function.
+
+    If `by_value`, objects that cannot be found by name, or that plain pickle refuses, are copied
+    with their code.
+    """
     if _finding:
         raise InvalidArgument(
             "ranks were to be started by a rank that is only importing the program: put that call under "
@@ -145,7 +153,7 @@ def describe(
         advice=advice,
     )
     if of_main or (plain and names_main(pickled)):
-        sys.modules[MAIN] = sys.modules["__main__"]  # so that what is defined there can come back
+        sys.modules[MAIN] = sys.modules["__main__"]  # so that results that are defined there can be unpickled
     else:
         script = None
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -167,7 +175,7 @@ def dumps_call(
 
     try:
         return pickled((function, args, kwargs))
-    except Exception:  # an object's pickling may raise whatever it likes
+    except Exception:  # an object's pickling may raise anything
         parts: dict[str, object] = {f"{function!r}": function}
         parts |= {f"argument {number} ({type(each).__name__})": each for number, each in enumerate(args)}
         parts |= {f"argument {name}= ({type(each).__name__})": each for name, each in kwargs.items()}
@@ -186,7 +194,7 @@ def main_script() -> Script | None:
     main = sys.modules["__main__"]
     path = getattr(main, "__file__", None)
     if not path or not (os.path.isfile(path) or zipfile.is_zipfile(os.path.dirname(path))):
-        return None  # typed in, or piped into Python, which calls it "<stdin>"
+        return None  # interactive, or piped into Python, which names it "<stdin>"
     return Script(os.path.abspath(path), getattr(main, "__package__", None))
 
 
@@ -203,7 +211,8 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
             there = resolve(sys.modules[module], qualified)
         except AttributeError:
             pass
-    # As pickle does: the name alone would silently run something else.
+    # The function must be identical, as in pickle: the name alone could silently run another
+    # function.
     name, each = Name(str(module), qualified, 0), there
     while each is not None and each is not function:
         name, each = Name(name.module, qualified, name.decorators + 1), getattr(each, "__wrapped__", None)
@@ -247,16 +256,17 @@ def resolve(module: object, qualified_name: str) -> object:
 
 
 def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False) -> tuple[bytes, bool]:
-    """A pickle, and whether it is a plain one.
+    """Return a pickle, and whether it is a plain one.
 
-    `has_main`: its reader has, or can have, the main module of this process. `of_main`: it has it in any case, so what
-    is defined there goes by its name even in a copy, and stays what it is.
+    `has_main` means that its reader has, or can load, the main module of this process. `of_main`
+    means that the reader loads it in any case, so objects defined there are pickled by name even in
+    a copy, and keep their identity.
     """
     try:
         pickled = pickle.dumps(what)
         if has_main or not by_value or not names_main(pickled):
             return pickled, True
-    except Exception:  # an object's pickling may raise whatever it likes
+    except Exception:  # an object's pickling may raise anything
         if not by_value:
             raise
     import cloudpickle

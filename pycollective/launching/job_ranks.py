@@ -1,4 +1,4 @@
-"""The ranks of a job on this host, seen by the process that starts them: what they print, how each ends."""
+"""The ranks of a job on this host, as seen by their launcher: their output and how each ends."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from pycollective.launching.streams.lines import visible
 from pycollective.launching.worker import Outcome
 from pycollective.runtime import lifetime
 
-DUMP_S = 1.0  # how long after their deadline ranks have to print where they are
-# sys.path comes first, so that the rank finds pycollective and the function where we found them.
+DUMP_S = 1.0  # how long ranks may take after their deadline to print their stacks
+# sys.path comes first, so that the rank finds pycollective and the function as this process did.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from pycollective.launching.worker import main; main()"
@@ -42,13 +42,13 @@ Show = Callable[[int, str, "list[str]"], None]  # rank, "out" or "err", whole li
 
 
 class Terminal(Protocol):
-    """Where unfinished lines are shown as well."""
+    """Displays unfinished lines too."""
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """What there is of the rank's next line."""
+        """Set the rank's unfinished line."""
 
     def due_s(self) -> float | None:
-        """Seconds until redraw() is wanted; None: nothing has changed."""
+        """Return the seconds until redraw() is needed, or None if nothing has changed."""
 
     def redraw(self) -> None: ...
 
@@ -65,15 +65,16 @@ def started(
     store: StoreServer | None = None,
     terminal: Terminal | None = None,
 ) -> Iterator[JobRanks]:
-    """No process is left behind. `merged`: standard error is shown as "out", in the order in which it was written.
+    """Start the ranks, and end all of them with the block: no process is left behind.
 
-    `store`: in which the ranks meet, if it is here.
+    If `merged`, standard error is shown as "out", in the order in which it was written. `store` is
+    the store that the ranks use to connect, if it is in this process.
     """
     ranks = JobRanks(show, None if job.init else store, terminal)
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
-                # Each rank reads the same file, from a position of its own.
+                # Each rank reads the same file with its own file position.
                 pickle.dump(path_of_ranks(), file)
                 pickle.dump(job, file)
                 file.flush()
@@ -88,7 +89,7 @@ def started(
 
 
 def path_of_ranks() -> list[str]:
-    """sys.path; a relative folder also as it was before the program went to another working directory."""
+    """Return sys.path, with relative folders also resolved against IMPORTED_IN."""
     found: list[str] = []
     for each in sys.path:
         if isinstance(each, str) and not os.path.isabs(each) and lifetime.IMPORTED_IN:
@@ -98,7 +99,7 @@ def path_of_ranks() -> list[str]:
 
 
 def interpreter_options() -> list[str]:
-    """Those of this Python that change what the program does or says, as multiprocessing hands them over."""
+    """Return this Python's options that change the program's behaviour, as multiprocessing does."""
     extended = [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]
     optimized = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     return [*optimized, *(f"-W{each}" for each in sys.warnoptions), *(f"-X{each}" for each in extended)]
@@ -110,7 +111,8 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
             reply = on_error.enter_context(tempfile.TemporaryFile())
             stdin = on_error.enter_context(open(f"/proc/self/fd/{job.fileno()}", "rb"))
             with warnings.catch_warnings():
-                # JAX says so in every process that has used it; the child becomes another program at once.
+                # JAX warns about os.fork() in every process that has used it, but the child calls
+                # exec at once.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 rank_child = child.start(
                     [sys.executable, *interpreter_options(), "-c", BOOT, str(reply.fileno())],
@@ -125,19 +127,19 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
         except OSError as error:
             hint = child.descriptors_hint(error)
             raise CollectiveError(f"cannot start rank {rank}: {error.strerror}{hint}") from error
-        on_error.pop_all()  # from here on the reply is JobRank's
+        on_error.pop_all()  # from here on JobRank owns the reply
         stdin.close()
     return JobRank(rank_child, reply)
 
 
 @dataclass
 class JobRank:
-    """One of them. Its outcome is left in a file without a name."""
+    """One rank. It leaves its outcome in an unnamed file."""
 
     child: Child
     reply: IO[bytes]
-    status: int | None = None  # as Child.exit_status(); None: it runs, or did when we ended it
-    outcome: Outcome | None = None  # None: it ended without leaving one
+    status: int | None = None  # as Child.exit_status(); None if it runs, or ran until it was killed
+    outcome: Outcome | None = None  # None if it ended without leaving one
 
     @property
     def rank(self) -> int:
@@ -155,7 +157,7 @@ class JobRank:
 
 @dataclass(eq=False)
 class Stream:
-    """What one of them prints, cut into lines."""
+    """One output stream of a rank, split into lines."""
 
     rank: int
     name: str
@@ -163,18 +165,18 @@ class Stream:
     cutter: LineCutter = field(default_factory=LineCutter)
 
     def waiting(self) -> int:
-        """How many bytes are there now."""
+        """Return how many bytes can be read now."""
         return int.from_bytes(fcntl.ioctl(self.pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def read(self) -> list[str] | None:
-        """The lines that are complete now; None: there will be no more."""
+        """Return the lines that are complete now, or None at the end of the stream."""
         data = os.read(self.pipe.fileno(), max(1, self.waiting()))
         if not data:
             return None
         return lines_of(self.cutter.cut(data))
 
     def last(self) -> list[str]:
-        """Those that have no end, or wait for being drawn anew."""
+        """Return the lines that are unfinished, or may still be redrawn."""
         return lines_of(self.cutter.last())
 
 
@@ -185,14 +187,18 @@ def lines_of(text: bytes) -> list[str]:
 
 @dataclass
 class JobRanks:
-    """To be used by the thread that started them alone, for they die with it."""
+    """All ranks of this host.
+
+    Only the thread that started them may use it, because they die with it.
+    """
 
     show: Show
-    store: StoreServer | None = None  # where ranks that may have left out init() are reported
+    store: StoreServer | None = None  # where ranks that may have skipped init() are reported
     terminal: Terminal | None = None
-    done: list[Child] = field(default_factory=list)  # ended well, which the others do not know
-    report_at: float = math.inf  # when they hear of it
-    drawing: set[Stream] = field(default_factory=set)  # those with lines that wait for being drawn anew
+    # ended successfully, but not reported to the other ranks yet
+    done: list[Child] = field(default_factory=list)
+    report_at: float = math.inf  # when to report them
+    drawing: set[Stream] = field(default_factory=set)  # streams with lines that may still be redrawn
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -213,7 +219,10 @@ class JobRanks:
         return [key.data for key in self.selector.get_map().values() if isinstance(key.data, Stream)]
 
     def next_end(self, deadline: float) -> JobRank | None:
-        """Shows what they print until one of them ends. None: none is left, or the deadline has passed."""
+        """Show the ranks' output until a rank ends, and return that rank.
+
+        Returns None if no rank runs or the deadline has passed.
+        """
         while self.running and (left := deadline - time.monotonic()) > 0:
             dues = [stream.cutter.due_s() for stream in self.drawing]
             dues += [None if self.terminal is None else self.terminal.due_s()]
@@ -240,16 +249,20 @@ class JobRanks:
         rank.read_outcome()
         for stream in self.streams:
             if stream.rank == rank.rank and stream.waiting():
-                self.read(stream)  # its last words, before anybody judges it
+                self.read(stream)  # its last output, before its end is judged
         if not rank.failed:
             self.done.append(rank.child)
             self.report_at = min(self.report_at, time.monotonic() + TOGETHER_S)
 
     def report_absent(self) -> None:
-        """Ranks mostly end together. Those that still run may wait in init() for one that has not called it."""
+        """Report ranks that have ended, for ranks that may wait for them in init().
+
+        The delay exists because ranks mostly end together.
+        """
         done, self.done, self.report_at = self.done, [], math.inf
         if self.store is not None and self.running:
-            # A thread, because the store may take long to answer, and what the ranks print must be read meanwhile.
+            # A thread, because the store may take long to answer, while the ranks' output must be
+            # read.
             report = self.store._report_absent
             threading.Thread(target=report_absent, args=(done, report), daemon=True).start()
 
@@ -261,12 +274,12 @@ class JobRanks:
             lines = stream.last()
         if lines and self.drawing:
             for other in self.drawing - {stream}:
-                if other.rank == stream.rank:  # it has done with that
+                if other.rank == stream.rank:  # the rank has finished drawing there
                     self.show_lines(other, lines_of(other.cutter.give_way()))
         self.show_lines(stream, lines)
 
     def show_lines(self, stream: Stream, lines: list[str]) -> None:
-        """And brings up to date what stands below them."""
+        """Show complete lines, and update the unfinished ones below them."""
         if stream.cutter.due_s() is None:
             self.drawing.discard(stream)
         else:
@@ -277,15 +290,18 @@ class JobRanks:
             self.show(stream.rank, stream.name, lines)
 
     def stop(self, number: signal.Signals, grace_s: float) -> list[JobRank]:
-        """Asks those that run to end, and returns those that do. Others are killed at the end of started()."""
+        """Signal the running ranks, and return those that end.
+
+        The rest are killed at the end of started().
+        """
         for each in self.running:
             each.child.signal(number)
         deadline = time.monotonic() + grace_s
         return list(iter(lambda: self.next_end(deadline), None))
 
     def end(self, guard_fd: int) -> None:
-        """Nobody is left afterwards, nor what they started."""
-        with contextlib.ExitStack() as always:  # all of it, also if Ctrl-C comes here
+        """Kill all ranks and all that they started."""
+        with contextlib.ExitStack() as always:  # completes even if Ctrl-C arrives here
             always.callback(self.close)
             for each in self.ranks:
                 if each.status is None:
@@ -294,8 +310,11 @@ class JobRanks:
                 always.callback(each.child.reap)
 
     def close(self) -> None:
-        """Shows and reads what they have left. What escaped may hold the pipes open: nobody waits for that."""
-        with contextlib.ExitStack() as always:  # also if nobody reads what we show
+        """Show and read the remaining output.
+
+        Does not wait for escaped processes that hold the pipes.
+        """
+        with contextlib.ExitStack() as always:  # completes even if showing the output fails
             always.callback(self.selector.close)
             for key in list(self.selector.get_map().values()):
                 if isinstance(key.data, JobRank):

@@ -1,4 +1,4 @@
-"""The ranks of one world that run on this machine, from their start to the end of all."""
+"""The ranks of one world on this machine, from their start until all have ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
 
-LAST_WORDS_S = 0.5  # how long we read on after a rank's end before we judge it
-DRAIN_S = 2.0  # how long we read on when all ranks have ended, for what escaped may hold the pipes open
+LAST_WORDS_S = 0.5  # how long output is read after a rank's end before its end is judged
+# how long output is read after all ranks have ended, because escaped processes may hold the pipes
+DRAIN_S = 2.0
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
 
 
 class LocalRanks:
-    """Everything happens in the one thread of its event loop."""
+    """Thread-safety: everything runs in the one thread of its event loop."""
 
     def __init__(
         self,
@@ -40,8 +41,10 @@ class LocalRanks:
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        self.report = report  # to those that wait for ranks in init(); None: they may be elsewhere, too
-        self.done: list[Child] = []  # the ranks that ended well, of which the others do not know
+        # reports absent ranks to ranks that wait in init(); None if they may be on other machines
+        # too
+        self.report = report
+        self.done: list[Child] = []  # ranks that ended successfully, not reported to the other ranks yet
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -49,25 +52,30 @@ class LocalRanks:
             on_closed=self.nobody_reads,
             on_failed=self.lose,
         )
-        self.memory = memory_cgroup.read()  # before the first rank
+        self.memory = memory_cgroup.read()  # before the first rank starts
         self.running: dict[int, Child] = {}
         self.ends: list[
             tuple[int, int]
-        ] = []  # ranks that failed before the others were stopped, and their statuses
+        ] = []  # ranks that failed before the other ranks were stopped, and their statuses
         self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no root cause was known
-        self.lost: BaseException | None = None  # why output could not be written: we end rather than lose it
-        self.asked: list[signal.Signals] = []  # signals that ended us, in order
+        # why output could not be written; the ranks are then stopped instead of losing output
+        self.lost: BaseException | None = None
+        self.asked: list[signal.Signals] = []  # signals that stopped the launcher, in order
         self.stopping = False
         self.loop = asyncio.get_running_loop()
 
     @property
     def failed(self) -> bool:
-        """For a reason of their own: nobody has asked them to stop, and nothing stood in the way of their output."""
+        """Whether ranks failed by themselves, i.e. not due to a signal or to an output error."""
         return bool(self.ends) and not self.asked and self.lost is None
 
     @property
     def failures(self) -> list[Failure]:
-        """In their order. What a rank has written may arrive long after its end, if our reader pauses."""
+        """The failures in order.
+
+        They are judged here because a rank's output may arrive long after its end, if the reader
+        pauses.
+        """
         failures = [self.judged(rank, status) for rank, status in self.ends]
         if all(each.consequence for each in failures):
             tails = self.screen.tails
@@ -82,7 +90,10 @@ class LocalRanks:
         return judged(rank, status, self.screen.tails[rank].judged)
 
     async def run(self, key: bytes | None) -> None:
-        """From their start to the end of all. `key`: of the launcher's store, if it has one."""
+        """Run the ranks until all have ended.
+
+        `key` is that of the launcher's store, if it has one.
+        """
         children: list[Child] = []
         pumps: list[asyncio.Task[None]] = []
         try:
@@ -92,7 +103,7 @@ class LocalRanks:
             follows = [self.loop.create_task(self.follow(each, pumps)) for each in children]
             await asyncio.gather(*follows)
             for each in children:
-                each.signal(signal.SIGKILL)  # what the ranks left behind would hold our pipes open
+                each.signal(signal.SIGKILL)  # processes that the ranks left behind would hold the pipes open
             await self.drain(pumps)
         finally:
             for each in children:
@@ -100,14 +111,14 @@ class LocalRanks:
                 notify_guard(self.guard_fd, "-", each)
 
     async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
-        """All that the ranks have printed is shown, however long our reader pauses, unless we are to stop."""
+        """Show all output, however long the reader pauses, unless a stop is requested."""
         pending = set(pumps)
         while pending:
             _, pending = await asyncio.wait(pumps, timeout=DRAIN_S)
             if self.asked or not self.screen.waiting:
                 break
         for each in pending:
-            each.cancel()  # it then shows its last, unfinished line
+            each.cancel()  # the task then shows its last, unfinished line
         await asyncio.gather(*pumps, return_exceptions=True)
         self.screen.settle(whole=bool(self.asked) or not (self.ends or self.late_ends))
         while waiting := self.screen.waiting:
@@ -126,7 +137,7 @@ class LocalRanks:
         return each
 
     async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:
-        """From a rank's start to its end, and what its end means for the others."""
+        """Follow a rank from its start to its end, and act on its end."""
         out, err = each.process.stdout, each.process.stderr
         assert out is not None
         assert err is not None
@@ -153,7 +164,10 @@ class LocalRanks:
                 self.stop()
 
     def report_absent(self) -> None:
-        """Ranks mostly end together. Those that still run may wait in init() for one that has not called it."""
+        """Report ranks that have ended, for ranks that may wait for them in init().
+
+        The delay exists because ranks mostly end together.
+        """
         done, self.done = self.done, []
         if done and self.running and not self.stopping and self.report is not None:
             self.loop.run_in_executor(None, report_absent, done, self.report)
@@ -181,11 +195,11 @@ class LocalRanks:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the other ranks: politely, then not."""
+        """End the other ranks: SIGTERM, then SIGKILL after the grace period."""
         if self.stopping:
             return
         self.stopping = True
-        if not self.asked:  # else they were signalled already and may be saving their work
+        if not self.asked:  # otherwise they were signalled already and may be saving their work
             self.screen.stopping = True
             self.signal_running(signal.SIGTERM)
         self.loop.call_later(self.options.grace_s, self.signal_running, signal.SIGKILL)
@@ -204,5 +218,5 @@ class LocalRanks:
         self.stop()
 
     def pass_on(self, number: signal.Signals) -> None:
-        for each in self.running.values():  # to the rank alone: what it started would die of it
+        for each in self.running.values():  # to the rank alone, because the signal would kill what it started
             each.signal_alone(number)

@@ -1,4 +1,4 @@
-"""One launcher on each of several machines: which ranks are here, and whether they can meet."""
+"""One launcher on each of several machines: which ranks are here, and whether they can connect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from pycollective.launching.options import Machines
 
 
 def world_of(machines: Machines, here: range) -> World:
-    """As many ranks on every machine. They find each other by their environment: rank 0 has the store."""
+    """Return the world of this machine. Every machine has the same number of ranks.
+
+    Rank 0 has the store; the ranks find it by their environment.
+    """
     return World(
         size=machines.count * len(here),
         store=None,
@@ -26,9 +29,9 @@ def world_of(machines: Machines, here: range) -> World:
 
 
 def check(machines: Machines) -> str | None:
-    """What would end in an error of all ranks, or in waiting for ranks that never come, is better said now.
+    """Detect early what would fail on all ranks, or make them wait for ranks that never join.
 
-    Returns what the ranks will wait for, if there is something.
+    Returns what the ranks will wait for, or None.
     """
     try:
         hosts = store_hosts(machines.master, one_host=None, what="--master ")
@@ -46,7 +49,7 @@ def check(machines: Machines) -> str | None:
 
 
 def bind(host: str, port: int) -> None:
-    """As rank 0's store does it, but that nobody can call here, and take us for it."""
+    """Bind as rank 0's store does, but without listening, so that no rank connects to the probe."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))

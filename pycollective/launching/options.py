@@ -1,4 +1,4 @@
-"""What `pycollective run` is asked to do."""
+"""The options of `pycollective run`."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from pathlib import Path
 from pycollective.launching.environment import with_debugger, with_terminal
 
 DEFAULT_PORT = 29400
-LAST_PORT = 65534  # the one after the store's is MASTER_PORT
+LAST_PORT = 65534  # the port after the store's is MASTER_PORT
 
 
 @dataclass(frozen=True)
 class Machines:
-    """There are several, each with a launcher of its own. Launchers do not talk to each other: their ranks meet."""
+    """Several machines with one launcher each. Launchers do not communicate; their ranks do."""
 
     count: int
-    own: int  # which of them this is
-    master: str  # the host of machine 0, as all of them know it
-    port: int  # of rank 0's store there
+    own: int  # the index of this machine
+    master: str  # the host of machine 0, by a name that all machines know
+    port: int  # port of rank 0's store there
 
 
 @dataclass(frozen=True)
 class Options:
     ranks: int  # on this machine
     command: list[str]
-    arguments: list[str] = field(default_factory=list)  # of the program, after what we add to them
-    local_rank_arg: str | None = None  # the option by which the program gets its local rank
+    arguments: list[str] = field(default_factory=list)  # of the program, after those that the launcher adds
+    local_rank_arg: str | None = None  # the option that passes the local rank to the program
     log_dir: Path | None = None
     grace_s: float = 5.0
     prefix: bool = True
-    gpus: Sequence[str] = ()  # what the ranks see of them, in this order; none: as it was
+    gpus: Sequence[str] = ()  # the GPUs that the ranks see, in this order; empty means unchanged
     machines: Machines | None = None
     max_restarts: int = 0
     banner: bool = False
-    settings: bool = False  # below the banner, a row for each of them
-    only: frozenset[int] = frozenset()  # the ranks whose output is shown; none: all
-    stdin: int | None = None  # the rank that has our standard input
-    ranks_are_named: bool = True  # by -n or --gpus
+    settings: bool = False  # whether a row for each setting follows the banner
+    only: frozenset[int] = frozenset()  # the ranks with visible output; empty means all
+    stdin: int | None = None  # the rank that gets the launcher's standard input
+    ranks_are_named: bool = True  # whether -n or --gpus specified the number
 
     @property
     def shown(self) -> Collection[int]:
-        """The ranks whose output is shown."""
+        """The ranks with visible output."""
         return self.only or self.here
 
     @property
     def script(self) -> str | None:
-        """The file that this Python is to run, if it is a file."""
+        """The file that this Python will run, or None if it is not a file."""
         python, *rest = self.command
         return rest[0] if python == sys.executable and len(rest) == 1 else None
 
     @property
     def of_python(self) -> bool:
-        """Whether the ranks execute this Python, as far as we know."""
+        """Whether the ranks execute this Python, as far as can be determined."""
         found = shutil.which(self.command[0]) or ""
         folder, name = os.path.split(os.path.abspath(found))
         return found == sys.executable or (
@@ -71,11 +71,14 @@ class Options:
 
     @property
     def size(self) -> int:
-        """How many ranks there are on all machines."""
+        """The number of ranks on all machines."""
         return self.ranks * (self.machines.count if self.machines else 1)
 
     def of_attempt(self, number: int) -> Options:
-        """What earlier attempts have logged stays."""
+        """Return the options of a restart.
+
+        It gets its own log folder, so that earlier logs are kept.
+        """
         if number == 0 or self.log_dir is None:
             return self
         return replace(self, log_dir=self.log_dir / f"restart{number}")
@@ -83,11 +86,12 @@ class Options:
     def environment(self, base: Mapping[str, str]) -> Mapping[str, str]:
         env = with_terminal(with_debugger(base) if self.of_python else base)
         if self.gpus:
-            # All ranks see all of them: a rank that sees only its own cannot reach the memory of the other GPUs'.
+            # All ranks see all GPUs: a rank that sees only its own cannot access the other GPUs'
+            # memory.
             env["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus)
         return env
 
     def words(self, local_rank: int) -> list[str]:
-        """What that rank executes."""
+        """Return the command line of that rank."""
         own = [f"{self.local_rank_arg}={local_rank}"] if self.local_rank_arg else []
         return [*self.command, *own, *self.arguments]

@@ -1,4 +1,4 @@
-"""What the launcher itself says, on standard error."""
+"""The launcher's own messages on standard error."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 def message(what: str, *, after: Sequence[bytes] = ()) -> None:
     lines = [os.fsencode(f"pycollective run: {what}"), *after]
     before = b"\n" if after else b""
-    with contextlib.suppress(OSError):  # there is nowhere else to say it; the exit code tells as well
+    with contextlib.suppress(OSError):  # no other output exists; the exit code also shows the failure
         write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 
 
 def show(lines: Sequence[bytes]) -> None:
-    with contextlib.suppress(OSError):  # its reader is gone; the exit code tells as well
+    with contextlib.suppress(OSError):  # the reader is gone; the exit code also shows the failure
         write_all(sys.stderr.fileno(), b"".join(line + b"\n" for line in lines))
 
 
 def banner(options: Options, env: Mapping[str, str]) -> str:
-    """Who runs what, where, and with how much of the machine."""
+    """Describe the ranks, the program, the machines and the resources in one line."""
     who = f"{options.size} rank{'s' if options.size > 1 else ''}"
     if machines := options.machines:
         here = f"{options.here[0]} to {options.here[-1]} on machine {machines.own} of {machines.count}"
@@ -58,7 +58,7 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
 
 
 def settings(options: Options, world: World, env: Mapping[str, str]) -> list[bytes]:
-    """A row for each setting of this launcher, for where the ranks meet, and for each variable that decides about them.
+    """Return a row for each setting of this launcher, each address, and each relevant variable.
 
     The addresses are those of this attempt.
     """
@@ -93,8 +93,8 @@ def settings(options: Options, world: World, env: Mapping[str, str]) -> list[byt
 
 
 def outcome(ranks: LocalRanks, options: Options) -> int:
-    """Says what went wrong, and shows what was held back for that; returns the exit code."""
-    if ranks.asked:  # what was held back has been shown
+    """Report what went wrong, and show output that was held back. Returns the exit code."""
+    if ranks.asked:  # held-back output has been shown
         return 128 + ranks.asked[0]
     failure = root_cause(ranks.failures) if ranks.lost is None else None
     ending = ranks.screen.end(None if failure is None else failure.rank)
@@ -113,7 +113,7 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
 def summary_of(
     failure: Failure, ending: Ending, ranks: LocalRanks, options: Options
 ) -> tuple[str, list[bytes]]:
-    """The sentence about the rank that failed first, and the lines below it: its error comes last."""
+    """Return the sentence about the rank that failed first, and its last error."""
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
     alike += f"; {named(ending.said_too)} wrote the same" if ending.said_too else ""
@@ -135,9 +135,10 @@ def summary_of(
 
 
 def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
-    """How it ended. An error that nothing catches ends Python with 1, so other codes are the program's own choice.
+    """Describe how the rank ended.
 
-    So is 1 where nothing stands in stderr, which would have the error, in whatever form the program shows it.
+    An uncaught error ends Python with 1, so other codes were chosen by the program. So was 1 if
+    stderr is empty, because it would have the error in some form.
     """
     tail = ranks.screen.tails[failure.rank].lines
     chosen = failure.status > 0 and options.of_python
@@ -154,7 +155,7 @@ def cannot_write(error: BaseException) -> str:
 
 
 def cannot_start(program: str, error: OSError) -> int:
-    """Says why; returns the exit code, for a bad program the shell's."""
+    """Report why. Returns the exit code, which for a bad program is the shell's."""
     if error.filename != program:
         message(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
@@ -163,7 +164,10 @@ def cannot_start(program: str, error: OSError) -> int:
 
 
 def program_hint(program: str) -> str:
-    """What starts the file of that name, if there is one: it is not called script.py, so it counts as a command."""
+    """Return how to start a file with the name of the program, if there is one.
+
+    Such a file counts as a command because it is not called script.py.
+    """
     if not os.path.isfile(program):
         return ""
     if os.path.dirname(program):

@@ -1,4 +1,4 @@
-"""`pycollective run`: starts ranks of one program on this host, shows what they print, and ends them together."""
+"""`pycollective run`: starts ranks of one program, shows their output, and ends them together."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class CannotLog(Exception):
-    """A log file that cannot be opened."""
+    """A log file cannot be opened."""
 
 
 def run(options: Options) -> int:
-    """Runs the ranks to their end, and anew if one fails and that is allowed; returns the exit code for the shell."""
+    """Run the ranks to their end, with restarts after failures if allowed.
+
+    Returns the exit code.
+    """
     fill_standard_streams()
     if options.script is not None and not os.path.exists(options.script):
         report.message(f"cannot start the ranks: there is no file {options.script} in {os.getcwd()}")
-        return 2  # as python does
+        return 2  # as Python does
     if options.stdin is not None and in_background(0):
         report.message(
             f"--stdin {options.stdin}: this is a job in the background of its terminal, where it gets no answers. "
@@ -50,7 +53,8 @@ def run(options: Options) -> int:
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)
-            # The report comes after the loop and its signal handlers: Ctrl-C must end us if nobody reads it.
+            # Reported after the loop and its signal handlers have ended: Ctrl-C must work if the
+            # reader pauses.
             code = report.outcome(ranks, its)
             if not ranks.failed or attempt == options.max_restarts:
                 break
@@ -66,7 +70,7 @@ def run(options: Options) -> int:
         return 1
     except OSError as error:
         return report.cannot_start(options.command[0], error)
-    except CollectiveError as error:  # no store, or none that the other machines would find
+    except CollectiveError as error:  # no store, or none that other machines could find
         report.message(f"cannot start the ranks: {error}")
         return 1
 
@@ -81,7 +85,7 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
         if options.machines is not None:
             world = machines.world_of(options.machines, options.here)
         else:
-            key = new_key()  # of this attempt alone: who is left of an earlier one finds nobody
+            key = new_key()  # new for each attempt, so that processes of an earlier one cannot connect
             store = files.enter_context(open_store_of_run(key))
             report_absent = store._report_absent
             world = World(
@@ -91,12 +95,12 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
             print_details(options, world)
         ranks = asyncio.run(ran(options, world, key, logs, report_absent))
     for number in filter(is_handled, USER_SIGNALS):
-        signal.signal(number, ignored)  # between two attempts it must not end us
+        signal.signal(number, ignored)  # the signal must not end the launcher between two attempts
     return ranks
 
 
 def print_details(options: Options, world: World) -> None:
-    """Below the banner."""
+    """Print details below the banner."""
     if options.settings:
         report.show(report.settings(options, world, os.environ))
     if not options.ranks_are_named and devices.visible_gpus():
@@ -114,7 +118,7 @@ async def ran(
     logs: Logs,
     report_absent: Callable[[Sequence[int], str], None] | None,
 ) -> LocalRanks:
-    """The ranks, which have ended."""
+    """Run the ranks of one attempt, and return them after they have ended."""
     with child.guarded() as guard_fd:
         ranks = LocalRanks(options, world, guard_fd, logs, report_absent)
         for number in filter(is_handled, STOP_SIGNALS):
@@ -130,5 +134,8 @@ def ignored(number: int, frame: FrameType | None) -> None:
 
 
 def is_handled(number: signal.Signals) -> bool:
-    """False for what our parent had us ignore (nohup, a job in the background): the ranks inherit that from us."""
+    """Return false if the parent set the signal to be ignored (nohup, a background job).
+
+    The ranks inherit that setting.
+    """
     return signal.getsignal(number) is not signal.SIG_IGN

@@ -15,12 +15,12 @@ from pathlib import Path
 from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
-GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # as CUDA_VISIBLE_DEVICES takes them
+GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # the forms that CUDA_VISIBLE_DEVICES accepts
 MASTER = re.compile(r"(?:\[([^][/]+)\]|([^][/:]+))(?::(\d+))?|[^][/]+", re.ASCII)
 
 
 def positive(text: str) -> int:
-    """A number of ranks."""
+    """Parse a number of ranks."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -28,7 +28,7 @@ def positive(text: str) -> int:
 
 
 def ranks(text: str) -> int | None:
-    """`4`, or `auto`: the default, which is None."""
+    """Parse `4`, or `auto`, the default, which is None."""
     if text == "auto":
         return None
     if text in ("gpu", "cpu"):
@@ -39,7 +39,7 @@ def ranks(text: str) -> int | None:
 
 
 def machine_count(text: str) -> int:
-    """A number; torchrun takes ranges."""
+    """Parse a number of machines. Refuses ranges, which torchrun accepts."""
     if re.fullmatch(r"\d+:\d+", text):
         raise argparse.ArgumentTypeError(
             f"ranges such as {text} are not supported: a world has a fixed number of machines, as --nnodes "
@@ -49,7 +49,7 @@ def machine_count(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """How often."""
+    """Parse a number that may be 0."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must be 0 or more")
@@ -57,7 +57,7 @@ def count(text: str) -> int:
 
 
 def gpus(text: str) -> tuple[str, ...]:
-    """`0,1`, or `GPU-8f6f...,GPU-...`: each once."""
+    """Parse distinct GPUs: `0,1`, or `GPU-8f6f...,GPU-...`."""
     found = tuple(str(int(word)) if word.isdecimal() else word for word in text.split(","))
     if wrong := [word for word in found if not GPU.fullmatch(word)]:
         raise argparse.ArgumentTypeError(
@@ -75,12 +75,12 @@ def gpus(text: str) -> tuple[str, ...]:
 
 
 def several(text: str) -> frozenset[int]:
-    """`0,3`: ranks."""
+    """Parse a set of ranks: `0,3`."""
     return frozenset(count(word) for word in text.split(","))
 
 
 def master(text: str) -> tuple[str, int]:
-    """`node1`, `node1:29400`, `10.0.0.1`, `[fd00::1]:29400`, `fd00::1`."""
+    """Parse `node1`, `node1:29400`, `10.0.0.1`, `[fd00::1]:29400` or `fd00::1`."""
     found = MASTER.fullmatch(text)
     if found is None or not is_host(host := found[1] or found[2] or text):
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST or HOST:PORT, as node1 or 10.0.0.1:29400")
@@ -93,7 +93,7 @@ def master(text: str) -> tuple[str, int]:
 
 
 def is_host(text: str) -> bool:
-    """A name, or an address that is one."""
+    """Return whether it is a name or a valid address."""
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(text)
         return True
@@ -174,7 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
-    """What was asked for. Ends the program if that makes no sense."""
+    """Return the options. Exits the program with a message if they are inconsistent."""
     command, arguments = program(given.program, module=given.module)
     if not command:
         parser.error("which program? For example: pycollective run -n 4 script.py")
@@ -208,7 +208,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
 
 
 def check_ranks(parser: argparse.ArgumentParser, options: Options) -> None:
-    """Those that options name are ranks of this machine."""
+    """Check that the ranks which options name are on this machine."""
     named = {"--only-rank": sorted(options.only), "--stdin": [] if options.stdin is None else [options.stdin]}
     for option, ranks in named.items():
         for rank in ranks:
@@ -218,14 +218,17 @@ def check_ranks(parser: argparse.ArgumentParser, options: Options) -> None:
 
 
 def program(words: Sequence[str], *, module: bool) -> tuple[list[str], list[str]]:
-    """What a rank executes, Python for a module or what Python takes as a script, and the arguments of that."""
+    """Return the command of a rank, including Python for a module or script, and its arguments."""
     words = list(words[1:] if words[:1] == ["--"] else words)
     python = [sys.executable, "-m"] if module else [sys.executable] if words and is_script(words[0]) else []
     return [*python, *words[:1]], words[1:]
 
 
 def is_script(word: str) -> bool:
-    """As `python word` has it: a .py file, or a folder or zip file with a __main__.py. Other words are commands."""
+    """Return whether `python word` can run it.
+
+    It can run a .py file, or a folder or zip file with a __main__.py. Other words are commands.
+    """
     if word.endswith((".py", ".pyc", ".pyz")) or os.path.isdir(word):
         return True
     return os.path.isfile(word) and zipfile.is_zipfile(word)

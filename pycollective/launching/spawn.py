@@ -1,4 +1,4 @@
-"""Ranks started from Python: `pc.run(function, n=4)` and `@pc.launch(n=4)`. docs/run.md says what users see."""
+"""Ranks started from Python: `pc.run(function, n=4)` and `@pc.launch(n=4)`. See docs/run.md."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["launch", "run"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GRACE_S = 5.0  # between asking a rank to end and killing it
+GRACE_S = 5.0  # between requesting a rank's end and killing it
 SHOWN_LINES = 20
 
 
@@ -60,33 +60,40 @@ def run(
     rank_start: int = 0,
     master: str | None = None,
 ) -> list[T]:
-    """Call a function on n ranks, each a fresh process of this host, and return their results in rank order.
+    """Call a function on n ranks, each a fresh process on this host, and return all results.
 
-    In a script, put the call under `if __name__ == "__main__":`, because the ranks import the script to find the
-    function. They are never forked, so threads here, or a GPU in use here, do not matter. What they print comes out
-    here, line by line, with the rank in front. If one fails, or on Ctrl-C, all are ended; no process is left behind.
+    In a script, put the call under `if __name__ == "__main__":`, because the ranks import the
+    script to find the function. Ranks are never forked, so threads and a GPU in use in this process
+    do no harm. Their output is printed here, line by line, with the rank in front. If a rank fails,
+    or on Ctrl-C, all are ended; no process is left behind.
 
     Parameters:
-        function: of a module or of the main script, decorated or not. If cloudpickle is installed, also a local one, a
-            lambda, or one that was typed in: they travel as copies.
-        args: what it is called with. Arguments and results are pickled.
+        function: a function of a module or of the main script, decorated or not. If cloudpickle
+            is installed, it may also be a local function, a lambda, or one that was defined
+            interactively: these are copied.
+        args: its arguments. Arguments and results are pickled.
         kwargs: its keyword arguments.
-        n: how many ranks; default the GPUs that this process may use, or its cores where there is none.
-        init: whether each rank calls pycollective.init() before and shutdown() after.
-        timeout: seconds for the whole call, after which ranks print the stacks of all their threads and are ended;
-            default as long as it takes.
-        world_size: how many ranks there are on all hosts, each of which makes this call for its own; default n.
+        n: the number of ranks; default the number of GPUs that this process may use, or of its
+            cores if there is none.
+        init: whether each rank calls pycollective.init() before the function and shutdown()
+            after it.
+        timeout: seconds for the whole call, after which ranks print the stacks of all their
+            threads and are ended; default no limit.
+        world_size: the number of ranks on all hosts, each of which makes this call for its own
+            ranks; default n.
         rank_start: the first rank on this host.
         master: "host" or "host:port" of rank 0, for several hosts; default port 29400.
 
     Raises:
-        What the function raised on the rank that failed first, with a RemoteError that has its traceback as the cause.
-        RemoteError: that cannot be unpickled here, or is no Exception (sys.exit).
+        The exception of the function on the rank that failed first, caused by a RemoteError
+        with its traceback.
+        RemoteError: the exception cannot be unpickled here, or is not an Exception (sys.exit).
         PeerFailure: a rank was killed, or ended without a result.
         CollectiveTimeout: ranks were still running after `timeout` seconds.
-        InvalidArgument: the function cannot be found by another process, an argument cannot be pickled, there is no
-            such place in a world, or a rank was about to start ranks while it was importing the script.
-        CollectiveError: the operating system refuses to start that many.
+        InvalidArgument: another process cannot find the function, an argument cannot be
+            pickled, there is no such place in a world, or a rank tried to start ranks while it
+            was importing the script.
+        CollectiveError: the operating system refuses to start that many processes.
 
     Example:
         >>> import pycollective as pc
@@ -123,7 +130,8 @@ def run(
         except KeyboardInterrupt:
             ranks.stop(signal.SIGINT, GRACE_S)
             raise
-    # Only now, when no process is left: reading a rank's objects runs code that is not ours.
+    # Results are unpickled only after all processes have ended, because unpickling runs foreign
+    # code.
     by_rank = {each.rank: each for each in ranks.ranks}
     if (failure := root_cause(watch.failures)) is not None:
         raise _error(by_rank[failure.rank], list(watch.tails[failure.rank]), watch.memory)
@@ -161,16 +169,17 @@ def launch(
     rank_start: int = 0,
     master: str | None = None,
 ) -> Callable[P, list[T]] | Callable[[Callable[P, T]], Callable[P, list[T]]]:
-    """Decorate a function that, when it is called, runs on n ranks, and returns the list of their results: see run().
+    """Decorate a function, so that a call runs it on n ranks and returns all results; see run().
 
-    On a rank, or in any process that is in a world, calling it just runs it and returns its result: nothing is started
-    twice. `function.__wrapped__` is the function itself.
+    On a rank, or in any process that is in a world, the call just runs the function and returns
+    its result, so that no ranks are started twice. `function.__wrapped__` is the function itself.
 
     Parameters:
         n, init, timeout, world_size, rank_start, master: as for run().
 
     Raises:
-        InvalidArgument: this process is a rank of `pycollective run` that has not called init() yet.
+        InvalidArgument: this process is a rank of `pycollective run` that has not called init()
+            yet.
         What run() raises.
 
     Example:
@@ -208,7 +217,7 @@ def launch(
 
 
 def _world_over_hosts(n: int, world_size: int | None, rank_start: int, master: str | None) -> World | None:
-    """None: all ranks are here."""
+    """Return the world of several hosts, or None if all ranks are here."""
     if n < 1:
         raise InvalidArgument(f"run(n={n}): at least one rank must be started")
     size = n if world_size is None else whole_number("run", "world_size", world_size)
@@ -264,12 +273,12 @@ def _world_here(n: int) -> Iterator[tuple[World, bytes | None, StoreServer | Non
 
 
 class _Watch:
-    """What the ranks print and how they fail, until all have ended or one has failed for a reason of its own."""
+    """Follows the ranks' output and failures, until all have ended or one has failed by itself."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.failures: list[Failure] = []
-        self.memory = memory_cgroup.read()  # before the first rank
+        self.memory = memory_cgroup.read()  # before the first rank starts
         self.streams = OwnStreams(deadline)
         self.tails: dict[int, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
 

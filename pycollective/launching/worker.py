@@ -1,4 +1,7 @@
-"""The child's side of a job: calls the function between init and shutdown, leaves the outcome."""
+"""The rank's side of a job.
+
+It calls the function between init and shutdown, and leaves the outcome.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ from pycollective.base.advice import is_of_the_call
 from pycollective.launching.job import Job
 
 LACKS = re.compile(r"\S+\(\) missing \d+ required positional arguments?: ")
-is_rank = False  # this process was started to run a job
+is_rank = False  # whether this process was started to run a job
 
 
 @dataclass
 class Outcome:
-    """Holds the user's objects as pickles only: it can be read wherever this module is."""
+    """Has the user's objects only as pickles, so that any process with this module can read it."""
 
     returned: bool = False
-    result: bytes = b""  # pickled: the parent may not be able to read it
+    result: bytes = b""  # pickled, because the parent may be unable to unpickle it
     error: str | None = None  # "ValueError: boom"
     traceback: str = ""
-    exception: bytes | None = None  # pickled, if it survives that
+    exception: bytes | None = None  # pickled, if a round trip succeeds
 
     def failed(self, error: BaseException, job: Job) -> None:
         self.error = traceback.format_exception_only(error)[-1].strip()
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-            frames = frames.tb_next  # the user's are below ours
+            frames = frames.tb_next  # the user's frames are below this module's
         self.traceback = "".join(traceback.format_exception(type(error), error, frames))
         try:
             pickled = job.pickle_result(error)
             pickle.loads(pickled)
             self.exception = pickled
-        except Exception:  # an exception's pickling may raise whatever it likes
+        except Exception:  # an exception's pickling may raise anything
             self.exception = None
 
 
@@ -50,7 +53,8 @@ def main() -> None:
     job: Job = pickle.load(sys.stdin.buffer)
     sys.argv = job.argv
     if job.deadline is not None:
-        # A thread of its own prints all stacks then, whoever holds the interpreter. Then our parent kills us.
+        # At the deadline a separate thread prints all stacks, even if the GIL is held. Then the
+        # parent kills this process.
         faulthandler.dump_traceback_later(max(job.deadline - time.monotonic(), 1e-3))
     outcome = Outcome()
     with os.fdopen(reply_fd, "wb") as reply:
@@ -61,7 +65,8 @@ def main() -> None:
             leave(outcome, reply)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if outcome.error else 0)  # threads that the function left behind must not hold up the others
+    # threads that the function left behind must not delay the other ranks
+    os._exit(1 if outcome.error else 0)
 
 
 def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
@@ -88,7 +93,7 @@ def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
             f"what can be made of them"
         ) from error
     outcome.returned = True
-    leave(outcome, reply)  # before shutdown, which waits for the others: they may be late
+    leave(outcome, reply)  # before shutdown, which waits for other ranks that may be late
     if job.init and pc.is_initialized():
         pc.shutdown()
 

@@ -1,4 +1,4 @@
-"""Metrics that are right over all ranks, however uneven their shards: sums and weights travel, in one call.
+"""Metrics over all ranks, correct for uneven shards: one call adds up sums and weights.
 
     loss = pc.metrics.Meter()
     for x, y in batches:
@@ -20,7 +20,7 @@ from pycollective.metrics.top_k import accuracy
 
 __all__ = ["Meter", "accuracy", "cat", "compute", "mean", "sum"]
 
-if not TYPE_CHECKING:  # to which every name would seem to be there
+if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

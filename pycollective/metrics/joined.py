@@ -1,4 +1,4 @@
-"""The arrays of all ranks, joined: for what has no mean, like a ranking over all samples."""
+"""Joins the arrays of all ranks, for metrics other than means, such as a ranking of all samples."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ A = TypeVar("A", bound="Array | ListOfArrays")
 
 @advised
 def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
-    """Join the arrays of all ranks along axis 0, in rank order: each may have another length, also none at all.
+    """Joins the arrays of all ranks along axis 0, in rank order; lengths may differ or be 0.
 
     Parameters:
-        x: an array or tensor, of one dtype and the same shape behind axis 0 on every rank. A number counts as an array
-            of one. A rank without data that does not know dtype and shape gives an empty array of one axis, as
-            `torch.empty(0)`, or `[]`: it takes them from the first rank that has data.
-        group: whose ranks take part; default the world.
+        x: an array or tensor. All ranks have the same dtype and the same shape except for axis 0. A
+            number counts as an array of one element. A rank without data that does not know dtype
+            and shape passes an empty array of one axis, such as `torch.empty(0)`, or `[]`. It takes
+            them from the first rank that has data.
+        group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 
     Returns:
         A new array on every rank.
 
     Raises:
-        InvalidArgument: on every rank, if what one of them has is no array. The group goes on.
-        CollectiveMismatch: on every rank, if dtypes or shapes behind axis 0 differ. The group goes on.
+        InvalidArgument: on every rank, if a rank's `x` is not an array. The group stays usable.
+        CollectiveMismatch: on every rank, if dtypes differ, or shapes other than in axis 0. The
+            group stays usable.
 
     Example:
         >>> import numpy as np
@@ -71,13 +73,13 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
 
 
 def _kind(described: tuple[str, tuple[int, ...]]) -> tuple[str, tuple[int, ...]]:
-    """What all ranks must have alike: the dtype and the shape behind axis 0."""
+    """Returns the properties that all ranks must share: the dtype and the shape after axis 0."""
     dtype, shape = described
     return dtype, shape[1:]
 
 
 def _all_described(members: Group, x: object, clock: Clock) -> list[tuple[str, tuple[int, ...]]]:
-    """The dtype and shape that each rank has."""
+    """Returns the dtype and shape of each rank's array."""
     said = members.allgather_object(_described(x), timeout=clock.left_s())
     _raise_first([reason for reason, _, _ in said], members)
     return [(dtype, shape or (1,)) for _, dtype, shape in said]
@@ -90,7 +92,7 @@ def _raise_first(reasons: list[str], members: Group) -> None:
 
 
 def _without_data(x: Any, dtype: str, shape: tuple[int, ...]) -> tuple[Any, str]:  # noqa: ANN401
-    """An empty array of that dtype and shape behind axis 0, in the library of `x`, or why there is none."""
+    """Returns an empty array of that dtype and shape, in the library of `x`, or an error text."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(x, torch.Tensor):
@@ -101,10 +103,10 @@ def _without_data(x: Any, dtype: str, shape: tuple[int, ...]) -> tuple[Any, str]
 
 
 def _described(x: object) -> tuple[str, str, tuple[int, ...]]:
-    """Why it is no array; its dtype; its shape."""
+    """Returns the error text if it is not an array, its dtype, and its shape."""
     try:
         library = library_for("metrics.cat", "x", x)
-        check_block("metrics.cat", "x", library, x)  # here, so that all ranks hear of it
+        check_block("metrics.cat", "x", library, x)  # checked here, so that all ranks receive the error
         return "", library.dtype(x), library.shape(x)
     except CollectiveError as error:
         return str(error), "", ()

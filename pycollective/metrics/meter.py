@@ -1,4 +1,4 @@
-"""Weighted means: summed up locally, divided once, when all ranks have been added up."""
+"""Weighted means: summed locally, and divided once after the sums of all ranks are added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Meter", "compute", "mean"]
 
 @answers_for_attributes
 class Meter:
-    """A weighted running mean: kept on this rank without a word to the others, global when compute() is called.
+    """A weighted running mean: local to this rank until compute() combines all ranks.
 
     Attributes:
         total: the sum of value times weight on this rank.
@@ -41,16 +41,16 @@ class Meter:
         return f"Meter(mean={self.mean:.6g}, weight={self.weight:g})"
 
     def reset(self) -> None:
-        """Forgets everything."""
+        """Sets the meter to its initial state."""
         self.total = 0.0
         self.weight = 0.0
 
     @advised
     def update(self, value: Any, weight: Any = 1) -> None:  # noqa: ANN401
-        """Counts `value` as the mean of `weight` samples; or another Meter, with the weight that it has.
+        """Adds `value` as the mean of `weight` samples; or adds another Meter with its weight.
 
-        Weight 0 counts nothing, whatever the value. InvalidArgument: the value is no single real number, or the weight
-        is negative, infinite or nan.
+        A value of weight 0 is ignored. Raises InvalidArgument if the value is not a single real
+        number, or if the weight is negative, infinite or nan.
         """
         if isinstance(value, Meter):
             self.total += value.total
@@ -65,11 +65,14 @@ class Meter:
 
     @property
     def mean(self) -> float:
-        """On this rank alone; nan if there is nothing yet."""
+        """The mean on this rank alone; nan if it is empty."""
         return ratio(self.total, self.weight)
 
     def compute(self, *, group: Group | None = None, timeout: float | None = None) -> float:
-        """Over all ranks of the group, which must all call it; nan if there is nothing on any of them."""
+        """Returns the mean over all ranks of the group; nan if all are empty.
+
+        All ranks of the group must call it.
+        """
         return compute(self, group=group, timeout=timeout)
 
 
@@ -83,19 +86,19 @@ def compute(
 def compute(
     meters: Mapping[str, Meter] | Meter, *, group: Group | None = None, timeout: float | None = None
 ) -> dict[str, float] | float:
-    """Compute the means of several meters over the ranks, all of them in one call. The meters stay as they are.
+    """Computes the means of several meters over the ranks in one call. The meters are unchanged.
 
     Parameters:
         meters: a dict of meters by name, the same names on every rank; or one meter.
-        group: whose ranks take part; default the world.
+        group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 
     Returns:
-        A dict of floats, or a float for a single meter; nan where all weights are zero.
+        A dict of floats, or a float for a single meter; nan if all its weights are zero.
 
     Raises:
-        InvalidArgument: on every rank, if something on one of them is no Meter. The group goes on.
-        CollectiveMismatch: on every rank, if they do not name the same meters.
+        InvalidArgument: on every rank, if a value on a rank is not a Meter. The group stays usable.
+        CollectiveMismatch: on every rank, if their names differ.
 
     Example:
         >>> import pycollective as pc
@@ -140,23 +143,24 @@ def mean(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> dict[str, float] | float:
-    """Compute weighted means over the ranks, all of them in one call.
+    """Computes weighted means over the ranks in one call.
 
     Parameters:
-        values: a dict of numbers by name, the same names on every rank; or one number. A number may be an array or
-            tensor of one element, and is counted in float64. A Meter counts with the weight that it has.
-        weight: what this rank's values count, as a rule the size of its batch. A rank of weight 0 counts nothing, even
-            if its values are nan.
-        group: whose ranks take part; default the world.
+        values: a dict of numbers by name, the same names on every rank; or one number. A number may
+            be an array or tensor of one element, and is added as float64. A Meter has its own
+            weight.
+        weight: the weight of this rank's values, usually its batch size. A rank of weight 0 is
+            ignored, even if its values are nan.
+        group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 
     Returns:
         A dict of floats, or a float for a single number; nan if all weights are zero.
 
     Raises:
-        InvalidArgument: on every rank, if a value of one of them is no single real number, or its weight negative,
-            infinite or nan. The group goes on.
-        CollectiveMismatch: on every rank, if they do not name the same values.
+        InvalidArgument: on every rank, if a value on a rank is not a single real number, or its
+            weight is negative, infinite or nan. The group stays usable.
+        CollectiveMismatch: on every rank, if their names differ.
 
     Example:
         >>> import pycollective as pc

@@ -1,7 +1,8 @@
-"""Named numbers, added up over the ranks in one allreduce that also finds ranks which name others.
+"""Adds named numbers over the ranks in one allreduce that also detects different names.
 
-What travels is float64: a fingerprint of the names, a flag, the numbers. All ranks see the same sums, so all of them
-know when something is wrong, and then ask each other what it is. A rank whose values are no numbers takes part too.
+The reduced vector is float64: a fingerprint of the names, a flag, the numbers. All ranks see the
+same sums, so all of them detect an error, and then exchange its description. A rank with invalid
+values takes part too.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["SINGLE", "Named", "added", "named", "number", "sum"]
 
-SINGLE = ""  # names a value that came without a name
-PIECES = 4  # of the fingerprint: 16 bits each, so that sums of squares over 65535 ranks are exact
+SINGLE = ""  # the name of a value without a name
+PIECES = 4  # pieces of the fingerprint: 16 bits each, so that sums of squares over 65535 ranks are exact
 Named = dict[str, Any]
 
 
@@ -43,20 +44,22 @@ def sum(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> dict[str, float] | float:
-    """Add up numbers over the ranks, all of them in one call.
+    """Adds numbers over the ranks in one call.
 
     Parameters:
-        values: a dict of numbers by name, the same names on every rank; or one number. A number may be an array or
-            tensor of one element. Integers are exact up to 2**53: everything is added as float64.
-        group: whose ranks take part; default the world.
+        values: a dict of numbers by name, the same names on every rank; or one number. A number may
+            be an array or tensor of one element. Integers are exact up to 2**53, because all
+            numbers are added as float64.
+        group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 
     Returns:
         A dict of floats, or a float for a single number.
 
     Raises:
-        InvalidArgument: on every rank, if a value of one of them is no single real number. The group goes on.
-        CollectiveMismatch: on every rank, if they do not name the same values.
+        InvalidArgument: on every rank, if a value on a rank is not a single real number. The group
+            stays usable.
+        CollectiveMismatch: on every rank, if their names differ.
 
     Example:
         >>> import pycollective as pc
@@ -79,7 +82,7 @@ def sum(
 
 
 def named(values: Any) -> tuple[Named, str]:  # noqa: ANN401
-    """The values by name, sorted, and what is wrong with the names."""
+    """Returns the values by name, sorted, and an error text for invalid names."""
     if not isinstance(values, Mapping):
         return {SINGLE: values}, ""
     if wrong := [name for name in values if not isinstance(name, str) or not name]:
@@ -88,16 +91,19 @@ def named(values: Any) -> tuple[Named, str]:  # noqa: ANN401
 
 
 def number(value: Any, name: str) -> float:  # noqa: ANN401
-    """`value` as a float, whatever library it comes from. InvalidArgument if it is no single real number."""
+    """Returns `value` of any library as a float.
+
+    Raises InvalidArgument if it is not a single real number.
+    """
     what = f"the value {name!r}" if name else "the value"
     shape: tuple[int, ...] = ()
     try:
         shape = tuple(getattr(value, "shape", ()))
         plain = value.item() if hasattr(value, "item") else value
         is_complex = isinstance(plain, Complex) and not isinstance(plain, Real)
-        if isinstance(plain, Number) and not is_complex:  # a Fraction and a Decimal, too
+        if isinstance(plain, Number) and not is_complex:  # also a Fraction or a Decimal
             return float(plain)  # type: ignore[arg-type]
-    except Exception as error:  # of a library: not one element, traced, ...
+    except Exception as error:  # from a library: several elements, traced, ...
         raise InvalidArgument(f"{what} of shape {shape} cannot be read as one number: {error}") from error
     raise InvalidArgument(f"{what} is a {type(value).__name__}, no real number")
 
@@ -105,7 +111,10 @@ def number(value: Any, name: str) -> float:  # noqa: ANN401
 def added(
     call: str, names: list[str], numbers: list[float], reason: str, group: Group | None, timeout: float | None
 ) -> list[float]:
-    """The numbers, summed over the ranks. `reason`: why this rank has none to add; then all ranks raise."""
+    """Returns the numbers, summed over the ranks.
+
+    `reason` is an error text if this rank's values are invalid; then all ranks raise.
+    """
     check_timeout(timeout)
     asked = Asked(call, names, reason, _core.world() if group is None else group, Clock(timeout))
     vector = np.array([*fingerprint(call, *names), bool(reason), *numbers], np.float64)
@@ -118,7 +127,8 @@ def added(
         raise
     sums: list[float] = vector.tolist()
     pieces, squares, refusals = sums[:PIECES], sums[PIECES : 2 * PIECES], sums[2 * PIECES]
-    # By Cauchy and Schwarz they are equal exactly if all ranks have the same piece; so every rank finds the same.
+    # By the Cauchy-Schwarz inequality they are equal exactly if all ranks have the same piece, so
+    # every rank decides alike.
     is_one = all(p * p == s * asked.group.size for p, s in zip(pieces, squares, strict=True))
     if refusals or not is_one:
         asked.explain()
@@ -127,7 +137,7 @@ def added(
 
 @lru_cache
 def fingerprint(call: str, *names: str) -> tuple[float, ...]:
-    """What differs between ranks that make other calls: the pieces, and their squares."""
+    """Returns the pieces and their squares, which differ between different calls."""
     digest = blake2b(repr((call, names)).encode("utf-8", "surrogatepass"), digest_size=2 * PIECES).digest()
     pieces = np.frombuffer(digest, "<u2").astype(np.float64)
     return *pieces.tolist(), *(pieces**2).tolist()
@@ -144,7 +154,7 @@ class Asked:
     clock: Clock
 
     def explain(self) -> NoReturn:
-        """Something is wrong on some rank, and all have come here: they tell each other."""
+        """Exchanges the error texts. All ranks call it, since all see that a rank has an error."""
         mine = (f"{self.call}: {self.names}", self.reason)
         said: list[tuple[str, str]] = self.group.allgather_object(mine, timeout=self.clock.left_s())
         for rank, (_, reason) in enumerate(said):

@@ -1,4 +1,4 @@
-"""How many answers are right, counted where the scores lie."""
+"""Counts correct predictions, on the device of the scores."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ __all__ = ["accuracy"]
 
 @advised
 def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[Meter, ...]:  # noqa: ANN401
-    """Count the samples whose target is among the k classes of the highest scores. Nothing is sent.
+    """Counts the samples with the target among the k highest scores, without communication.
 
-    It comes as one Meter for each k: `total` right ones of `weight` samples. So meters add them up, and compute()
-    divides the number of right answers of all ranks by the number of samples of all ranks.
+    It returns one Meter for each k: `total` correct ones of `weight` samples. So meters can be
+    added, and compute() divides the number of correct samples of all ranks by the number of samples
+    of all ranks.
 
-    Of classes with equal scores the first one is the higher, as in argmax; nan is the highest score of all and never
-    right.
+    Among classes with equal scores the first one ranks higher, as in argmax. nan ranks highest and
+    is never correct.
 
     Parameters:
-        output: scores, of shape (samples, classes): a NumPy or JAX array, or a torch tensor on any device.
-        target: the right classes, integers of shape (samples,), or (samples, 1) as Paddle has them.
-        topk: how many classes count.
+        output: scores, of shape (samples, classes): a NumPy or JAX array, or a torch tensor on any
+            device.
+        target: the correct classes, integers of shape (samples,), or (samples, 1) as in Paddle.
+        topk: the values of k.
 
     Raises:
-        InvalidArgument: the shapes are others, a target is no class, or a k is not between 1 and the number of classes.
+        InvalidArgument: the shapes are wrong, a target is not a class, or a k is not between 1 and
+            the number of classes.
 
     Example:
         >>> import numpy as np
@@ -61,7 +64,7 @@ def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[M
     if not samples:
         return tuple(Meter() for _ in topk)
     score = output[xp.arange(samples, **where), target][:, None]
-    # Not "greater": what is nan is neither, and shall stand before.
+    # Not `output > score`: a comparison with nan is false, and nan must rank higher.
     ahead = ~(output <= score) | ((output == score) & (xp.arange(classes, **where) < target[:, None]))
     place = ahead.sum(1)
     return tuple(_counted(int((place < k).sum()), samples) for k in topk)

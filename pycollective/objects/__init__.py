@@ -1,1 +1,1 @@
-"""Python objects between ranks: their bytes, and the collectives and messages that carry them."""
+"""Python objects between ranks: their encoding, and the collectives and messages that send them."""

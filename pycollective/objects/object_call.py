@@ -1,6 +1,7 @@
-"""One call on objects, on its way: its limits, its clock, and what it makes of the headers and bodies that come.
+"""One call on objects: its limits, its clock, and how it handles headers and bodies.
 
-A body that is not wanted is let pass before anything is raised, so the group stays in step.
+An unwanted body is received and dropped before an error is raised, so that the group stays
+consistent.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from pycollective.runtime.lifetime import check_timeout
 
 __all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
 
-MAX_NBYTES = 1 << 30  # what a call takes unless max_nbytes says otherwise
+MAX_NBYTES = 1 << 30  # the limit of a call without max_nbytes
 
 Move: TypeAlias = Callable[[Bytes | Piece], object]  # an array call that sends these bytes, or fills them
 
 
 class Call:
-    """The arguments that all calls on objects have, checked."""
+    """The common arguments of all calls on objects, checked."""
 
     def __init__(
         self, name: str, group: Group, allow_pickle: bool, max_nbytes: int | None, timeout: float | None
     ) -> None:
-        if type(allow_pickle) is not bool:  # what is merely true must not open the door
+        if type(allow_pickle) is not bool:  # only True itself may enable pickle
             raise TypeError(
                 f"{name}(): allow_pickle must be True or False, not {type(allow_pickle).__name__}"
             )
@@ -51,19 +52,19 @@ class Call:
         self.most_nbytes = MAX_NBYTES if max_nbytes is None else operator.index(max_nbytes)
         if self.most_nbytes < 0:
             raise InvalidArgument(f"{name}: max_nbytes must not be negative, not {max_nbytes}")
-        self.left_nbytes = self.most_nbytes  # of all that comes in this call
+        self.left_nbytes = self.most_nbytes  # for all bodies of this call
         check_timeout(timeout)
         self.clock = Clock(timeout)
 
     def rank_named(self, what: str, value: int) -> int:
-        """`value` as a rank of the group; `what` is the argument's name."""
+        """Returns `value` as a rank of the group; `what` is the argument's name."""
         rank, last = operator.index(value), self.group.size - 1
         if not 0 <= rank <= last:
             raise InvalidArgument(f"{self.name}: {what} must be between 0 and {last}, not {rank}")
         return rank
 
     def error(self, kind: type[CollectiveError], what: str, peer: int) -> CollectiveError:
-        """One that says in which call and on which rank."""
+        """Returns an error with the call's name and this rank."""
         return kind(
             f"{self.name} on rank {self.group.rank}: {what}",
             rank=self.group.rank,
@@ -73,13 +74,19 @@ class Call:
         )
 
     def pack(self, obj: object, whose: str = "") -> ObjectMessage:
-        """The object, ready to go, or why it is not. `whose` is said behind the call's name."""
+        """Returns the encoded object, or the reason why there is none.
+
+        The second argument is a suffix of the call's name in errors.
+        """
         return object_message.pack(
             obj, name=self.name + whose, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
         )
 
     def send(self, message: ObjectMessage, move: Move) -> None:
-        """The header, and the body behind it. Tells the others first if there is none, and raises then."""
+        """Sends the header, and then the body. If there is no body, the header reports it.
+
+        In that case this raises the error after sending the header.
+        """
         move(message.header())
         if message.error is not None:
             raise message.error
@@ -87,15 +94,16 @@ class Call:
             move(piece)
 
     def receive(self, sender: int, move: Move) -> Arrived:
-        """The counterpart of send()."""
+        """Receives what send() sends."""
         data = np.empty(HEADER_NBYTES, np.uint8)
         move(data)
         return self.body(sender, self.header(sender, data), move)
 
     def header(self, sender: int, data: Bytes) -> Header:
-        """What the header says.
+        """Decodes the header.
 
-        Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it speaks another language.
+        Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it uses
+        another format.
         """
         try:
             header = object_message.read_header(data)
@@ -108,7 +116,7 @@ class Call:
         return header
 
     def body(self, sender: int, header: Header, move: Move) -> Arrived:
-        """Takes the body, or lets it pass. Raises only what `move` raises."""
+        """Receives the body, or receives and drops it. Raises only the errors of `move`."""
         body: Bytes | None = None
         if header.nbytes <= self.left_nbytes:
             self.left_nbytes -= header.nbytes
@@ -120,7 +128,10 @@ class Call:
 
 
 def allocate(nbytes: int) -> Bytes | None:
-    """None: this rank has no memory for it. What is there is taken page by page, as the bytes come."""
+    """Returns None if this rank has no memory for it.
+
+    Memory is committed page by page, as the bytes arrive.
+    """
     try:
         return np.empty(nbytes, np.uint8)
     except MemoryError:
@@ -128,7 +139,7 @@ def allocate(nbytes: int) -> Bytes | None:
 
 
 def discarded(header: Header) -> Iterator[Piece]:
-    """Where the pieces of a body go that nobody keeps: all into the same memory."""
+    """Yields the destinations for the pieces of a dropped body: all use the same memory."""
     nbytes = header.nbytes
     scratch = np.empty(min(nbytes, PIECE_NBYTES), object_message.dtype_of(header.mark))
     return (scratch[: min(PIECE_NBYTES, nbytes - begin)] for begin in range(0, nbytes, PIECE_NBYTES))
@@ -136,7 +147,7 @@ def discarded(header: Header) -> Iterator[Piece]:
 
 @dataclass(frozen=True)
 class Arrived:
-    """The bytes of an object that has come. `body` is None if there was no memory for them."""
+    """The bytes of a received object. `body` is None if there was no memory for them."""
 
     call: Call
     sender: int
@@ -145,7 +156,11 @@ class Arrived:
     body: Bytes | None
 
     def open(self) -> Any:  # noqa: ANN401
-        """The object. Raises CollectiveMismatch if this rank does not take it, Unsupported if it lacks a library."""
+        """Decodes the object.
+
+        Raises CollectiveMismatch if this rank does not accept it, Unsupported if a library is
+        missing.
+        """
         if self.body is None:
             limit = f"what is left of max_nbytes={self.call.most_nbytes}, or of the memory"
             raise self._refusal(f"an object of {self.nbytes} bytes, which is more than {limit}")
@@ -165,11 +180,11 @@ class Arrived:
     def _unpickled(self, reason: str, data: Bytes) -> Any:  # noqa: ANN401
         if not self.call.allow_pickle:
             raise self._refusal(
-                f"a pickle ({reason}), and this call does not say allow_pickle=True. Whoever may send pickles may run "
+                f"a pickle ({reason}), and this call does not say allow_pickle=True. A sender of pickles may run "
                 "code here"
             )
         try:
             return pickle.loads(data.data)
-        except Exception as error:  # whatever the object's own code raises
+        except Exception as error:  # the object's own code may raise anything
             what = f"a pickle ({reason}) that cannot be read here: {type(error).__name__}: {error}"
             raise self._refusal(what) from error

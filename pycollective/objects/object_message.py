@@ -1,14 +1,16 @@
-"""What travels for one object: a header of 256 bytes, which holds a small object whole, and else a body behind it.
+"""The wire format of one object: a header of 256 bytes that holds a small object, or a body too.
 
 bytes 0-3     "PCob"
 4             format, 2
-5             0: object_codec; 1: pickle, behind a length (u16) and a text that says why; 2: nothing, the text says why
+5             0: object_codec; 1: pickle, after a length (u16) and a text with the reason;
+              2: no object, a text with the reason
 6-7           0
 8-15          length of the body, little-endian
-16-255        the body, if it is no longer than that; else, in 16-23, its mark
+16-255        the body, if it fits; else, in 16-23, its mark
 
-A mark is eight random bytes. The pieces of a body say it in their dtype, which travels with each message and is
-compared in each collective: so what an earlier call has left over is not taken for this one's.
+A mark is eight random bytes. The pieces of a body contain it in their dtype, which is sent with
+each message and compared in each collective: so a piece left over from an earlier call is not
+mistaken for one of this call.
 """
 
 from __future__ import annotations
@@ -47,19 +49,20 @@ __all__ = [
 HEADER = struct.Struct("<4sBBxxQ")
 HEADER_NBYTES = 256
 INLINE_NBYTES = HEADER_NBYTES - HEADER.size
-PIECE_NBYTES = 1 << 25  # a body travels in pieces, so that who has no room for it can still let it pass
+# a body is sent in pieces, so that a rank without memory for it can still receive and drop it
+PIECE_NBYTES = 1 << 25
 MAGIC = b"PCob"
 FORMAT = 2
 MARK_NBYTES = 8
-NO_MARK = bytes(MARK_NBYTES)  # where the header holds the body
+NO_MARK = bytes(MARK_NBYTES)  # if the header holds the body
 REASON = struct.Struct("<H")
 NAME_OF_DTYPE = re.compile(r"\[\('PCob ([0-9a-f]{16})', 'u1'\)\]")
 
-Piece: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # of the elements of dtype_of()
+Piece: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # with elements of dtype_of()
 
 
 class Kind(enum.IntEnum):
-    """What the body is."""
+    """The encoding of the body."""
 
     TYPED = 0
     PICKLE = 1
@@ -68,7 +71,7 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ObjectMessage:
-    """An object, ready to go. `error`: why it cannot; then its header only tells the others so."""
+    """An encoded object. If `error` is set, there is none, and its header only reports this."""
 
     kind: Kind
     body: Bytes
@@ -76,7 +79,7 @@ class ObjectMessage:
     mark: bytes = NO_MARK
 
     def header(self) -> Bytes:
-        """The first message."""
+        """Returns the first message."""
         x = np.zeros(HEADER_NBYTES, np.uint8)
         x[: HEADER.size] = np.frombuffer(HEADER.pack(MAGIC, FORMAT, self.kind, len(self.body)), np.uint8)
         inside = self.body if len(self.body) <= INLINE_NBYTES else np.frombuffer(self.mark, np.uint8)
@@ -84,29 +87,35 @@ class ObjectMessage:
         return x
 
     def pieces(self) -> Iterator[Piece]:
-        """The messages behind it: none if the header holds it all."""
+        """Returns the messages after the header: none if the header holds the body."""
         return pieces(self.body, self.mark) if len(self.body) > INLINE_NBYTES else iter(())
 
 
 def pieces(body: Bytes, mark: bytes) -> Iterator[Piece]:
-    """The body in the pieces in which it travels."""
+    """Returns the pieces in which the body is sent."""
     elements = body.view(dtype_of(mark))
     return (elements[at : at + PIECE_NBYTES] for at in range(0, len(body), PIECE_NBYTES))
 
 
 def dtype_of(mark: bytes) -> np.dtype[Any]:
-    """Bytes that say whose they are, without a copy: records of one field, which the mark names."""
+    """Returns a dtype of bytes that contains the mark: records of one named field.
+
+    A view of bytes with this dtype needs no copy.
+    """
     return np.dtype([(f"PCob {mark.hex()}", np.uint8)])
 
 
 def dtype_named(name: str) -> np.dtype[Any] | None:
-    """That of a piece, of whatever body, from its str(); None: it is none."""
+    """Returns the dtype of a piece of any body from its str(), or None if it is not a piece."""
     found = NAME_OF_DTYPE.fullmatch(name)
     return None if found is None else dtype_of(bytes.fromhex(found[1]))
 
 
 def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> ObjectMessage:
-    """Never raises: what cannot be sent is a message that says so. `name` is the call's, for the error of this rank."""
+    """Encodes an object. Never raises: an object that cannot be sent becomes a refusal.
+
+    `name` is the call's name, for the error on this rank.
+    """
     try:
         return with_mark(Kind.TYPED, object_codec.encode(obj, most_nbytes=most_nbytes))
     except MemoryError as error:
@@ -120,7 +129,7 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Obj
             if len(body) <= most_nbytes:
                 return with_mark(Kind.PICKLE, np.frombuffer(body, np.uint8))
             reason = f"the object takes {len(body)} bytes as a pickle, more than max_nbytes={most_nbytes}"
-        except Exception as error:  # whatever the object's own code raises
+        except Exception as error:  # the object's own code may raise anything
             reason, cause = f"{reason}; nor can it be pickled: {type(error).__name__}: {error}", error
     told = InvalidArgument(f"{name}: {reason}")
     told.__cause__ = cause
@@ -128,7 +137,7 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Obj
 
 
 def with_mark(kind: Kind, body: Bytes) -> ObjectMessage:
-    """One with a mark of its own, if it needs one."""
+    """Returns a message, with a new mark if it has a separate body."""
     return ObjectMessage(kind, body, mark=os.urandom(MARK_NBYTES) if len(body) > INLINE_NBYTES else NO_MARK)
 
 
@@ -138,7 +147,7 @@ def reason_prefix(reason: str) -> bytes:
 
 
 def refused(error: BaseException, reason: str) -> ObjectMessage:
-    """One that only says why there is none."""
+    """Returns a message that contains only the reason why there is no object."""
     text = reason.encode("utf-8", "backslashreplace")
     short = text if len(text) <= INLINE_NBYTES else text[: INLINE_NBYTES - 3] + b"..."
     return ObjectMessage(Kind.REFUSED, np.frombuffer(short, np.uint8), error)
@@ -146,7 +155,7 @@ def refused(error: BaseException, reason: str) -> ObjectMessage:
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says. `inline`: the body, if it stands in there; else `mark` is that of its pieces."""
+    """A decoded header. `inline` is the body if the header holds it; else pieces have `mark`."""
 
     kind: Kind
     nbytes: int
@@ -155,7 +164,7 @@ class Header:
 
 
 def read_header(data: Bytes) -> Header:
-    """Reads a header. Malformed: it is none of ours."""
+    """Decodes a header. Raises Malformed if it is not valid."""
     magic, version, kind, nbytes = HEADER.unpack(data[: HEADER.size].tobytes())
     if magic != MAGIC or version != FORMAT or kind > Kind.REFUSED:
         raise Malformed(f"a message of {len(data)} bytes that is no object's header")
@@ -166,12 +175,12 @@ def read_header(data: Bytes) -> Header:
 
 
 def printable(text: bytes) -> str:
-    """A peer's words, without control characters that could draw on a terminal."""
+    """Returns a peer's text without control characters, which could affect a terminal."""
     return "".join(each if each.isprintable() else "?" for each in text.decode("utf-8", "replace"))
 
 
 def read_pickle(body: Bytes) -> tuple[str, Bytes]:
-    """Why the sender could not do without pickle, in its words, and the pickle."""
+    """Returns the sender's reason for using pickle, and the pickle."""
     if len(body) < REASON.size:
         raise Malformed("a pickle that is cut off")
     (length,) = REASON.unpack(body[: REASON.size].tobytes())

@@ -1,7 +1,8 @@
-"""Objects that come as messages, and what to do with what earlier calls have left over.
+"""Receives objects that are sent as messages, and drops messages left over from earlier calls.
 
-A call that ends early, by its deadline or Ctrl-C, leaves messages that nobody has received: pieces of a body whose
-header has been taken. The next call finds them first and lets them pass, by their mark (object_message).
+A call that ends early, by its deadline or Ctrl-C, leaves unreceived messages: pieces of a body
+after its header was received. The next call finds them first and drops them, by their mark
+(object_message).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["move_from"]
 
 
 def move_from(call: Call, peer: int, tag: int) -> Move:
-    """Receives a header, or a piece of the object that the header announced."""
+    """Returns a function that receives a header, or a piece of the announced object."""
     group = call.group
 
     def move(x: Bytes | Piece) -> object:
@@ -30,12 +31,14 @@ def move_from(call: Call, peer: int, tag: int) -> Move:
             if found == x.dtype or (found is None and x.dtype == np.uint8):
                 return group._receive(x, token, 0)
             if found is None:
-                del token  # puts it back: the error's traceback would keep it from the next call
+                del token  # puts the message back: the error's traceback would keep it from the next call
                 what = f"rank {peer} gave up sending this object, and has sent another one since. The group goes on"
                 raise call.error(Aborted, what, peer)
-            if math.prod(shape) > PIECE_NBYTES:  # none of ours, and too much to take: CollectiveMismatch
+            # not a valid piece, and too large to receive: CollectiveMismatch
+            if math.prod(shape) > PIECE_NBYTES:
                 return group._receive(x, token, 0)
-            with suppress(CollectiveTimeout, PeerInterrupted, Aborted):  # its sender may have given up, too
+            # the sender may have given it up, too
+            with suppress(CollectiveTimeout, PeerInterrupted, Aborted):
                 group._receive(np.empty(shape, found), token, None)
 
     return move

@@ -1,7 +1,8 @@
-"""Calls on objects, made of calls on arrays. Their docstrings, for users, are in bindings/docs/object_docs.h.
+"""Calls on objects, built from array calls. bindings/docs/object_docs.h has their user docstrings.
 
-Every rank makes the same array calls whatever it thinks of an object: who cannot encode its own sends a header that
-says so. Headers come first and hold a small object whole (object_message); larger bodies follow.
+Every rank makes the same array calls, regardless of the objects: a rank that cannot encode its own
+object sends a header that reports this. Headers are sent first and hold a small object
+(object_message); larger bodies follow.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = [
     "send_object",
 ]
 
-BODY_TAG = 0xFFFF_0B1E  # of the large bodies of gather_object and scatter_object
+BODY_TAG = 0xFFFF_0B1E  # for the large bodies of gather_object and scatter_object
 
 
 @advised
@@ -41,7 +42,7 @@ def broadcast_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """The root's object on every rank."""
+    """Returns the root's object on every rank."""
     call = Call("broadcast_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
 
@@ -65,7 +66,7 @@ def send_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Unlike a collective it sends nothing if it cannot encode."""
+    """Sends an object. Unlike a collective it sends nothing if it cannot encode it."""
     call = Call("send_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
     message = call.pack(obj)
@@ -84,7 +85,7 @@ def recv_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """What send_object() of `peer` sends."""
+    """Returns the object that `peer` sends by send_object()."""
     call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
     return call.receive(peer, move_from(call, peer, tag)).open()
@@ -99,7 +100,7 @@ def allgather_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
-    """The objects of all ranks, on every rank."""
+    """Returns the objects of all ranks, on every rank."""
     call = Call("allgather_object", group, allow_pickle, max_nbytes, timeout)
     message = call.pack(obj)
     arrived = _bodies_of_all(call, message, _headers_of_all(call, message))
@@ -116,7 +117,10 @@ def gather_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> list[Any] | None:
-    """The objects of all ranks, on the root. Every rank sees all headers, so every rank raises if one cannot encode."""
+    """Returns the objects of all ranks, on the root.
+
+    Every rank sees all headers, so every rank raises if a rank cannot encode its object.
+    """
     call = Call("gather_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
     message = call.pack(obj)
@@ -139,7 +143,7 @@ def scatter_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """The root's objects, one for each rank."""
+    """Returns this rank's object of the root's list."""
     call = Call("scatter_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
     mine = np.empty(HEADER_NBYTES, np.uint8)
@@ -159,7 +163,7 @@ def scatter_object(
 
 
 def _messages_for_all(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[ObjectMessage]:
-    """One for each rank; if one of the objects cannot go, none does."""
+    """Returns a message for each rank; if one object cannot be sent, none is sent."""
     size = call.group.size
     if not isinstance(objs, (list, tuple)) or len(objs) != size:
         found = f"{len(objs)} objects" if isinstance(objs, (list, tuple)) else f"a {type(objs).__name__}"
@@ -174,7 +178,7 @@ def _messages_for_all(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> l
 
 
 def _headers_of_all(call: Call, message: ObjectMessage) -> list[Header]:
-    """What the headers of all ranks say, on every rank. Raises on all of them if one has nothing to send."""
+    """Returns all ranks' decoded headers, on every rank. Raises on all if a rank has no object."""
     all_headers = call.group.allgather(message.header()[np.newaxis], timeout=call.clock.left_s())
     if message.error is not None:
         raise message.error
@@ -182,9 +186,10 @@ def _headers_of_all(call: Call, message: ObjectMessage) -> list[Header]:
 
 
 def _bodies_of_all(call: Call, message: ObjectMessage, headers: list[Header]) -> dict[int, Arrived]:
-    """Of all other ranks, on every rank: one broadcast after the other.
+    """Returns the bodies of all other ranks, on every rank: one broadcast after the other.
 
-    An allgather would need room for all bodies on every rank; here each lets pass what it has no room for.
+    An allgather would need memory for all bodies on every rank; here each rank drops those that do
+    not fit.
     """
     arrived: dict[int, Arrived] = {}
     for rank, header in enumerate(headers):

@@ -1,4 +1,7 @@
-"""An exception of one rank, sent to others and raised there: as what it is where that is safe, else as RemoteError."""
+"""Sends an exception of one rank and raises it on others, as its own type or as RemoteError.
+
+Its own type is used if that is safe.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ from pycollective.objects import object_codec
 
 __all__ = ["ErrorRecord", "record_of", "reraised"]
 
-MOST_NBYTES = 1 << 20  # of the arguments of an exception
+MOST_NBYTES = 1 << 20  # limit of the arguments of an exception
 ErrorRecord: TypeAlias = tuple[
     str, tuple[object, ...], str
-]  # type, arguments, traceback: what the object codec takes
+]  # type, arguments, traceback: types of the object codec
 
 
 def record_of(error: BaseException) -> ErrorRecord:
-    """What other ranks get of it."""
-    args: tuple[object, ...] = error.args  # and not its text: that of KeyError("x") has quotes around it
+    """Returns the record that other ranks get."""
+    args: tuple[object, ...] = error.args  # not the text: that of KeyError("x") has quotes around it
     if isinstance(error, OSError) and error.filename is not None:
         args = (error.errno, error.strerror, str(error.filename))
     try:
         object_codec.encode(args, most_nbytes=MOST_NBYTES)
-    except Exception:  # an argument may be anything
+    except Exception:  # an argument may have any type
         args = (str(error),)
     kind = type(error)
     name = (
@@ -37,7 +40,7 @@ def record_of(error: BaseException) -> ErrorRecord:
 
 
 def reraised(words: ErrorRecord, rank: int) -> Exception:
-    """The exception to raise here for what failed on `rank`."""
+    """Returns the exception to raise here for a failure on `rank`."""
     name, args, there = words
     kind = getattr(builtins, name, None) or getattr(errors, name, None)
     cause = RemoteError(f"on rank {rank}: {there.rstrip()}", peer=rank)

@@ -1,12 +1,14 @@
-"""Paddle: data parallel training whose gradients travel while backward() runs. Loaded at first use.
+"""Paddle: data parallel training with gradients that are averaged while backward() runs.
+
+It is loaded at first use.
 
     import pycollective as pc
 
     pc.init()
     model = pc.paddle.DataParallel(model)
 
-Models and batches lie on the CPU; what lies on a GPU is refused. Calls take Paddle's tensors without any of this:
-`pc.allreduce(tensor)`.
+Models and batches must be on the CPU; tensors on a GPU are refused. Calls accept Paddle's tensors
+without this module: `pc.allreduce(tensor)`.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ _HOMES = {"DataParallel": "data_parallel", "SyncBatchNorm": "sync_batch_norm"}
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    return sorted({*globals(), *(__all__ if find_spec("paddle") else ())})  # help() looks at everything
+    return sorted({*globals(), *(__all__ if find_spec("paddle") else ())})  # help() reads every listed name
 
 
-if not typing.TYPE_CHECKING:  # to which every name would seem to be there
+if not typing.TYPE_CHECKING:  # with it, type checkers would accept every attribute
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

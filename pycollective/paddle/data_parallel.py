@@ -1,7 +1,7 @@
-"""A Paddle layer whose copies on all ranks stay equal, because backward averages their gradients.
+"""A Paddle layer with equal copies on all ranks, because backward averages their gradients.
 
-A hook on each parameter hands its gradient to a GradientReducer as soon as Paddle has accumulated it, and what Paddle
-calls at the end of backward finishes the step.
+A hook on each parameter passes its gradient to a GradientReducer as soon as Paddle has accumulated
+it, and Paddle's hook at the end of backward finishes the step.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel"]
 
-# In the last bucket: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none on any
-# rank, and gets none: zeros would have weight decay and momentum move it.
+# Part of the last bucket: one element per parameter, 1 if this rank has a gradient. If it stays 0,
+# the parameter has no gradient on any rank, and gets none: zeros would let weight decay and
+# momentum change it.
 USED = "(parameters that are used)"
 
 
@@ -38,29 +39,31 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
 
         model = pc.paddle.DataParallel(model)
         for inputs, targets in loader:                    # this rank's part
-            loss_function(model(inputs), targets).backward()  # gradients are those of all ranks when it returns
+            loss_function(model(inputs), targets).backward()  # returns with averaged gradients
             optimizer.step()
             optimizer.clear_grad()
 
-    Parameters and buffers of rank 0 are given to all ranks here. After that every backward averages gradients over the
-    ranks, in buckets that travel while it goes on computing. (Li et al., PyTorch Distributed, VLDB 2020.) As with
-    paddle.DataParallel, running statistics of batch normalizations are each rank's own: see pc.paddle.SyncBatchNorm.
+    The constructor broadcasts the parameters and buffers of rank 0 to all ranks. After that every
+    backward averages the gradients over the ranks, in buckets that are sent while backward
+    continues to compute. (Li et al., PyTorch Distributed, VLDB 2020.) As with paddle.DataParallel,
+    running statistics of batch normalizations are local to each rank: see pc.paddle.SyncBatchNorm.
 
     Parameters:
         layers: the model, equal in structure on all ranks, on the CPU.
-        group: whose ranks train it; default the world. Non-members hold None, which is the world: they must not call.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
 
-    Ranks may use different parameters. What no rank has used keeps no gradient. A rank without a batch calls
-    synchronize(). After an exception in the middle of a step call reset().
+    Ranks may use different parameters. A parameter that no rank has used gets no gradient. A rank
+    without a batch calls synchronize(). After an exception in the middle of a step call reset().
 
     Raises:
-        InvalidArgument: `layers` is no Layer of Paddle, or has nothing to train. When called: a parameter that stopped
-            gradients here does so no more.
-        Unsupported: a parameter or a buffer lies on a GPU, here or when called.
-        CollectiveMismatch: the ranks' models differ.
-        SystemError, OSError: from backward(), with a CollectiveError as its cause or in its text: Paddle calls what is
-            Python's in the middle of its own.
+        InvalidArgument: `layers` is not a Layer of Paddle, or has nothing to train. From the call:
+            a parameter that had stop_gradient set in the constructor no longer has it set.
+        Unsupported: a parameter or a buffer is on a GPU; also from the call.
+        CollectiveMismatch: the models of the ranks differ.
+        SystemError, OSError: from backward(), with a CollectiveError as the cause or in the text:
+            Paddle calls Python hooks from within its own code.
 
     Example:
         >>> import pycollective as pc, paddle
@@ -108,8 +111,8 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         )
         ranks.broadcast([*layers.parameters(), *layers.buffers()], timeout=timeout)
         self._library = by_name("paddle")
-        self._enabled = True  # False in no_sync()
-        self._backward: object | None = None  # the backward that has begun and not ended
+        self._enabled = True  # false in no_sync()
+        self._backward: object | None = None  # the running backward
         self._reduces = False  # whether that backward reduces
         self._closed = False
         me = weakref.ref(self)
@@ -117,16 +120,16 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             each._register_backward_hook(partial(_arrived, me, name))
 
     def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401  whatever the layer takes
-        """That of the layers."""
+        """Runs the layers."""
         if self.training and paddle.is_grad_enabled():
             self._check()
         return self._layers(*inputs, **named)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward in this block accumulates gradients here only; the first one after it reduces them with its own.
+        """In this block backward only accumulates; the first backward after it reduces everything.
 
-        On all ranks alike.
+        All ranks use no_sync() for the same backwards.
         """
         before, self._enabled = self._enabled, False
         try:
@@ -135,26 +138,29 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
             self._enabled = before
 
     def synchronize(self) -> None:
-        """Averages gradients as they are now, as the end of backward does; for a rank whose step has no backward."""
+        """Averages the current gradients as backward does, for a step without a backward."""
         self._check()
         self._reduce()
 
     def reset(self) -> None:
-        """Gives a step up, after an exception in it that this rank survives: see GradientReducer.reset()."""
+        """Gives up a step after an exception that this rank survives.
+
+        See GradientReducer.reset().
+        """
         self._backward = None
         self._reducer.reset()
 
     def close(self) -> None:
-        """Ends it: backward reduces nothing any more."""
+        """Ends the averaging: backward reduces nothing more."""
         self._closed = True
         self._reducer.close()
 
     def state_dict(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401  as Paddle has it
-        """That of the layers: keys have no prefix."""
+        """Returns the state of the layers: keys have no prefix."""
         return self._layers.state_dict(*args, **named)
 
     def set_state_dict(self, state_dict: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
-        """That of the layers. All ranks load the same."""
+        """Loads the state of the layers. All ranks load the same state."""
         return self._layers.set_state_dict(state_dict, *args, **named)
 
     set_dict = load_dict = set_state_dict
@@ -162,7 +168,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
     def _check(self) -> None:
         if self._closed:
             raise InvalidArgument("this DataParallel was ended by its close()")
-        if self._backward is not None:  # it has raised
+        if self._backward is not None:  # that backward has raised
             self.reset()
         refuse_gpus("DataParallel", self._trained)
         self._check_frozen()
@@ -177,7 +183,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
                 )
 
     def _arrived(self, name: str) -> None:
-        """A gradient has been accumulated."""
+        """Takes an accumulated gradient."""
         if self._closed:
             return
         if self._backward is None:
@@ -196,7 +202,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         paddle.base.core.eager._add_backward_final_hook(lambda: _ended(me, backward))
 
     def _ended(self, backward: object) -> None:
-        if backward is not self._backward:  # one that has raised
+        if backward is not self._backward:  # the hook of a backward that has raised
             return
         self._backward = None
         if self._reduces:
@@ -222,7 +228,10 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
 
 
 def _on_the_cpu(flags: list[bool]) -> Any:  # noqa: ANN401
-    """As the gradients are. Without a place Paddle would take the GPU, in a build that has one."""
+    """Returns a tensor on the CPU, where the gradients are.
+
+    Without a place Paddle would use the GPU, in a build that has one.
+    """
     return paddle.to_tensor(flags, dtype="float32", place=paddle.CPUPlace())
 
 

@@ -1,4 +1,4 @@
-"""Where the tensors of a model lie: pc.paddle trains on the CPU alone."""
+"""Checks the device of a model's tensors: pc.paddle trains only on the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["refuse_gpus"]
 
 
 def refuse_gpus(call: str, tensors: Mapping[str, Any]) -> None:
-    """Raises if one of these lies elsewhere."""
+    """Raises if one of these is not in host memory."""
     for name, tensor in tensors.items():
         place = tensor.place
         if not (place.is_cpu_place() or place.is_cuda_pinned_place()):

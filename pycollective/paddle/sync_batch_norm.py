@@ -1,8 +1,9 @@
-"""Batch normalization over the batches of all ranks together, for Paddle: as pycollective.torch.SyncBatchNorm.
+"""Batch normalization over the batches of all ranks, for Paddle.
 
-Each rank's count, mean and M2 (the sum of squared distances from the mean) are merged as in T. F. Chan, G. H. Golub,
-R. J. LeVeque, "Algorithms for Computing the Sample Variance", The American Statistician 37 (1983). What travels is
-float64: one allgather in forward, one allreduce in backward.
+It works as pycollective.torch.SyncBatchNorm does. Each rank's count, mean and M2 (the sum of
+squared distances from the mean) are merged as in T. F. Chan, G. H. Golub, R. J. LeVeque,
+"Algorithms for Computing the Sample Variance", The American Statistician 37 (1983). The exchanged
+values are float64: one allgather in forward, one allreduce in backward.
 """
 
 from __future__ import annotations
@@ -27,26 +28,29 @@ __all__ = ["SyncBatchNorm"]
 
 @elsewhere("convert_sync_batchnorm")
 class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
-    """nn.BatchNorm1D, 2D or 3D whose training batch is that of all ranks of a group, concatenated.
+    """nn.BatchNorm1D, 2D or 3D over the concatenated training batches of all ranks of a group.
 
-    Its state_dict is that of nn.BatchNorm. Gradients of weight and bias are those of this rank's samples: data parallel
-    training averages them with the others'. In eval() and in a world of one it is nn.BatchNorm itself and communicates
-    nothing. It runs on the CPU.
+    Its state_dict is that of nn.BatchNorm. Gradients of weight and bias are those of this rank's
+    samples: data parallel training averages them over the ranks. In eval() and in a world of one
+    rank it is equivalent to nn.BatchNorm and communicates nothing. It runs on the CPU.
 
     Parameters:
-        num_features, momentum, epsilon, weight_attr, bias_attr, data_format, name: as of nn.BatchNorm2D.
-        group: whose ranks share their batches; default the world that there is at the call. Non-members hold None,
-            which is the world: they must not call.
+        num_features, momentum, epsilon, weight_attr, bias_attr, data_format, name: as in
+            nn.BatchNorm2D.
+        group: the ranks that share their batches. The default is the world at the time of the call.
+            Ranks outside a subgroup hold None for it, and None means the world, so they must not
+            call this.
 
-    All ranks call it, also one whose batch is empty, and all go through it in backward. The inputs of all ranks require
-    a gradient, or none does.
+    All ranks call it, including a rank with an empty batch, and all run its backward. The inputs of
+    all ranks require a gradient, or none does.
 
     Raises:
-        InvalidArgument: when called: the input has another number of channels.
-        Unsupported: when called: the input lies on a GPU.
-        ValueError: when called, on every rank: there is one value per channel on all ranks together. Where there is
-            none on any rank, the output is empty and the running statistics stay as they are, as in nn.BatchNorm.
-        CollectiveError: when called, as pycollective.allgather().
+        InvalidArgument: from the call: the input has another number of channels.
+        Unsupported: from the call: the input is on a GPU.
+        ValueError: from the call, on every rank: there is one value per channel on all ranks
+            together. If there is no value on any rank, the output is empty and the running
+            statistics are unchanged, as in nn.BatchNorm.
+        CollectiveError: from the call, as pycollective.allgather().
 
     Example:
         >>> import paddle, pycollective as pc
@@ -76,14 +80,15 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
     @classmethod
     @advised
     def convert(cls, layer: nn.Layer, *, group: Group | None = None) -> nn.Layer:
-        """Put a SyncBatchNorm in the place of every nn.BatchNorm1D, 2D and 3D in a model, which is changed.
+        """Replaces every nn.BatchNorm1D, 2D and 3D in a model, in place, by a SyncBatchNorm.
 
         Returns:
-            `layer`, or what replaces it if it is a batch normalization itself. The new layers have the parameters and
-            the mode of the old ones: the same objects, so an optimizer made before goes on.
+            `layer`, or its replacement if it is a batch normalization itself. The new layers have
+            the parameters and the mode of the old ones. They are the same objects, so an optimizer
+            that was made before still works.
 
         Raises:
-            InvalidArgument: `layer` is no Layer of Paddle.
+            InvalidArgument: `layer` is not a Layer of Paddle.
 
         Example:
             >>> import paddle, pycollective as pc
@@ -95,7 +100,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
             raise InvalidArgument(
                 f"SyncBatchNorm.convert: it takes a Layer of Paddle, not {type(layer).__name__}"
             )
-        replaced: dict[int, SyncBatchNorm] = {}  # a layer that is used in two places stays one
+        replaced: dict[int, SyncBatchNorm] = {}  # a layer that is used twice stays one object
         for each in layer.sublayers(include_self=True):
             if isinstance(each, (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D)):
                 new = cls.__new__(cls)
@@ -108,7 +113,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
         return replaced.get(id(layer), layer)
 
     def forward(self, input: Any) -> Any:  # noqa: ANN401
-        """Normalize a batch; see the class."""
+        """Normalizes a batch; see the class."""
         group = _core.world() if self._group is None else self._group
         if not self.training or self._use_global_stats or group.size == 1:
             return nn.functional.batch_norm(
@@ -150,7 +155,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
 
 
 class _Place:
-    """Where the channels are."""
+    """The axis of the channels."""
 
     def __init__(self, axis: int, ndim: int) -> None:
         self.others = [each for each in range(ndim) if each != axis]
@@ -160,12 +165,12 @@ class _Place:
         return x.sum(axis=self.others)
 
     def along(self, values: Any, x: Any) -> Any:  # noqa: ANN401
-        """One value per channel, in a shape and dtype to compute with `x`."""
+        """Returns one value per channel in a shape and dtype that broadcast with `x`."""
         return values.astype(x.dtype).reshape(self.shape)
 
     @paddle.no_grad()  # type: ignore[untyped-decorator]
     def statistics(self, x: Any, group: Group) -> tuple[Any, Any, Any]:  # noqa: ANN401
-        """Count, means and variances of the batches of all ranks together."""
+        """Returns count, means and variances of the batches of all ranks together."""
         wide = x.detach().astype("float64")
         channels = wide.shape[self.shape.index(-1)]
         here = wide.size // channels
@@ -181,7 +186,7 @@ class _Place:
 
 
 class _Normalized(PyLayer):  # type: ignore[misc]
-    """The output. `count`: of the values per channel on all ranks, at least 1."""
+    """Returns the output. `count` is the number of values per channel on all ranks, at least 1."""
 
     @staticmethod
     def forward(
@@ -203,7 +208,8 @@ class _Normalized(PyLayer):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        # Paddle wants None for each input that stops gradients, and a gradient for each other.
+        # Paddle requires None for each input that stops gradients, and a gradient for each other
+        # one.
         x, weight, mean, scale = ctx.saved_tensor()
         x_wants, weight_wants, bias_wants = ctx.wanted
         place = ctx.place
@@ -211,7 +217,7 @@ class _Normalized(PyLayer):  # type: ignore[misc]
         here = paddle.stack([place.sums(gradient), place.sums(gradient * distance)]).astype("float64")
         d_weight = (here[1] * scale).astype(weight.dtype) if weight_wants else None
         d_bias = here[0].astype(weight.dtype) if bias_wants else None
-        if not x_wants:  # on any rank
+        if not x_wants:  # then on no rank
             return None, d_weight, d_bias, None, None
         everywhere = ctx.group.allreduce(here.clone()) / ctx.count
         d_x = gradient - place.along(everywhere[0], x)

@@ -1,1 +1,1 @@
-"""The world of this process: its beginning and end, its groups, its store, its devices, what is known of it."""
+"""The world of this process: its start and end, groups, store, devices and facts."""

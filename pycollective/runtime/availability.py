@@ -1,4 +1,4 @@
-"""What this machine and this installation can use, and why not the rest."""
+"""Which transports and devices this process can use, and why the rest are unavailable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Availability", "available"]
 
 @dataclass(frozen=True)
 class Availability:
-    """What available() returns. It is true or false as the answer is; `str()` of it is for people.
+    """The result of available(). Its truth value is `usable`; `str()` gives a readable sentence.
 
     Example:
         >>> import pycollective as pc
@@ -27,7 +27,9 @@ class Availability:
 
     name: str
     usable: bool
-    found: str  # what, where and in which version; or what was searched, what was found, and what mends it
+    # If usable: what was found, where, and its version. Otherwise: what was searched and found, and
+    # the remedy.
+    found: str
 
     def __bool__(self) -> bool:
         return self.usable
@@ -41,19 +43,21 @@ def available() -> dict[str, Availability]: ...
 @overload
 def available(name: str) -> Availability: ...
 def available(name: str | None = None) -> Availability | dict[str, Availability]:
-    """Say whether this process could use `name`, and what was found or is missing. Nobody else is asked.
+    """Return whether this process could use `name`, and what was found or is missing.
+
+    This is a local check: no other rank takes part.
 
     Parameters:
-        name: "tcp" or "shm": a way between ranks; "cuda": the driver and at least one GPU; "nccl": NCCL's library, and
-            "cuda" besides. Default: all of them.
+        name: "tcp" or "shm": a transport between ranks; "cuda": the driver and at least one
+            GPU; "nccl": NCCL's library in addition to "cuda". Default: all of them.
 
     Returns:
-        an Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`; without a name a dict of all, by
-        name.
+        An Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`. Without
+            a name, a dict of all of them by name.
 
-    For "cuda" and "nccl", so also without a name, the driver is opened and started, which takes up to a second and
-    makes GPUs unusable in processes that are forked afterwards; pc.device() does not. Nothing is opened before somebody
-    asks.
+    For "cuda" and "nccl", and therefore also without a name, the driver is opened and started. This
+    takes up to a second and makes GPUs unusable in processes that are forked afterwards;
+    pc.device() does not have this effect. Nothing is opened before this call.
 
     Raises:
         Unsupported: there is no such name.
@@ -73,7 +77,10 @@ def available(name: str | None = None) -> Availability | dict[str, Availability]
 
 
 def wheel_folders() -> list[str]:
-    """Where a wheel of NVIDIA's has NCCL. The package is one without a file of its own, so no code is run."""
+    """Return the folders where an NVIDIA wheel has NCCL.
+
+    It is a namespace package, so finding it runs no code.
+    """
     try:
         spec = importlib.util.find_spec("nvidia.nccl")
     except (ImportError, ValueError):

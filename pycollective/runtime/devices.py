@@ -1,4 +1,4 @@
-"""The device on which this rank's framework shall compute."""
+"""The device on which this rank's framework should compute."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from pycollective import _core
 
 __all__ = ["device", "make_default"]
 
-PADDLES_OWN = "gpu:0"  # where Paddle computes if the program has chosen nothing
+PADDLES_OWN = "gpu:0"  # Paddle's device if the program has chosen none
 
 
 def device() -> str:
-    """Name the device of this rank: "cuda:0", "cuda:1", ... by its local rank, or "cpu" where there is no GPU.
+    """Return the device of this rank: "cuda:0", "cuda:1", ... by local rank, or "cpu" without GPUs.
 
-    `torch.device(pc.device())`, `model.to(pc.device())`. Ranks of one host take their GPUs in turn; if there are more
-    ranks than GPUs, several share one. CUDA is not initialized by the question, so processes may still be forked.
+    Use it as `torch.device(pc.device())` or `model.to(pc.device())`. The GPUs of a host are
+    assigned to its ranks round-robin: if there are more ranks than GPUs, several ranks share one.
+    The call does not initialize CUDA, so the process may still fork.
 
-    It is "cpu" if the program has imported a torch that is built without CUDA. CUDA_VISIBLE_DEVICES counts, and so does
-    `pycollective run --gpus`.
+    The result is "cpu" if the program has imported a torch that is built without CUDA.
+    CUDA_VISIBLE_DEVICES and `pycollective run --gpus` are respected.
 
     Raises:
         NotInitialized: there is no world: a process has no local rank before init().
@@ -39,10 +40,11 @@ def device() -> str:
 
 
 def make_default() -> None:
-    """Makes device() the one on which torch and Paddle compute where the program names none, if they are loaded.
+    """Make device() the default device of torch and Paddle, if they are loaded.
 
-    This does not initialize CUDA. Where torch has not initialized it yet, torch sets the device as the first thing when
-    it does, and counts the GPUs that are visible then. A device that the program has chosen stays.
+    This does not initialize CUDA. If torch has not initialized CUDA yet, torch sets the device
+    immediately after it does, and counts the GPUs that are visible then. A device that the program
+    has chosen is kept.
     """
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:
@@ -63,20 +65,20 @@ def _local_rank() -> int:
 
 
 def _begin_on_gpu(torch: Any, local_rank: int) -> None:  # noqa: ANN401
-    """Called by torch when it has initialized CUDA, maybe long after init(), and after shutdown()."""
+    """Called by torch after it has initialized CUDA, possibly after shutdown()."""
     number = _gpu_of(local_rank)
     if number is not None and number < torch.cuda.device_count():
         torch.cuda.set_device(number)
 
 
 def _gpu_of(local_rank: int) -> int | None:
-    """Ranks of a host take its GPUs in turn."""
+    """Return the GPU of a local rank (round-robin), or None if there is none."""
     count = visible_gpus()
     return local_rank % count if count else None
 
 
 def visible_gpus() -> int:
-    """How many GPUs this process may use."""
+    """Return how many GPUs this process may use."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.version.cuda is None:
         return 0
@@ -86,13 +88,13 @@ def visible_gpus() -> int:
 
 
 def gpus_of(names: Sequence[str] | None) -> int:
-    """How many GPUs a process sees with these in CUDA_VISIBLE_DEVICES, or without that variable."""
+    """Return how many GPUs a process sees if CUDA_VISIBLE_DEVICES has `names` (None: unset)."""
     present = _present()
     return present if names is None or not present else _usable(names, present)
 
 
 def _present() -> int:
-    """As the driver's management library counts them, which does not initialize CUDA."""
+    """Count the GPUs with the driver's management library, which does not initialize CUDA."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:  # there is no driver
@@ -106,7 +108,7 @@ def _present() -> int:
 
 
 def _usable(names: Sequence[str], present: int) -> int:
-    """As CUDA does: it takes numbers and UUIDs in order, up to the first that it does not know."""
+    """Count as CUDA does: it accepts numbers and UUIDs up to the first unknown one."""
     for place, name in enumerate(map(str.strip, names)):
         known = int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
         if not known:

@@ -1,4 +1,4 @@
-"""Our environment variables, and those that only look like them: a misspelt one would be ignored in silence."""
+"""pycollective's environment variables. A misspelt name would otherwise be ignored silently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 __all__ = ["PREFIX", "known", "nearest", "unknown", "warn_of_unknown"]
 
 PREFIX = "PYCOLLECTIVE_"
-# From the launcher, for the program alone or for pc.progress(); and between the scripts and tests of the library.
+# Set by the launcher for the program or for pc.progress(), or used between the library's own
+# scripts and tests.
 UNLISTED = re.compile(
     r"PYCOLLECTIVE_(RESTART_COUNT|TERMINAL|FLAKES|PARTS|TEST_\w+|TORCH|TORCH_INDEX|REQUIRE_GPU|GPU_PYTHON|CASES_LEFT_OUT"
     r"|CASE_TIMEOUT_S)"
@@ -20,25 +21,25 @@ _warned = False
 
 
 def known(markdown: str) -> frozenset[str]:
-    """The names in the table that docs/environment.md is made of."""
+    """Return the names in the table from which docs/environment.md is generated."""
     return frozenset(re.findall(r"^\| `(PYCOLLECTIVE_\w+)` \|", markdown, re.MULTILINE))
 
 
 def unknown(env: Mapping[str, str], names: Iterable[str]) -> list[str]:
-    """Those of `env` that nothing reads."""
+    """Return the PYCOLLECTIVE_ variables in `env` that nothing reads."""
     mine = {name for name in env if env[name] and name.startswith(PREFIX) and not UNLISTED.fullmatch(name)}
     return sorted(mine.difference(names))
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The name that may have been meant, or an empty text."""
+    """Return the known name that was probably meant, or ""."""
     short = [each.removeprefix(PREFIX) for each in names]
     found = difflib.get_close_matches(name.removeprefix(PREFIX), short, 1)
     return PREFIX + found[0] if found else ""
 
 
 def warn_of_unknown(stacklevel: int) -> None:
-    """One warning in the life of a process, for all of them."""
+    """Warn once per process, about all unknown variables together."""
     global _warned
     from pycollective import _core
 

@@ -1,4 +1,4 @@
-"""What this process knows of itself and its world, without asking anybody."""
+"""What this process knows of itself and its world, without communication."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Info", "info"]
 
 @dataclass(frozen=True)
 class Info:
-    """What info() returns. Of a world there is None, 0 or nothing where there is no world.
+    """The result of info(). Fields of the world are None, 0 or empty where there is no world.
 
     Example:
         >>> import pycollective as pc
@@ -26,22 +26,23 @@ class Info:
     version: str
     host: str  # this host's name
     pid: int
-    launcher: str | None  # who said what our place is: "pycollective run", "torchrun", "by hand", ...
+    launcher: str | None  # the source of rank and size: "pycollective run", "torchrun", "by hand", ...
     rank: int | None
     size: int | None
     local_rank: int | None  # among the ranks of this host
     local_size: int | None
     hosts: tuple[str, ...]  # the name of each rank's host, by rank
-    addresses: tuple[str, ...]  # where each rank listens, by rank: "ip:port", several with commas between
-    # "shm": this rank shares memory with all others, "tcp": with none, "shm and tcp": with some.
-    # None: there are no others.
+    # the listening address of each rank, by rank: "ip:port", several separated by commas
+    addresses: tuple[str, ...]
+    # "shm" if this rank shares memory with all other ranks, "tcp" if with none, "shm and tcp" if
+    # with some. None if there are no other ranks.
     transport: str | None
     shared_memory_ranks: tuple[int, ...]  # the ranks that share memory with this one, itself included
-    why_no_shared_memory: str  # in one line; "" if there is some
+    why_no_shared_memory: str  # in one line; "" if memory is shared
     heap_used_nbytes: int  # in arrays of empty(), zeros() and empty_like()
-    heap_reserved_nbytes: int  # taken from the system for them
-    memory_room_nbytes: int | None  # what the heap may still grow by, on this machine or in this container
-    groups: int  # that this rank is in and that are open, the world included
+    heap_reserved_nbytes: int  # reserved from the system for them
+    memory_room_nbytes: int | None  # how much the heap may still grow, on this machine or in this container
+    groups: int  # open groups that this rank is in, including the world
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -52,18 +53,20 @@ class Info:
         return self.shared_memory_ranks
 
 
-# Rank, size, local rank and size, hosts, addresses, ranks that share memory, why there are none, groups.
+# The order: rank, size, local rank, local size, hosts, addresses, ranks that share memory, why
+# there are none, groups.
 _NO_WORLD = (None, None, None, None, (), (), (), "", 0)
 
 
 def info() -> Info:
-    """Say what this process knows of itself and its world. Nobody is asked: it is quick, and no rank need do the same.
+    """Return what this process knows of itself and its world, without communication.
 
-    Before init() and after shutdown() it says what is known then; so it raises nothing.
+    No other rank need call it. It raises nothing: before init() and after shutdown() it returns
+    what is known then.
 
     Returns:
-        an Info, a frozen dataclass: its fields are explained there. Sizes are in bytes. It does not change when the
-        world does: ask again.
+        An Info, a frozen dataclass that documents its fields. Sizes are in bytes. It is a
+        snapshot: call info() again after the world has changed.
 
     Example:
         >>> import pycollective as pc
@@ -75,7 +78,7 @@ def info() -> Info:
         (0, 1, None, 1)
         >>> pc.shutdown()
     """
-    # All at once: another thread may end the world meanwhile.
+    # A single snapshot, because another thread may end the world meanwhile.
     found = _core._world_facts()
     rank, size, local_rank, local_size, hosts, addresses, sharing, why_none, groups = found or _NO_WORLD
     usage = heap.usage()

@@ -1,16 +1,17 @@
-"""How the members of a new group agree on its number: by messages through the lowest of them.
+"""How the members of a new group agree on its number: by messages through the lowest member.
 
-1. The lowest asks the others, with the mark of its call.
+1. The lowest member sends a request with the mark of its call to the other members.
 2. Each of them replies: the request's mark, the mark of its own call, a checksum of its list.
-3. When all have replied the lowest answers each: that one's mark, and a number that it has reserved, or which member
-   has another list.
+3. When all have replied, the lowest member sends each an answer: that member's mark, and either
+   a reserved number or the member with another list.
 
-Threads may make groups at the same time. Calls that would exchange messages with the same rank follow each other, so
-that no thread takes the messages of another.
+Threads may make groups at the same time. Calls that would exchange messages with the same rank run
+one after the other, so that no thread receives the messages of another.
 
-A call that ends early leaves messages that nobody has received. The next one finds them and lets them pass: a reply
-counts only for the call that asked, an answer only for the call that replied. So nobody takes the number of an
-earlier call. Source: the three-way handshake of TCP (Tomlinson, "Selecting sequence numbers", 1975).
+A call that ends early leaves messages that were not received. The next call receives and discards
+them: a reply counts only for the call that requested it, and an answer only for the call that
+replied. So no member uses the number of an earlier call. Source: the three-way handshake of TCP
+(Tomlinson, "Selecting sequence numbers", 1975).
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ NONE = -1
 
 
 class MessageKind(enum.IntEnum):
-    """What a message is: the first of its four integers."""
+    """The type of a message: the first of its four integers."""
 
     REQUEST = 1  # mark of the lowest member's call, 0, 0
-    REPLY = 2  # that mark, mark of this member's call, checksum of its list
-    ANSWER = 3  # that mark, a member that has another list or NONE, the number
+    REPLY = 2  # that mark, the mark of this member's call, the checksum of its list
+    ANSWER = 3  # that mark, a member with another list or NONE, the number
 
 
 class Exchange:
     """One call of group(), on one member: its mark and its messages."""
 
     def __init__(self, group: Group, members: list[int], timeout: float | None) -> None:
-        from zlib import crc32  # here: importing pycollective takes no longer for it
+        from zlib import crc32  # imported here to keep `import pycollective` fast
 
         self.group = group
         self.lowest, *self.others = sorted(
             members
-        )  # and not the first: lists that differ in order find each other
+        )  # not the first, so that lists in different order find each other
         self.checksum = crc32(repr(members).encode())
         self.mark = int.from_bytes(os.urandom(8), "little") >> 1
         self._clock = Clock(timeout)
@@ -69,7 +70,10 @@ class Exchange:
         return tuple(message.tolist())
 
     def lead(self) -> tuple[int, int]:
-        """Of the lowest member: one that has another list, and the number."""
+        """The lowest member's part.
+
+        Returns a member with another list (or NONE), and the number.
+        """
         for other in self.others:
             self.send(other, MessageKind.REQUEST, self.mark)
         number, odd, marks = self.group._reserve_group_ids(1), NONE, []
@@ -88,7 +92,10 @@ class Exchange:
                 return tuple(content)
 
     def follow(self) -> tuple[int, int]:
-        """Of any other member. It replies to every request: which one is old it cannot know, but the lowest does."""
+        """The part of any other member.
+
+        It replies to every request, because only the lowest member knows which requests are old.
+        """
         while True:
             what, mark, odd, number = self.receive(self.lowest)
             if what == MessageKind.REQUEST:
@@ -98,13 +105,11 @@ class Exchange:
 
 
 class ActiveExchanges:
-    """With which ranks calls of this process exchange messages at the moment: one call with each at a time."""
+    """The ranks with which this process exchanges messages now. One call at a time uses a rank."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()
-        self._peers: set[tuple[int, int]] = (
-            set()
-        )  # id() of the group whose messages they are, and the rank in it
+        self._peers: set[tuple[int, int]] = set()  # id() of the group of the messages, and the rank in it
 
     @contextlib.contextmanager
     def one_with(self, peers: Iterable[int], exchange: Exchange) -> Iterator[None]:
@@ -125,7 +130,7 @@ ACTIVE_EXCHANGES = ActiveExchanges()
 
 
 def _in_forked_child() -> None:
-    """Another thread of the parent may have held the lock, and been in the middle of an exchange."""
+    """The parent's lock and exchanges may be in any state, because other threads used them."""
     global ACTIVE_EXCHANGES
     ACTIVE_EXCHANGES = ActiveExchanges()
 
@@ -134,7 +139,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def agree(group: Group, members: list[int], timeout: float | None) -> int:
-    """The number of the group of these members, on each of them."""
+    """Return the number of the new group, the same on each member."""
     if len(members) == 1:
         return group._reserve_group_ids(1)
     exchange = Exchange(group, members, timeout)

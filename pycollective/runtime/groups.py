@@ -1,8 +1,9 @@
-"""Groups of some ranks, and meshes of them. What users read about group() and split() is in bindings/docs/group_docs.h.
+"""Groups and meshes of ranks. bindings/docs/group_docs.h has the user documentation of groups.
 
-A group has a number that none of its members uses for another one: one rank reserves it and tells the others. split()
-and Mesh have it from rank 0 of the group that they cut, and group() from its lowest member (group_agreement).
-If the group that is cut has joined by NCCL on all its ranks, so do the new ones at once.
+A group has a number that none of its members uses for another group: one rank reserves it and sends
+it to the other ranks. That rank is rank 0 of the parent group for split() and Mesh, and the lowest
+member for group() (group_agreement). If the parent group uses NCCL on all its ranks, the new groups
+join by NCCL immediately.
 """
 
 from __future__ import annotations
@@ -71,16 +72,18 @@ def split(
 class Mesh:
     """The ranks as a grid with named axes, and a group along each of them.
 
-    Every rank of the group makes it. Neighbouring ranks are neighbours along the last axis.
+    Every rank of the group makes the mesh. Consecutive ranks are adjacent along the last axis.
 
     Parameters:
-        shape: length of each axis; one may be -1, and is as long as the ranks allow. Together they take all ranks.
-        names: of the axes, as many.
-        group: whose ranks are arranged; default the world.
+        shape: the length of each axis; one length may be -1 and is then inferred. The product
+            is the number of ranks.
+        names: the name of each axis.
+        group: the ranks to arrange; default the world.
         timeout: seconds to wait for the other ranks, default that of init().
 
-    `mesh["dp"]` is this rank's group along one axis: the ranks whose other coordinates are the same. `mesh["dp", "tp"]`
-    spans several axes, in the order of the mesh; all ranks must ask for it before anybody uses it.
+    `mesh["dp"]` is this rank's group along one axis: the ranks with the same other coordinates.
+    `mesh["dp", "tp"]` spans several axes, in the order of the mesh; all ranks must evaluate it
+    before any rank uses that group.
 
     Raises:
         InvalidArgument: shape and names do not fit each other or the number of ranks.
@@ -127,13 +130,19 @@ class Mesh:
         return self._groups[axes]
 
     def close(self) -> None:
-        """Close all groups of the mesh: see Group.close(). `mesh[...]` raises InvalidArgument from now on."""
-        self._closed = True  # first: a signal may end this
+        """Close all groups of the mesh; see Group.close().
+
+        Then `mesh[...]` raises InvalidArgument.
+        """
+        self._closed = True  # set first, because a signal may interrupt the rest
         for group in self._groups.values():
             group.close()
 
     def rank_at(self, coordinates: dict[str, int]) -> int:
-        """The rank of the mesh's group there; axes that are left out are where this rank is."""
+        """Return the rank at these coordinates, as a rank of the mesh's group.
+
+        An omitted axis has this rank's own coordinate.
+        """
         unknown = set(coordinates) - set(self.names)
         if unknown:
             raise InvalidArgument(
@@ -150,7 +159,10 @@ class Mesh:
         return f"<pycollective.Mesh {axes}>"
 
     def _make(self, all_axes: list[tuple[str, ...]], timeout: float | None) -> None:
-        """Groups along these axes, with one number each, which all ranks of the mesh agree on at once."""
+        """Make the groups along these axes.
+
+        All ranks of the mesh agree on all their numbers at once.
+        """
         from zlib import crc32
 
         said = crc32(repr((self.shape, self.names, all_axes)).encode())

@@ -1,14 +1,14 @@
-"""Arrays in memory that the ranks of a host share: collectives read them where they lie instead of copying them.
+"""Arrays in memory that the ranks of a host share: collectives read them without copying.
 
     g = pc.empty(1 << 20, "float32")       # NumPy
     t = pc.zeros((1024, 1024), torch.float32)
     with pc.heap_arrays():
-        x = np.load("x.npy")               # whatever makes NumPy arrays
+        x = np.load("x.npy")               # any code that makes NumPy arrays
 
-They are ordinary arrays. Where no rank shares memory with this one (a world of one, TCP), their memory is ordinary
-too; so it is in a forked child. What a forked child writes to an array that it has from its parent stays with the
-child; until it writes to a page, it sees what the parent writes there. What is freed is used again; what was
-reserved once stays until the world and its arrays are gone.
+They are ordinary arrays. If no rank shares memory with this one (a world of one, TCP), and in a
+forked child, their memory is ordinary too. What a forked child writes to an array of its parent is
+not visible to the parent; until the child writes to a page, it sees what the parent writes there.
+Freed memory is reused. Reserved memory stays reserved until the world and its arrays are gone.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["HeapUsage", "empty", "empty_like", "heap_arrays", "usage", "zeros"]
 
 
 class HeapUsage(NamedTuple):
-    """Bytes of this rank's heap: taken from the system, and in arrays."""
+    """Bytes of this rank's heap: reserved from the system, and used by arrays."""
 
     reserved_nbytes: int
     used_nbytes: int
 
 
 def usage() -> HeapUsage:
-    """How much memory the heap of the current world has; zeros where there is none.
+    """Return the size of the current world's heap; zeros if there is none.
 
     Example:
         >>> from pycollective.runtime import heap
@@ -71,19 +71,21 @@ def _torch_empty(sizes: tuple[int, ...], dtype: Any) -> Any:  # noqa: ANN401  to
 
 @advised
 def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401  an array of the dtype's library
-    """An array in memory that the ranks of this host share; its contents are unspecified.
+    """Return an array in memory that the ranks of this host share. Its contents are unspecified.
 
     Parameters:
         shape: its sizes, or one size.
-        dtype: anything NumPy takes for a dtype without objects, or a torch dtype.
+        dtype: anything that NumPy accepts as a dtype without objects, or a torch dtype.
 
     Returns:
-        a NumPy array, or a torch tensor for a torch dtype, contiguous, aligned to 128 bytes (2 MiB if it is as
-        large). Its memory lives as long as any array on it, also beyond shutdown().
+        A NumPy array, or a torch tensor for a torch dtype. It is contiguous and aligned to 128
+        bytes (2 MiB if it is as large). Its memory lives as long as any array on it, also
+        beyond shutdown().
 
     Raises:
         InvalidArgument: a negative size, or a dtype that holds Python objects.
-        CollectiveError: the host has no memory for it; it says how much was wanted and how much there is.
+        CollectiveError: the host lacks memory for it; the message has the requested and the
+            available size.
 
     Example:
         >>> import pycollective as pc
@@ -106,7 +108,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
 
 @advised
 def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401
-    """The same as empty(), filled with zeros.
+    """Return an array as empty() does, filled with zeros.
 
     Example:
         >>> import pycollective as pc
@@ -120,7 +122,7 @@ def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
 
 @advised
 def empty_like(x: Any) -> Any:  # noqa: ANN401
-    """An empty() array of the shape and dtype of `x`, a NumPy array or a torch tensor.
+    """Return an empty() array with the shape and dtype of `x`, a NumPy array or a torch tensor.
 
     Example:
         >>> import numpy as np, pycollective as pc
@@ -132,20 +134,23 @@ def empty_like(x: Any) -> Any:  # noqa: ANN401
 
 @contextlib.contextmanager
 def heap_arrays() -> Iterator[None]:
-    """Let NumPy make its arrays in memory that the ranks of this host share, until the `with` block ends.
+    """Make NumPy allocate in memory that the ranks of this host share, until the `with` block ends.
 
-    For arrays of any shape and dtype that other code makes: np.arange, np.load, the result of an expression. Arrays
-    that were there before stay where they are. The block counts for its own context (contextvars): thread or task.
-    A context copied inside it goes on taking memory there, also after its end: that of an asyncio task begun inside,
-    of contextvars.copy_context(), of a thread where threads inherit theirs (Python 3.14, -X thread_inherit_context).
-    NumPy takes memory for temporary results there as well (NEP 49), so keep it to what makes the arrays that
-    collectives see.
+    Use it for arrays of any shape and dtype that other code makes: np.arange, np.load, the result
+    of an expression. Existing arrays are not moved. The block applies to its own context
+    (contextvars): thread or task. A context that is copied inside the block continues to allocate
+    there after the end of the block: that of an asyncio task started inside, of
+    contextvars.copy_context(), or of a thread that inherits its context (Python 3.14, -X
+    thread_inherit_context). NumPy also allocates temporary results there (NEP 49), so limit the
+    block to the code that makes the arrays for collectives.
 
-    An array's memory lives as long as any array on it, also beyond the block and beyond shutdown(). Where no rank
-    shares memory with this one (a world of one, TCP, no world), and in a forked child, it is NumPy's ordinary memory.
+    An array's memory lives as long as any array on it, also beyond the block and beyond shutdown().
+    If no rank shares memory with this one (a world of one, TCP, no world), and in a forked child,
+    it is NumPy's ordinary memory.
 
     Raises:
-        MemoryError: from NumPy, in the block: the host has no memory for an array. pc.empty() says more about it.
+        MemoryError: raised by NumPy in the block: the host lacks memory for an array. The error
+            of pc.empty() has more details.
 
     Example:
         >>> import numpy as np, pycollective as pc
@@ -161,7 +166,7 @@ def heap_arrays() -> Iterator[None]:
         yield
         return
     previous = _core._set_numpy_handler(handler)
-    del handler  # the arrays keep it
+    del handler  # the arrays keep it alive
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The world's beginning and end, and the questions about it. The calls themselves are in the C++ core."""
+"""Start, end and facts of the world. The collective calls themselves are in the C++ core."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ NCCL = "nccl"
 ENVIRONMENT = "env://"
 PREFIX = "PYCOLLECTIVE_"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
-# Frames from become_world() to the program: itself, init(), what advises on its arguments, the program.
+# Frames from become_world() to the program: itself, init(), the @advised wrapper, the program.
 CALLERS = 4
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
-LONGEST_S = 1e6  # what poll() can still count
-try:  # the folder to which relative ones of sys.path belong, before the program goes elsewhere
+LONGEST_S = 1e6  # the longest time that poll() can count
+try:  # Relative entries of sys.path refer to this folder, even if the program changes it later.
     IMPORTED_IN = os.getcwd()
-except OSError:  # it has been removed
+except OSError:  # the folder has been removed
     IMPORTED_IN = ""
-AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the others
-INTERRUPTED_S = 0.1  # the same if SIGINT or SIGTERM has told it to end: the others are elsewhere
+AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the other ranks
+# the same after SIGINT or SIGTERM: the other ranks are in other calls
+INTERRUPTED_S = 0.1
 PARENTS_PLACE = (
     "this process was forked from a rank, and the place in the world is its parent's: give it a place of its own with "
     "init(address, rank=, size=), or start it by spawn"
@@ -54,13 +55,15 @@ _LEAVE = "call pycollective.shutdown() first, or use pycollective.world()"
 
 _entering = allocate_lock()  # one init() at a time
 _runtime: _core.Runtime | None = None
-_launcher: str | None = None  # of the last world
-_asked: dict[str, object] | None = None  # of init() by this world; None: it was made in another way
-_server: _core.StoreServer | None = None  # on rank 0, where the launcher's KVS told the others of it
-_epochs: dict[tuple[str, str, str], int] = {}  # by launcher, job and where rank 0 is
-_at_end: list[Callable[[], None]] = []  # what this world's end calls
+_launcher: str | None = None  # launcher of the last world
+# init()'s arguments for this world; None if it was made in another way
+_asked: dict[str, object] | None = None
+# rank 0's store, if its address was published through the launcher's KVS
+_server: _core.StoreServer | None = None
+_epochs: dict[tuple[str, str, str], int] = {}  # the next epoch, by launcher, job and address of rank 0
+_at_end: list[Callable[[], None]] = []  # called at the end of this world
 _parents_place: dict[str, str] | None = (
-    None  # in a forked child: the environment of the rank that it comes from
+    None  # in a forked child: the environment of the rank that it was forked from
 )
 
 
@@ -73,39 +76,48 @@ def init(
     timeout: float | None = None,
     backend: str | None = None,
 ) -> _core.Group:
-    """Join the world and return its group, which the functions of this module act on from then on.
+    """Join the world and return its group, on which the functions of this module act from then on.
 
-    A second call with the same arguments, as by a notebook's cell that is run again, returns the world that there is.
-    Where torch or Paddle is imported and there are GPUs, pycollective.device() becomes the one on which they compute
-    if the program names none; CUDA is not initialized by this.
+    A second call with the same arguments, for example in a notebook cell that runs again, returns
+    the existing world. If torch or Paddle is imported and there are GPUs, pycollective.device()
+    becomes their default device, unless the program has chosen one; this does not initialize CUDA.
 
-    Without arguments the launcher says who we are: `pycollective run`, torchrun, mpirun or mpiexec (Open MPI, MPICH,
-    Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in the environment. Without any
-    launcher this process is a world of one. A launcher that cannot be joined is an error, never a world of one.
+    Without arguments, rank and size come from the launcher: `pycollective run`, torchrun, mpirun or
+    mpiexec (Open MPI, MPICH, Intel MPI), srun, or RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and
+    MASTER_PORT in the environment. Without any launcher this process is a world of one. A launcher
+    that cannot be joined is an error, never a world of one.
 
     Parameters:
-        address: "host:port", also as "tcp://host:port", the same on every rank; rank 0 has its store there. Or
-            "file:///path", a path that all ranks share: rank 0 leaves a file there that says where it is. Both need
-            rank and size. "env://" is the same as no address: the launcher or the environment says it all.
+        address: "host:port", also as "tcp://host:port", the same on every rank; rank 0 opens
+            its store there. Or "file:///path", a path that all ranks share: rank 0 writes the
+            address of its store to a file there. Both need rank and size. "env://" is the same
+            as no address: the launcher or the environment provides everything.
         rank: this process, from 0 to `size` - 1.
-        size: how many processes there are.
-        timeout: seconds that init() itself and every later call may take; default PYCOLLECTIVE_TIMEOUT_S, else 600.
-        backend: "auto": ranks of one host share memory where they can; "tcp": they never do; "shm": all ranks must.
-            Rank 0's counts for all; default PYCOLLECTIVE_TRANSPORT, else "auto". "nccl", on all ranks: as "auto", and
-            the ranks join on their GPUs at once, each on pycollective.device(), or init() fails on all of them.
+        size: the number of processes.
+        timeout: seconds that init() itself and every later call may take; default
+            PYCOLLECTIVE_TIMEOUT_S, else 600.
+        backend: "auto": ranks of one host share memory if they can; "tcp": they never do;
+            "shm": all ranks must. Rank 0's value applies to all; default
+            PYCOLLECTIVE_TRANSPORT, else "auto". "nccl", on all ranks: as "auto", and the ranks
+            also join on their GPUs at once, each on pycollective.device(), or init() fails on
+            all of them.
 
     Raises:
-        InvalidArgument: the arguments or the environment describe no place in a world, there is a world that other
-            arguments have made, the name of rank 0's host does not resolve until the deadline, or the addresses that
-            ranks were given cannot be reached from each other.
-        CollectiveMismatch: the ranks have different keys, sizes or versions, or two say that they are the same one.
-        CollectiveTimeout: not all ranks came; the message names those that are missing.
-        CollectiveError: the address of rank 0 is taken, or the system refuses something else.
-        PeerFailure: the launcher is gone, or cannot be asked where rank 0 is.
-        Unsupported: a known launcher started several processes, but cannot be joined yet, or there is no such backend.
-            Or backend is "shm" and not all ranks share memory, or "nccl" and not all have a GPU of their own and one
-            NCCL: the message says which, and why.
-        ForkedProcess: the launcher's place belongs to the process that this one was forked from.
+        InvalidArgument: the arguments or the environment describe no place in a world, a world
+            exists that was made with other arguments, the name of rank 0's host does not
+            resolve before the deadline, or the ranks cannot reach each other's configured
+            addresses.
+        CollectiveMismatch: the ranks have different keys, sizes or versions, or two processes
+            claim the same rank.
+        CollectiveTimeout: not all ranks joined; the message names the missing ranks.
+        CollectiveError: the address of rank 0 is in use, or the system refuses something else.
+        PeerFailure: the launcher has ended, or does not provide the address of rank 0.
+        Unsupported: a known launcher started several processes, but cannot be joined yet, or
+            there is no such backend. Or backend is "shm" and not all ranks share memory, or
+            "nccl" and not all ranks have a GPU of their own and the same NCCL: the message has
+            the ranks and the reason.
+        ForkedProcess: the launcher's place belongs to the process that this one was forked
+            from.
 
     Example:
         >>> import pycollective as pc
@@ -138,7 +150,10 @@ def init(
 
 
 def _check_same(asked: Mapping[str, object]) -> None:
-    """A second init() with the arguments of the first is one that a notebook makes again; others want another world."""
+    """Raise InvalidArgument if a second init() has other arguments than the first.
+
+    A notebook repeats a call with the same arguments. Other arguments ask for another world.
+    """
     if _asked is None:
         if any(value is not None for value in asked.values()):
             raise InvalidArgument(
@@ -164,7 +179,10 @@ def become_world(
     epoch: int | None = None,
     asked: dict[str, object] | None = None,
 ) -> _core.Group:
-    """What init() does, for a place found in another way. `epoch`: see join(). `asked`: the arguments of init()."""
+    """Do what init() does, for a place found in another way.
+
+    See join() for `epoch`. `asked` has the arguments of init().
+    """
     global _asked, _launcher, _runtime, _server
     if not _entering.acquire(blocking=False):
         raise InvalidArgument("init() is running in another thread of this process")
@@ -186,8 +204,9 @@ def become_world(
             _join_gpus(runtime)
         _core._set_world(runtime.world)
         _launcher, _asked = placement.launcher, asked
-        _runtime = runtime  # says that there is a world
-        # The others have joined as well: where warnings are errors, they learn that this rank has ended.
+        _runtime = runtime  # from here on is_initialized() is true
+        # The warning comes after all ranks have joined: if warnings are errors, they detect that
+        # this rank has ended.
         if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
             from pycollective.runtime.environment_names import warn_of_unknown
 
@@ -203,7 +222,10 @@ def _check_backend(backend: str | None) -> None:
 
 
 def _join_gpus(runtime: _core.Runtime) -> None:
-    """On all ranks, or none of them: what one of them lacks all of them say, and the world ends."""
+    """Join on all GPUs, or on none.
+
+    If one rank cannot, all ranks raise its error, and the world ends.
+    """
     from pycollective.runtime.devices import visible_gpus
 
     gpus = visible_gpus()
@@ -227,11 +249,12 @@ def join(
     epoch: int | None = None,
     within_s: float | None = None,
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
-    """A runtime at that place, and the store that rank 0 keeps for it, if it does. The caller ends both.
+    """Return a runtime at that place and, on rank 0, the store that it serves, if any.
 
-    `epoch`: which world of this job it is, the same number on every rank, so that the worlds of one job are kept apart.
-    None: all ranks of the job have been in the same ones, and this process counts them. `within_s`: how long the others
-    are waited for; default `timeout`.
+    The caller ends both. `epoch` numbers the worlds of a job, so that they are kept apart. It is
+    the same on every rank. If it is None, this process counts the worlds, which requires that all
+    ranks of the job have been in the same ones. `within_s` limits the wait for the other ranks;
+    default `timeout`.
     """
     within_s = _seconds(timeout) if within_s is None else within_s
     if epoch is not None:
@@ -239,12 +262,15 @@ def join(
     job = (placement.launcher, placement.job, _where(placement))
     epoch = _epochs.get(job, 0)
     joined = _join(placement, epoch, timeout, backend, within_s)
-    _epochs[job] = epoch + 1  # of worlds that came about: a failed init() may be tried again
+    _epochs[job] = epoch + 1  # counts successful worlds only: a failed init() may be repeated
     return joined
 
 
 def _where(placement: Placement) -> str:
-    """Where rank 0 is. A host of its own a rank may know by several names, one in this world and one in the next."""
+    """Return rank 0's address, or "" if it is on this host.
+
+    A rank may know its own host by different names in different worlds.
+    """
     from pycollective.bootstrap.addresses import all_here, split
 
     first = placement.store_addresses[:1]
@@ -287,7 +313,7 @@ def _join(
 
 
 def _seconds(timeout: float | None) -> float:
-    """How long finding the others may take."""
+    """Return how long the search for the other ranks may take."""
     text = os.environ.get("PYCOLLECTIVE_TIMEOUT_S") or str(DEFAULT_TIMEOUT_S)
     try:
         seconds = float(text) if timeout is None else float(timeout)
@@ -334,7 +360,7 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
 
 
 def launched_place() -> Placement:
-    """What the launcher says. Raises as init() without arguments does."""
+    """Return the place that the launcher assigned. Raises as init() without arguments does."""
     from pycollective.bootstrap.detect import detect
 
     if _is_parents((KEY_FD,)):
@@ -346,7 +372,7 @@ def launched_place() -> Placement:
 
 
 def _is_parents(variables: tuple[str, ...]) -> bool:
-    """Whether this is a forked child, in whose environment some of these stand as its parent had them."""
+    """Return whether this is a forked child with its parent's values of these variables."""
     if _parents_place is None or not any(os.environ.get(name) for name in variables):
         return False
     return all(os.environ.get(name) == _parents_place.get(name) for name in variables)
@@ -354,19 +380,20 @@ def _is_parents(variables: tuple[str, ...]) -> bool:
 
 @advised
 def shutdown(*, timeout: float | None = None) -> None:
-    """Wait until every rank has come here, and leave the world. Without a world it does nothing; init() may follow.
+    """Wait until every rank has called this function, and leave the world.
 
-    After a failure it does not wait. A process that ends without it waits at most 5 seconds for the others, or 0.1
-    seconds if SIGINT (Ctrl-C) or SIGTERM has ended its last call, or has come since to a handler that was there when
-    the world was made.
+    Without a world it does nothing. init() may be called again afterwards. After a failure
+    shutdown() does not wait. A process that ends without calling it waits for the other ranks at
+    most 5 seconds, or 0.1 seconds if SIGINT (Ctrl-C) or SIGTERM has ended its last call, or has
+    since reached a handler that was installed before the world was made.
 
     Parameters:
-        timeout: seconds to wait for the others, default that of init().
+        timeout: seconds to wait for the other ranks, default that of init().
 
     Raises:
-        CollectiveTimeout, CollectiveMismatch, PeerFailure: not every rank came; those in another call get PeerExited.
-            This one has left the world all the same. CollectiveMismatch also for an earlier call that was wrong and of
-            which nobody has been told yet.
+        CollectiveTimeout, CollectiveMismatch, PeerFailure: not every rank called it; ranks in
+            another call get PeerExited. This rank has left the world nevertheless.
+            CollectiveMismatch also for an earlier mismatch that has not been reported yet.
 
     Example:
         >>> import pycollective as pc
@@ -387,7 +414,7 @@ def shutdown(*, timeout: float | None = None) -> None:
 
 
 def at_end(call: Callable[[], None]) -> None:
-    """Has the end of this world call it once, whichever way it ends; a world that ends with its process does too."""
+    """Register a call that runs once when this world ends, for any reason, also at process exit."""
     if call not in _at_end:
         _at_end.append(call)
 
@@ -402,31 +429,34 @@ def _end() -> None:
 
 
 def launcher() -> str | None:
-    """Who told this process its place in the last world."""
+    """Return the launcher that assigned this process's place in the last world."""
     return _launcher
 
 
 def native_store() -> _core.Store:
-    """The current world's; raises NotInitialized or ForkedProcess."""
+    """Return the current world's store. Raises NotInitialized or ForkedProcess."""
     _core.world()
     assert _runtime is not None
     return _runtime.store()
 
 
 def leave(timeout: float = AT_EXIT_S) -> None:
-    """shutdown() where nobody can be told: it waits so many seconds for the others, and no longer."""
+    """Call shutdown() where no caller can handle an error. Waits at most `timeout` seconds."""
     try:
         shutdown(timeout=timeout)
     except CollectiveMismatch as error:
         sys.stderr.write(f"pycollective: {error}\n")
-        if error.operation is None:  # about an earlier call, whose result this program has used
+        if error.operation is None:  # an earlier call failed, and this program has used its result
             _core._fail_at_exit()
     except CollectiveError:
-        pass  # the others are gone or busy; there is nobody left to tell
+        pass  # the other ranks have ended or are busy, and no caller is left
 
 
 def abort() -> None:
-    """Leave the world at once. Calls under way in other threads raise NotInitialized; the others get PeerFailure."""
+    """Leave the world at once.
+
+    Calls of other threads raise NotInitialized. The other ranks get PeerFailure.
+    """
     global _runtime
     runtime, _runtime = _runtime, None
     if runtime is not None:
@@ -438,15 +468,15 @@ def abort() -> None:
 @atexit.register
 def _at_exit() -> None:
     if getattr(sys, "last_type", None) is not None:
-        abort()  # an exception ends this process: the others shall know at once
+        abort()  # an exception ends this process: the other ranks should fail immediately
     elif _runtime is not None:
         leave(INTERRUPTED_S if _is_interrupted() else AT_EXIT_S)
 
 
 def _is_interrupted() -> bool:
-    """Whether a signal that asks for the end has come, and no call that was made after it has ended well."""
+    """Return whether SIGINT or SIGTERM arrived and no call that began afterwards succeeded."""
     since_s = _core._seconds_since_end_signal()
-    record = _core._flight_record()  # at once: its times count from now
+    record = _core._flight_record()  # read immediately, because its times are relative to now
     if since_s is None:
         return False
     import json
@@ -455,8 +485,8 @@ def _is_interrupted() -> bool:
 
 
 def _in_forked_child() -> None:
-    # The connections are the parent's: calls on its world raise ForkedProcess until the child calls init() itself.
-    # The launcher's place is the parent's as well.
+    # The connections belong to the parent: calls on its world raise ForkedProcess until the child
+    # calls init(). The launcher's place belongs to the parent as well.
     global _entering, _parents_place, _runtime, _server
     _entering = allocate_lock()
     _core._after_fork()
@@ -471,7 +501,10 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _keep_key() -> None:
-    """What this rank starts is not a rank, whether it is started before init() or after."""
+    """Read the key, which also makes its descriptor non-inheritable.
+
+    A process that this rank starts is not a rank, whether it is started before or after init().
+    """
     if os.environ.get(KEY_FD, "").isdecimal():
         from pycollective.bootstrap.key import read_key
 
@@ -482,7 +515,7 @@ _keep_key()
 
 
 def is_initialized() -> bool:
-    """Whether there is a world.
+    """Return whether there is a world.
 
     Example:
         >>> import pycollective as pc
@@ -493,7 +526,7 @@ def is_initialized() -> bool:
 
 
 def in_world() -> bool:
-    """Whether there are other ranks: a world of more than one. Without a world, and after its end, False.
+    """Return whether there are other ranks. Returns False without a world, and after its end.
 
     Example:
         >>> import pycollective as pc
@@ -505,7 +538,7 @@ def in_world() -> bool:
 
 
 def rank() -> int:
-    """This process's number in the world, from 0. Raises NotInitialized before init().
+    """Return this process's number in the world, from 0. Raises NotInitialized before init().
 
     Example:
         >>> import pycollective as pc
@@ -518,7 +551,7 @@ def rank() -> int:
 
 
 def size() -> int:
-    """How many ranks the world has. Raises NotInitialized before init().
+    """Return the number of ranks of the world. Raises NotInitialized before init().
 
     Example:
         >>> import pycollective as pc
@@ -531,7 +564,9 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """This process's number among those on its host, from 0: the index of its GPU. Raises NotInitialized before init().
+    """Return this process's number among the ranks of its host, from 0: the index of its GPU.
+
+    Raises NotInitialized before init().
 
     Example:
         >>> import pycollective as pc
@@ -544,7 +579,7 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """How many ranks of the world are on this host. Raises NotInitialized before init().
+    """Return the number of ranks on this host. Raises NotInitialized before init().
 
     Example:
         >>> import pycollective as pc

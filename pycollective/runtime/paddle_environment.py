@@ -1,8 +1,8 @@
-"""Paddle's own words for rank and size, in a world that its launcher did not start.
+"""Paddle's variables for rank and size, in a world that its launcher did not start.
 
-`paddle.distributed.get_rank()`, `DistributedBatchSampler` and `paddle.DataParallel` ask variables of the environment.
-Where they are not there, each rank is 0 of 1: it gets the whole dataset, and trains apart from the others without an
-error.
+`paddle.distributed.get_rank()`, `DistributedBatchSampler` and `paddle.DataParallel` read
+environment variables. If these are not set, each rank is 0 of 1: it gets the whole dataset and
+trains separately, without an error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["set_variables"]
 
 
 def set_variables(world: Group, at_end: Callable[[Callable[[], None]], None]) -> None:
-    """Gives Paddle, if it is there, the rank and size of this world until its end. What its launcher has set stays.
+    """Set the rank and size of this world for Paddle until the world ends, if Paddle is installed.
 
-    `at_end`: lifetime.at_end.
+    Variables that its launcher has set are kept. `at_end` is lifetime.at_end.
     """
     ours = are_ours(os.environ)
     if not ours and (world.size == 1 or os.environ.get(RANK) or os.environ.get(SIZE) or not _is_there()):
@@ -37,7 +37,7 @@ def set_variables(world: Group, at_end: Callable[[Callable[[], None]], None]) ->
 
 
 def _forget_others(*place: int) -> None:
-    """Paddle keeps what it has found in the environment first, which may be another rank and size."""
+    """Discard Paddle's cache of the environment, which may have another rank and size."""
     parallel = sys.modules.get("paddle.distributed.parallel")
     kept = getattr(parallel, "_global_parallel_env", None)
     if kept is not None and (getattr(kept, "rank", None), getattr(kept, "world_size", None)) != place:
@@ -45,5 +45,5 @@ def _forget_others(*place: int) -> None:
 
 
 def _is_there() -> bool:
-    """Whether the program has imported Paddle, or may yet."""
+    """Return whether the program has imported Paddle or can import it."""
     return "paddle" in sys.modules or importlib.util.find_spec("paddle") is not None

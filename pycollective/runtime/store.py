@@ -1,4 +1,7 @@
-"""A small shared dictionary of the ranks: for addresses, file names, flags and counters, not for gradients."""
+"""A small shared dictionary of the ranks: for addresses, file names, flags and counters.
+
+It is not meant for gradients.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,18 @@ __all__ = ["Store", "store"]
 
 
 def store(prefix: str = "") -> Store:
-    """The store of the current world: what one rank sets, every rank can get.
+    """Return the store of the current world: what one rank sets, every rank can get.
 
-    It lives in `pycollective run`, under other launchers in the process of rank 0, from init() to shutdown(); every
-    world begins with an empty one. A world of one has one too.
+    It exists from init() to shutdown(), in `pycollective run`, or under other launchers in the
+    process of rank 0. Every world begins with an empty store. A world of one has a store too.
 
     Parameters:
-        prefix: put before every key, with a slash: libraries with different prefixes do not meet by accident.
+        prefix: prepended to every key, with a slash, so that libraries with different prefixes
+            do not collide.
 
     Raises:
         NotInitialized: there is no world.
-        ForkedProcess: the world is that of the process that this one was forked from.
+        ForkedProcess: the world belongs to the process that this one was forked from.
 
     Example:
         >>> import pycollective as pc
@@ -42,15 +46,17 @@ def store(prefix: str = "") -> Store:
 
 
 class Store:
-    """Values under names. All methods may be called from several threads, and by all ranks at once.
+    """Values by key. Several threads, and all ranks, may call all methods at the same time.
 
-    Values are None, bool, int, float, str, bytes, NumPy arrays and numbers, and lists, tuples and dicts of these; at
-    most 8 MiB each. Nothing is pickled. A key is a str of at most 4 KiB. `timeout` is in seconds, that of init() unless
-    given. It is for what is waited for, and not for the way to the store: get(key, timeout=0) looks without waiting.
+    Values are None, bool, int, float, str, bytes, NumPy arrays and numbers, and lists, tuples and
+    dicts of these, at most 8 MiB each. Nothing is pickled. A key is a str of at most 4 KiB.
+    `timeout` is in seconds; default that of init(). It limits the wait for a key, not the
+    communication with the store: get(key, timeout=0) does not wait for the key.
 
-    Every method raises CollectiveTimeout (its text says whether the key is missing or the store does not answer),
-    PeerFailure if the store is gone (rank 0 or the launcher has ended), InvalidArgument for a bad key, TypeError for a
-    value of another type, Unsupported if the store is full (100,000 keys, 1 GiB), NotInitialized after shutdown().
+    Every method raises CollectiveTimeout (its text says whether the key is missing or the store
+    does not answer), PeerFailure if the store is gone (rank 0 or the launcher has ended),
+    InvalidArgument for a bad key, TypeError for a value of another type, Unsupported if the store
+    is full (100,000 keys, 1 GiB), NotInitialized after shutdown().
 
     Example:
         >>> import pycollective as pc
@@ -74,7 +80,7 @@ class Store:
         self._native = native
         self._prefix = prefix
 
-    if not TYPE_CHECKING:  # to which every attribute would seem to be there
+    if not TYPE_CHECKING:  # type checkers would believe that every attribute exists
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
@@ -87,26 +93,30 @@ class Store:
         return f"<pycollective.Store prefix={self._prefix!r}>"
 
     def prefix(self, prefix: str) -> Store:
-        """The part of this store whose keys begin with `prefix`."""
+        """Return the part of this store with keys that begin with `prefix`."""
         return Store(self._native, _joined(self._prefix, prefix))
 
     def set(self, key: str, value: Value, *, timeout: float | None = None) -> None:
-        """Puts `value` there, in place of what was there."""
+        """Set the value of the key, and replace any existing value."""
         self._native.set(self._key(key), store_codec.encode(value), _checked(timeout))
 
     def get(self, key: str, *, timeout: float | None = None) -> Value:
-        """Waits until somebody has set it. Arrays come as copies that may be written."""
+        """Wait until a rank has set the key, and return its value. Arrays are writable copies."""
         return store_codec.decode(self._native.get(self._key(key), _checked(timeout)))
 
     def pop(self, key: str, *, timeout: float | None = None) -> Value:
-        """Waits until it is there, and takes it away: of several that wait, one gets it, the first to come.
+        """Wait until the key exists, remove it and return its value.
 
-        A pop that times out at the very moment when the value comes may take it with it.
+        If several callers wait, the first of them gets the value. A pop that times out at the very
+        moment when the value arrives may remove it nevertheless.
         """
         return store_codec.decode(self._native.pop(self._key(key), _checked(timeout)))
 
     def add(self, key: str, delta: int = 1, *, timeout: float | None = None) -> int:
-        """Adds to an int of 64 bits, 0 if there is none, and returns the sum. No two calls get in each other's way."""
+        """Add to a 64-bit int, which is 0 if the key is missing, and return the sum.
+
+        The addition is atomic.
+        """
         if type(delta) is not int:
             raise TypeError(f"delta must be an int, not {type(delta).__name__}")
         if not -(1 << 63) <= delta < 1 << 63:
@@ -114,30 +124,34 @@ class Store:
         return self._native.add(self._key(key), delta, _checked(timeout))
 
     def wait(self, *keys: str, timeout: float | None = None) -> None:
-        """Waits until all of `keys` have been set. `timeout` is for each of them."""
+        """Wait until all of `keys` have been set. `timeout` applies to each of them."""
         names, seconds = [self._key(key) for key in keys], _checked(timeout)
         for name in names:
             self._native.wait(name, seconds)
 
     def try_get(self, key: str, default: Value = None, *, timeout: float | None = None) -> Value:
-        """The value, or `default` if the key is missing: this waits for no rank.
+        """Return the value, or `default` if the key is missing. It does not wait for the key.
 
-        `timeout` is for the way to the store alone. CollectiveTimeout means that the store does not answer.
+        `timeout` applies only to the communication with the store. CollectiveTimeout means that the
+        store does not answer.
         """
         data = self._native.try_get(self._key(key), _checked(timeout))
         return default if data is None else store_codec.decode(data)
 
     def check(self, *keys: str, timeout: float | None = None) -> bool:
-        """Whether all of `keys` are there now, without waiting for them; see try_get() for `timeout`."""
+        """Return whether all of `keys` exist now, without waiting. See try_get() for `timeout`."""
         names, seconds = [self._key(key) for key in keys], _checked(timeout)
         return all(self._native.check(name, seconds) for name in names)
 
     def delete(self, key: str, *, timeout: float | None = None) -> bool:
-        """Takes the key away, and says whether it was there; see try_get() for `timeout`."""
+        """Delete the key, and return whether it existed. See try_get() for `timeout`."""
         return self._native.erase(self._key(key), _checked(timeout))
 
     def keys(self, *, timeout: float | None = None) -> list[str]:
-        """All keys of this part of the store, sorted, without its prefix; see try_get() for `timeout`."""
+        """Return all keys of this part of the store, sorted, without its prefix.
+
+        See try_get() for `timeout`.
+        """
         begin = f"{self._prefix}/" if self._prefix else ""
         return [key[len(begin) :] for key in self._native.keys(begin, _checked(timeout))]
 
@@ -158,7 +172,7 @@ def _joined(prefix: str, key: str) -> str:
 
 
 def _instead(key: object) -> str:
-    """What torch's stores take in the place of a key."""
+    """Return a hint for arguments that torch's stores accept in the position of a key."""
     if isinstance(key, (list, tuple)):
         return ": give keys one by one, as store.wait(*keys)"
     return ": give a time by its name, as timeout=10" if isinstance(key, (int, float, timedelta)) else ""

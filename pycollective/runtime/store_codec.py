@@ -1,11 +1,16 @@
-"""The store's values as bytes and back: a closed set of types, nothing that could run code.
+"""Encodes the store's values as bytes: a closed set of types, with nothing that could run code.
 
-    None  n | True  t | False  f | int  its decimal digits | float  d, 8 bytes | str  s, UTF-8 | bytes  b, as they are
-    list  l | tuple  u | dict  m, key and value in turn: each item is a length (u32) and the item
-    array  a | NumPy scalar  g: length (u8) and text of its dtype, number (u8) and sizes (u64) of its axes, its bytes
+    None  n | True  t | False  f | int  its decimal digits | float  d, 8 bytes | str  s,
+    UTF-8
+    bytes  b, unchanged
+    list  l | tuple  u | dict  m, key and value alternating: each item is a length (u32) and
+    the item
+    array  a | NumPy scalar  g: length (u8) and text of its dtype, number (u8) and sizes
+    (u64) of its
+        axes, its bytes
 
-Lengths are little-endian. Counters are text, so that the store can add to them. Objects that ranks send each other,
-which are larger and of more types, have a codec of their own: object_codec.
+Lengths are little-endian. Counters are text, so that the store can add to them. Objects that ranks
+send each other, which are larger and have more types, use another codec: object_codec.
 """
 
 from __future__ import annotations
@@ -20,11 +25,12 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["Value", "decode", "encode"]
 
-# None, bool, int, float, str, bytes, NumPy arrays and scalars, and lists, tuples and dicts of these.
+# None, bool, int, float, str, bytes, NumPy arrays and scalars, and lists, tuples and dicts of
+# these.
 Value: TypeAlias = Any
 
 MOST_NESTED = 32
-MOST_DIGITS = 4000  # of an int: Python itself refuses to read more than 4300
+MOST_DIGITS = 4000  # of an int: Python itself refuses to parse more than 4300
 MOST_ITEM_NBYTES = 1 << 32
 LENGTH = struct.Struct("<I")
 DOUBLE = struct.Struct("<d")
@@ -32,12 +38,17 @@ ARRAY_KINDS = "biufc"
 
 
 def encode(value: object, depth: int = 0) -> bytes:
-    """Raises TypeError for what cannot be written, InvalidArgument for what is nested too deeply or too large."""
+    """Return the value as bytes.
+
+    Raises:
+        TypeError: the value has a type that cannot be stored.
+        InvalidArgument: the value is nested too deeply or is too large.
+    """
     if depth > MOST_NESTED:
         raise InvalidArgument(f"the value is nested more than {MOST_NESTED} deep, or holds itself")
     if value is None:
         return b"n"
-    if isinstance(value, np.generic):  # float64 is a float as well
+    if isinstance(value, np.generic):  # checked first, because np.float64 is a subclass of float
         return b"g" + array(np.asarray(value))
     kind = type(value)
     if isinstance(value, bool):
@@ -80,7 +91,7 @@ def array(x: np.ndarray[Any, Any]) -> bytes:
 
 
 def decode(data: bytes) -> Value:
-    """Undoes encode(). Raises InvalidArgument for anything else."""
+    """Undo encode(). Raises InvalidArgument for anything else."""
     try:
         return read(memoryview(data), 0)
     except (ValueError, IndexError, TypeError, SyntaxError, struct.error) as error:

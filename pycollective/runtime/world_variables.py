@@ -1,4 +1,7 @@
-"""Variables of the environment that are there as long as the world, for libraries that ask them alone."""
+"""Environment variables that exist as long as the world.
+
+They are for libraries that read nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ from collections.abc import Callable, Mapping
 
 __all__ = ["set_until_end"]
 
-_set: dict[
-    str, tuple[str | None, str]
-] = {}  # by name: what was there before the world, and what is there since
+_set: dict[str, tuple[str | None, str]] = {}  # by name: the value before the world, and the value set for it
 
 
 def set_until_end(values: Mapping[str, str], at_end: Callable[[Callable[[], None]], None]) -> None:
-    """Sets them. With the world they go, or become what they were, but for those that somebody has changed since.
+    """Set the variables until the end of the world, then remove or restore them.
 
-    `at_end`: lifetime.at_end.
+    A variable that the program has changed meanwhile is kept. `at_end` is lifetime.at_end.
     """
     for name, value in values.items():
         there = os.environ.get(name)

@@ -1,1 +1,1 @@
-"""What `pycollective` does beside `run`: measure, compare, tune, explain plans, look at a machine."""
+"""The commands of `pycollective` besides `run`: bench, compare, tune, plan, doctor."""

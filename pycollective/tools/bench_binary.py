@@ -1,7 +1,8 @@
-"""`pycollective-bench`: the benchmark's program, alone or as a rank of what a launcher has started.
+"""`pycollective-bench`: the benchmark's program, alone or as a rank started by a launcher.
 
-Alone it becomes the program, which starts ranks of its own. A launcher's rank stays beside it: the way to the others is
-found here, as `init()` finds it, and handed over in the environment (csrc/bench/role.cc reads it).
+Alone this process becomes the program, which starts ranks of its own. A launcher's rank stays as
+the parent of the program: it finds the other ranks, as `init()` does, and passes their addresses in
+the environment (csrc/bench/role.cc reads them).
 """
 
 from __future__ import annotations
@@ -51,12 +52,15 @@ def main() -> int:
 
 
 def become(words: Sequence[str]) -> NoReturn:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python's way with it is not everybody's
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, but the program needs the default
     os.execve(BINARY, [BINARY.name, *words], {**os.environ, **nccl_folders()})
 
 
 def nccl_folders() -> dict[str, str]:
-    """Where Python's packages of NCCL are, which the program would not find (csrc/bench/gpu_session.cc reads it)."""
+    """Returns the folders of Python's NCCL packages, which the program cannot find by itself.
+
+    csrc/bench/gpu_session.cc reads them.
+    """
     return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
 
 
@@ -80,7 +84,10 @@ def environment(placement: Placement, rendezvous: Rendezvous) -> dict[str, str]:
 
 
 def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str]) -> int:
-    """The program as this rank's child; its exit code. Rank 0 keeps the store open meanwhile."""
+    """Runs the program as this rank's child; returns its exit code.
+
+    Rank 0 keeps the store open meanwhile.
+    """
     key_fd = key_file(rendezvous.key)
     env = {**environment(placement, rendezvous), "PYCOLLECTIVE_KEY_FD": str(key_fd)}
     with contextlib.ExitStack() as stack:
@@ -93,7 +100,7 @@ def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str])
                 [str(BINARY), *words], rank=placement.rank, env=env, key_fd=key_fd, stdout=1, stderr=2
             )
             children.append(each)
-            for number in asked:  # it came before there was anybody to pass it on to
+            for number in asked:  # signals that arrived before the child existed
                 each.signal(number)
             status = end_of(each)
         if status == 0:
@@ -115,7 +122,10 @@ def end_of(each: Child) -> int:
 
 
 def open_first(addresses: Sequence[str], rendezvous: Rendezvous) -> _core.StoreServer:
-    """At the first of the known ports that can be bound, on every address that has it, as `init()` does."""
+    """Opens a store at the first known port that can be bound, as `init()` does.
+
+    It listens on every address that has this port.
+    """
     first: CollectiveError | None = None
     for port in dict.fromkeys(split(address)[1] for address in addresses):
         same = [address for address in addresses if split(address)[1] == port]
@@ -129,7 +139,7 @@ def open_first(addresses: Sequence[str], rendezvous: Rendezvous) -> _core.StoreS
 
 @contextlib.contextmanager
 def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
-    """To the children that are put into the first list; the second tells which came."""
+    """Passes signals on to the children in the first list, and appends them to the second one."""
     children: list[Child] = []
     asked: list[int] = []
 
@@ -148,7 +158,7 @@ def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
 
 
 def patience(words: Sequence[str]) -> float:
-    """How long ranks look for each other. What is wrong with the words the program says."""
+    """Returns how long ranks wait for each other. The program itself reports invalid arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--timeout_s", nargs="?")
     given: str | None = parser.parse_known_args(list(words))[0].timeout_s

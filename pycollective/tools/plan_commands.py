@@ -1,4 +1,7 @@
-"""`pycollective plan`: the catalog of algorithms, their steps, checks and times on paper. No rank is started."""
+"""`pycollective plan`: the catalog of algorithms, their steps, checks and predicted times.
+
+No rank is started.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
 def ranks(text: str) -> int:
-    """A number of ranks."""
+    """Parses a number of ranks."""
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of ranks: 1 to 65535")
     return int(text)
 
 
 def ranks_range(text: str) -> range:
-    """`8` or `1..64`, both ends included."""
+    """Parses `8` or `1..64`, both ends included."""
     first, dots, last = text.partition("..")
     sizes = range(ranks(first), ranks(last if dots else first) + 1)
     if not sizes:
@@ -35,14 +38,14 @@ def ranks_range(text: str) -> range:
 
 
 def number(text: str) -> int:
-    """A rank or a number of pieces."""
+    """Parses a rank or a number of pieces."""
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 65535")
     return int(text)
 
 
 def nbytes(text: str) -> int:
-    """`65536`, `64k`, `64m` or `1g`."""
+    """Parses `65536`, `64k`, `64m` or `1g`."""
     match = re.fullmatch(r"(\d{1,15})([kmg]?)", text.lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"'{text}' is no size in bytes: write 65536, 64k, 64m or 1g")
@@ -50,7 +53,7 @@ def nbytes(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The four commands and their options."""
+    """Adds the four commands and their options."""
     commands = parser.add_subparsers(dest="plan_command", required=True, metavar="command")
     listing = commands.add_parser("list", help="the algorithms: for which shapes, at what cost, from where")
 
@@ -88,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """One of the commands; returns the exit code: 1 for a wrong plan, 2 for what cannot be asked."""
+    """Runs one of the commands. Returns 1 for a wrong plan, 2 for an invalid request."""
     command = {"list": _list, "show": _show, "check": _check, "simulate": _simulate}[options.plan_command]
     try:
         return command(options)
@@ -137,7 +140,7 @@ def _subjects(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 def _worlds(
     collective: str, algorithm: str, sizes: range, splits: Sequence[int]
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Every size, some roots and splits, equal parts and others: what the algorithm supports of it."""
+    """Yields the supported combinations of sizes, roots, splits, even and uneven parts."""
     for size in sizes:
         for root in sorted({0, size // 2, size - 1} if collective in ROOTED else {0}):
             for split in splits:

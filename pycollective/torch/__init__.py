@@ -1,11 +1,15 @@
-"""PyTorch: data parallel training, differentiable collectives, the torch.distributed backend. Loaded at first use.
+"""PyTorch support: data parallel training, differentiable collectives, torch.distributed backend.
+
+The PyTorch modules are loaded at first use.
 
     import pycollective as pc
 
     pc.init()
-    model = pc.torch.DataParallel(model)       # gradients are averaged while backward() runs
+    model = pc.torch.DataParallel(model)       # gradients are averaged while backward()
+    runs
 
-With `torch.distributed.init_process_group("pycollective")` nothing of this is imported by hand: docs/torch.md.
+`torch.distributed.init_process_group("pycollective")` needs no import of this module: see
+docs/torch.md.
 """
 
 from __future__ import annotations
@@ -56,10 +60,10 @@ _HOMES = {
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    return sorted({*globals(), *(__all__ if find_spec("torch") else ())})  # help() looks at everything
+    return sorted({*globals(), *(__all__ if find_spec("torch") else ())})  # help() reads every listed name
 
 
-if not typing.TYPE_CHECKING:  # to which every name would seem to be there
+if not typing.TYPE_CHECKING:  # with it, type checkers would accept every attribute
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""torch.distributed.monitored_barrier(), which torch allows gloo alone."""
+"""monitored_barrier(), which torch.distributed supports only for the gloo backend."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ def monitored_barrier(
     timeout: timedelta | float | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
-    """A barrier whose error names the ranks that did not come.
+    """A barrier with an error that names the ranks that did not reach it.
 
-    So does every barrier here; this one has the arguments of torch.distributed.monitored_barrier().
+    Every barrier of pycollective does so. This function has the arguments of
+    torch.distributed.monitored_barrier().
 
     Parameters:
-        group: ours, or a process group of the backend pycollective; default the world.
-        timeout: a timedelta or seconds, default that of the process group, or of init().
-        wait_all_ranks: taken, and changes nothing: all missing ranks are named, on every rank that waits.
+        group: a pycollective Group or a process group of the backend pycollective. The default
+            is the world.
+        timeout: a timedelta or seconds. The default is that of the process group, or of init().
+        wait_all_ranks: accepted for compatibility, has no effect: every rank that waits reports
+            all missing ranks.
 
     Raises:
-        CollectiveTimeout: not all ranks came in time.
-        PeerFailure: one of them is gone.
+        CollectiveTimeout: not all ranks reached the barrier in time.
+        PeerFailure: a rank has failed.
 
     Example:
         >>> import pycollective as pc

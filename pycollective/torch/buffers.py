@@ -1,10 +1,12 @@
-"""Rank 0's buffers for all ranks, between a forward and the next, as far as autograd need not see it.
+"""Copies rank 0's buffers to all ranks between forwards, hidden from autograd where that is safe.
 
-A graph of an earlier forward may have kept a buffer, and its backward may still come: a GAN's discriminator sees two
-batches before one backward. Autograd refuses that backward where the buffer was written since. A write that changes
-nothing is no reason for that, nor is one of the running statistics of a normalization that trains, which its backward
-does not read: both are hidden from autograd, as torch's DistributedDataParallel hides all of them. What has changed is
-left for autograd to see: gradients would be wrong without a word.
+The graph of an earlier forward may hold a buffer, and its backward may run later: the discriminator
+of a GAN processes two batches before one backward. Autograd refuses that backward if the buffer was
+written in between. It need not refuse after a write that changes nothing, nor after a write to the
+running statistics of a normalization in training mode, because the backward does not read them.
+Both kinds of writes are hidden from autograd; torch's DistributedDataParallel hides all writes.
+Autograd sees every write that changes a value, because the gradients would otherwise be silently
+wrong.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class Buffers:
-    """Those of a module, wherever they stand now: modules may put another tensor there."""
+    """The buffers of a module. They are looked up at each use, because modules may replace them."""
 
     def __init__(self, module: nn.Module, wanted: Collection[int]) -> None:
-        """The places where a buffer whose id() is in `wanted` stands now, or none does."""
+        """Records every entry that holds None, or a buffer with its id() in `wanted`."""
         self._places = [
             (each, name)
             for each in module.modules()
@@ -34,15 +36,15 @@ class Buffers:
         ]
 
     def clear(self) -> None:
-        """There are none."""
+        """Forgets all buffers."""
         self._places.clear()
 
     def tensors(self) -> list[torch.Tensor]:
-        """Each once."""
+        """Returns each buffer once."""
         return list(self._found())
 
     def _found(self) -> dict[torch.Tensor, bool]:
-        """Whether each is among the statistics of a module that trains."""
+        """Maps each buffer to whether it is a running statistic of a module in training mode."""
         found: dict[torch.Tensor, bool] = {}
         for module, name in self._places:
             if (buffer := module._buffers.get(name)) is not None:
@@ -51,11 +53,14 @@ class Buffers:
         return found
 
     def replace(self, broadcast: Callable[[list[torch.Tensor]], object], *, graphs_wait: bool) -> None:
-        """Has `broadcast` write them. `graphs_wait`: whether a backward may come whose forward has been."""
+        """Calls `broadcast` to overwrite the buffers.
+
+        `graphs_wait` is whether a backward may follow for a forward that has already run.
+        """
         found = self._found()
         if not found:
             return
-        # Tensors made under inference_mode are in no graph.
+        # Tensors made under inference_mode belong to no graph.
         tracked = {each: unread for each, unread in found.items() if not each.is_inference()}
         copies = {
             each: each.detach().clone() for each, unread in tracked.items() if graphs_wait and not unread

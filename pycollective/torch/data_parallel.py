@@ -1,4 +1,4 @@
-"""A module whose copies on all ranks stay equal, because backward averages their gradients."""
+"""A module with equal copies on all ranks, because backward averages their gradients."""
 
 from __future__ import annotations
 
@@ -38,51 +38,64 @@ class DataParallel(nn.Module):
         model = pc.torch.DataParallel(model)
         for inputs, targets in loader:                      # this rank's part
             optimizer.zero_grad()
-            loss_function(model(inputs), targets).backward()  # gradients are those of all ranks when it returns
+            loss_function(model(inputs), targets).backward()  # returns with averaged gradients
             optimizer.step()
 
-    Parameters and buffers of rank 0 are given to all ranks here. After that every backward averages gradients over the
-    ranks, in buckets that travel while it goes on computing. (Li et al., PyTorch Distributed, VLDB 2020.)
+    The constructor broadcasts the parameters and buffers of rank 0 to all ranks. After that every
+    backward averages the gradients over the ranks, in buckets that are sent while backward
+    continues to compute. (Li et al., PyTorch Distributed, VLDB 2020.)
 
     Parameters:
-        module: the model, equal in structure on all ranks. It stays usable itself, as `.module`.
-        group: whose ranks take part: a Group, a process group of our torch backend, default the world. Non-members hold
-            None, which is the world: they must not call.
+        module: the model, equal in structure on all ranks. It stays usable itself, as
+            `.module`.
+        group: the ranks that take part: a Group or a process group of our torch backend. The
+            default is the world. Ranks outside a subgroup hold None for it, and None means the
+            world, so they must not call this.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
-        broadcast_buffers: give rank 0's buffers (such as running means) to all ranks at each forward in training mode,
-            outside of no_sync(). A module may run forward twice before backward; where its graph keeps a buffer that
-            each rank has changed in its own way, other than running statistics, backward refuses that: pass False.
-        ignore: names of parameters and buffers that stay each rank's own, such as a mask or a cache: they are neither
-            given to other ranks nor reduced.
+        broadcast_buffers: whether each forward in training mode, outside of no_sync(),
+            broadcasts rank 0's buffers (such as running means). A module may run forward twice
+            before backward. If its graph holds a buffer, other than running statistics, that
+            each rank has changed differently, backward raises an error: pass False for such a
+            module.
+        ignore: names of parameters and buffers that stay local to each rank, such as a mask or
+            a cache. They are neither broadcast nor reduced.
 
     What to know:
-        A step's gradient is the mean over ranks, however many samples each has: with batches of different sizes, scale
-        the loss by `samples here * size / samples everywhere`. All ranks run equally many backwards; one without data
-        runs an empty batch, or all train in a block of join(). Where the loss needs no parameter at all, call
-        synchronize() instead of backward().
+        The gradient of a step is the mean over ranks, regardless of the number of samples on
+        each rank. With batches of different sizes, scale the loss by `samples here * size /
+        samples everywhere`. All ranks run the same number of backwards. A rank without data
+        runs an empty batch, or all ranks train in a block of join(). If the loss uses no
+        parameter at all, call synchronize() instead of backward().
 
-        Parameters that a backward does not use count as zeros. What no rank has used keeps `grad is None`, so that
-        weight decay and momentum leave it alone.
+        A parameter that a backward does not use counts as zeros. A parameter that no rank has
+        used keeps `grad is None`, so that weight decay and momentum do not change it.
 
-        Gradients may be views of buckets: the next backward overwrites them, unless it accumulates. Several backwards
-        in one step may follow each other; gradients that are averaged already stay as they are by another averaging.
+        Gradients may be views of buckets: the next backward overwrites them, unless it
+        accumulates. Several backwards may follow each other in one step: averaging a
+        gradient that is already averaged does not change it.
 
-        state_dict() and load_state_dict() are those of `module`: their keys have no prefix, in other modules
-        too. Copying and pickling are refused: copy `.module`.
+        state_dict() and load_state_dict() are those of `module`: their keys have no prefix,
+        also if the DataParallel is part of another module. Copying and pickling are refused:
+        copy `.module`.
 
-        Of nn.Embedding(sparse=True) the indices and values of all ranks are gathered. Take use_reentrant=False for
-        checkpoints: with True each may reduce all gradients once more, and a parameter in two of them is refused.
+        For nn.Embedding(sparse=True) the indices and values of all ranks are gathered. Use
+        use_reentrant=False for checkpoints: with True each checkpoint may reduce all gradients
+        once more, and a parameter that is used in two of them is refused.
 
-        A rank that survives an exception in a step calls reset(). A post-accumulate hook of yours sees the gradient of
-        this rank, or already the one of all. close() ends it all, so that `module` can be wrapped anew.
+        A rank that survives an exception in a step calls reset(). Your own post-accumulate
+        hooks see the gradient of this rank or already the averaged one. close() ends the
+        averaging, so that `module` can be wrapped again.
 
     Raises:
-        InvalidArgument: nothing requires grad, a parameter or buffer cannot be written or two of them share memory, or
-            gradients of `module` are being reduced already. From forward() and backward(): a parameter requires grad
-            that did not, or was not there, when the module was wrapped.
-        CollectiveMismatch: the ranks' modules differ; on all ranks, with the first parameter that does.
-        From backward(): as GradientReducer.finish(), so PeerFailure soon after a rank died; Unsupported for
-            create_graph=True; InvalidArgument if one parameter got two gradients in one backward.
+        InvalidArgument: no parameter requires grad, a parameter or buffer is not writable or
+            two of them share memory, or gradients of `module` are already being reduced. From
+            forward() and backward(): a parameter requires grad that did not require it, or did
+            not exist, when the module was wrapped.
+        CollectiveMismatch: the modules of the ranks differ. All ranks raise it, with the first
+            parameter that differs.
+        From backward(): as GradientReducer.finish(), so PeerFailure soon after a rank has died;
+            Unsupported for create_graph=True; InvalidArgument if one parameter got two
+            gradients in one backward.
 
     Example:
         >>> import pycollective as pc, torch
@@ -133,34 +146,34 @@ class DataParallel(nn.Module):
         self._broadcast([*self._parameters_of_all, *self._shared_buffers.tensors()])
         if not broadcast_buffers:
             self._shared_buffers.clear()
-        self._forwards = 0  # that gave out buffers
+        self._forwards = 0  # forwards that broadcast buffers
         self._wrapped = {id(parameter) for parameter in module.parameters()}
         self._remember_structure()
         self.register_load_state_dict_pre_hook(_with_prefix)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:  # noqa: ANN401  whatever the module takes
-        """That of the module."""
+        """Runs the module."""
         if self.training and torch.is_grad_enabled():
             self._prepare()
         return self.module(*inputs, **named)
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """Backward in this block accumulates gradients here only; the first one after it reduces them with its own.
+        """In this block backward only accumulates; the first backward after it reduces everything.
 
-        On all ranks alike.
+        All ranks use no_sync() for the same backwards.
         """
         return self._hooks.no_sync()
 
     def synchronize(self) -> None:
-        """Averages gradients as they are now, as the end of backward does; for a rank whose step has no backward."""
+        """Averages the current gradients as backward does, for a step without a backward."""
         self._hooks.step()
 
     def join(self) -> AbstractContextManager[None]:
-        """A block in which ranks may train on differently many batches: see pycollective.torch.join()."""
+        """Returns a context for different numbers of batches: see pycollective.torch.join."""
         return join(self)
 
     def register_comm_hook(self, state: object, hook: object) -> NoReturn:
-        """Raises Unsupported, which says what there is in the place of torch's communication hooks."""
+        """Raises Unsupported, with the replacement for torch's communication hooks."""
         raise Unsupported(
             "DataParallel takes no communication hooks: leave it out, and for those that compress write "
             'pc.torch.DataParallel(model, compression="f16") or "bf16". torch\'s own DistributedDataParallel takes '
@@ -175,35 +188,37 @@ class DataParallel(nn.Module):
         )
 
     def reset(self) -> None:
-        """Gives a step up, after an exception in forward, loss or backward that this rank survives.
+        """Gives up a step after an exception in forward, loss or backward that this rank survives.
 
-        Every step ends, on every rank, with a backward that returns, synchronize() or this. The others' backward raises
-        CollectiveMismatch, which says so, and all can go on; this rank waits until they have come there. After
-        exceptions in the middle of backward the next forward or backward does the same by itself; before its first
-        gradient there is nothing to know it by, so call this.
+        Every step ends, on every rank, with a backward that returns, with synchronize() or with
+        reset(). On the other ranks backward raises CollectiveMismatch, which reports the reset, and
+        all ranks can continue. This rank waits until the other ranks have reached that point. After
+        an exception in the middle of backward the next forward or backward resets by itself. An
+        exception before the first gradient leaves no trace, so call reset() then.
         """
         self._hooks.reset()
 
     def close(self) -> None:
-        """Ends it: backward reduces nothing any more, and `.module` can be wrapped anew."""
+        """Ends the averaging: backward reduces nothing more, `.module` can be wrapped again."""
         self._hooks.close()
 
-    def state_dict(  # without the positional arguments that torch has given up
+    def state_dict(  # without the positional arguments that torch has deprecated
         self,
         *,
         destination: Any = None,  # noqa: ANN401  as torch has it
         prefix: str = "",
         keep_vars: bool = False,
     ) -> Any:  # noqa: ANN401
-        """That of the module."""
+        """Returns the state of the module."""
         return self.module.state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:  # noqa: ANN401
-        """That of the module. All ranks load the same.
+        """Loads the state of the module. All ranks load the same state.
 
-        It may be one of torch's DistributedDataParallel: "module." is taken off where every key begins so.
+        The state may come from torch's DistributedDataParallel: the prefix "module." is removed if
+        every key has it.
         """
         _refuse_assign(assign)
         return self.module.load_state_dict(_of_the_module(state_dict, self.module), strict)
@@ -249,7 +264,7 @@ class DataParallel(nn.Module):
 def _shared(
     module: nn.Module, ignore: Collection[str]
 ) -> tuple[dict[str, nn.Parameter], dict[str, torch.Tensor]]:
-    """The parameters and buffers that are not ignored, by name."""
+    """Returns the parameters and buffers that are not ignored, by name."""
     names: dict[str, torch.Tensor] = {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
@@ -261,7 +276,7 @@ def _shared(
             raise InvalidArgument(
                 f'DataParallel: ignore: the module has no parameter or buffer "{name}"{hint}'
             )
-    ignored = {id(names[name]) for name in ignore}  # under all of their names
+    ignored = {id(names[name]) for name in ignore}  # under each of their names
     return (
         {name: each for name, each in module.named_parameters() if id(each) not in ignored},
         {name: each for name, each in module.named_buffers() if id(each) not in ignored},
@@ -269,7 +284,7 @@ def _shared(
 
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
-    """Refuses, on every rank alike, what only the ranks that receive would notice."""
+    """Refuses, on every rank alike, overlaps that only the receiving ranks would notice."""
     layouts: dict[str, Layout] = {}
     for name, tensor in tensors.items():
         library = writable_for("DataParallel", f'"{name}"', tensor.detach())
@@ -284,7 +299,7 @@ def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
 
 
 def _of_the_module(state_dict: Mapping[str, Any], module: nn.Module) -> Mapping[str, Any]:
-    """Without the prefix that torch's DistributedDataParallel puts before every key."""
+    """Removes the prefix that torch's DistributedDataParallel puts before every key."""
     prefix = "module."
     if not state_dict or hasattr(module, "module") or not all(key.startswith(prefix) for key in state_dict):
         return state_dict
@@ -298,7 +313,7 @@ def _of_the_module(state_dict: Mapping[str, Any], module: nn.Module) -> Mapping[
 def _refuse_assign(assign: bool) -> None:
     if assign:
         raise Unsupported(
-            "DataParallel: assign=True puts other parameters into the module, whose gradients would not be "
+            "DataParallel: assign=True puts other parameters into the module, and their gradients would not be "
             "reduced: load into the module before wrapping it"
         )
 
@@ -306,14 +321,14 @@ def _refuse_assign(assign: bool) -> None:
 def _with_prefix(
     _: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any], *__: object
 ) -> None:
-    """Loading comes this way if another module holds the DataParallel; state_dict() left "module." out."""
+    """Runs when a module that contains the DataParallel loads: state_dict() omitted "module."."""
     _refuse_assign(metadata.get("assign_to_params_buffers", False))
     mine = {key: state.pop(key) for key in [*state] if key.startswith(prefix)}
     state.update({f"{prefix}module.{key.removeprefix(prefix)}": value for key, value in mine.items()})
 
 
 def _sparse_names(module: nn.Module) -> set[str]:
-    """The parameters whose gradients are sparse, by each of their names."""
+    """Returns the parameters with sparse gradients, by each of their names."""
     kinds = (nn.Embedding, nn.EmbeddingBag)
     sparse = {id(each.weight) for each in module.modules() if isinstance(each, kinds) and each.sparse}
     return {name for name, each in module.named_parameters(remove_duplicate=False) if id(each) in sparse}

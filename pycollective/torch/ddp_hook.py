@@ -1,6 +1,7 @@
-"""Gradient averaging of torch's own DistributedDataParallel through pycollective, whatever backend lies beneath it."""
+"""Gradient averaging through pycollective for DistributedDataParallel on any backend of torch."""
 
-# No `from __future__ import annotations`: DDP compares ours with the classes themselves.
+# No `from __future__ import annotations`: DDP compares these annotations with the classes
+# themselves.
 import torch
 import torch.distributed as dist
 
@@ -16,20 +17,21 @@ def ddp_comm_hook(
     state: Group | dist.ProcessGroup | None,
     bucket: dist.GradBucket,
 ) -> torch.futures.Future[torch.Tensor]:
-    """A communication hook for torch's DistributedDataParallel: averages each bucket in the background.
+    """A communication hook for torch's DistributedDataParallel: averages buckets in the background.
 
         model = torch.nn.parallel.DistributedDataParallel(model)      # for example over gloo
         model.register_comm_hook(None, pc.torch.ddp_comm_hook)
 
-    DDP keeps what is its own: buckets, unused parameters, static graphs. DataParallel is
-    all of it in pycollective.
+    DDP still handles buckets, unused parameters and static graphs. DataParallel is the complete
+    counterpart in pycollective.
 
     Parameters:
-        state: whose ranks are averaged over, the same as DDP's; None for the world.
+        state: the group to average over, with the ranks of DDP's group; None for the world.
         bucket: from DDP. Its buffer is averaged in place.
 
     Returns:
-        a Future of the buffer. It has the error of the allreduce if that fails, and backward() raises it.
+        a Future of the buffer. If the allreduce fails, the Future holds the error, and
+        backward() raises it.
 
     Example:
         >>> import pycollective as pc, torch

@@ -1,7 +1,8 @@
-"""What `import torch` calls (entry point torch.backends). Installed beside the package as well, as pycollective_torch.
+"""The function that `import torch` calls (entry point torch.backends).
 
-So a pycollective that cannot be imported never keeps torch from being imported. torch is half imported meanwhile, and
-nothing of pycollective is, unless PYCOLLECTIVE_REPLACES asks for it.
+This file is also installed beside the package, as pycollective_torch, so that a pycollective that
+cannot be imported never prevents the import of torch. torch is only partly imported when it calls
+register(), which imports nothing of pycollective unless PYCOLLECTIVE_REPLACES requests it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Handler = Callable[..., Iterator[Any]]
 
 
 def register() -> None:
-    """Make `init_process_group("pycollective")` known, and launchers whose variables torch does not read."""
+    """Registers the backend, and support for launchers that do not set torch's variables."""
     try:
         import torch.distributed as dist
 
@@ -37,7 +38,7 @@ def register() -> None:
                 from pycollective.torch.replacing import replace_named
 
                 replace_named(os.environ[REPLACES])
-    except Exception as error:  # a torch that differs from those we know is imported all the same
+    except Exception as error:  # an unknown torch version must still be importable
         warnings.warn(f"torch.distributed does not know all of pycollective: {error!r}", stacklevel=2)
 
 
@@ -48,9 +49,9 @@ def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torc
 
 
 def _watchful(handler: Handler) -> Handler:
-    """The handler; when its ranks have met, rank 0 warns of variables that look like ours and that nothing reads.
+    """Wraps a rendezvous handler: rank 0 then warns of unknown variables that look like ours.
 
-    After a default group of ours it looks whether that one's store is still there.
+    If the previous default group was ours, the wrapper also checks that its store still exists.
     """
 
     @functools.wraps(handler)
@@ -59,7 +60,7 @@ def _watchful(handler: Handler) -> Handler:
         found = handler(*args, **kwargs) if servers is None else servers.rendezvous(handler, args, kwargs)
         for store_rank_size in found:
             if store_rank_size[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
-                with contextlib.suppress(ImportError):  # it may be broken, and not needed
+                with contextlib.suppress(ImportError):  # pycollective may be broken, and is not needed here
                     from pycollective.runtime.environment_names import warn_of_unknown
 
                     warn_of_unknown(stacklevel=CALLERS)
@@ -69,7 +70,7 @@ def _watchful(handler: Handler) -> Handler:
 
 
 def _or_launched(torchs: Handler) -> Handler:
-    """The handler that torch has for env://; where it would miss RANK, what mpirun, mpiexec or srun says."""
+    """Wraps torch's env:// handler: without RANK it reads variables of mpirun, mpiexec or srun."""
 
     @functools.wraps(torchs)
     def handler(url: str, timeout: timedelta = timedelta(minutes=30), **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -1,7 +1,7 @@
-"""Gradients that backward has made and that are not in their bucket yet: those that lie together go there in one copy.
+"""Collects the gradients of a backward, to copy adjacent ones into their bucket together.
 
-One copy for many costs less than one for each, on a GPU by far. On the CPU few are taken together, as they are still in
-the cache then.
+One copy for many gradients costs less than one copy each, by far on a GPU. On the CPU only a few
+are copied together, so that they are still in the cache.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pycollective.training.gradients.reducer import GradientReducer
 
 __all__ = ["Arrival", "Gathered", "arrivals_of"]
 
-CPU_NBYTES = 1 << 18  # of the gradients that are copied together there, if there are several
+CPU_NBYTES = 1 << 18  # limit of the bytes that one group of several CPU gradients copies together
 
 
 class Gathered:
-    """Some gradients of one bucket."""
+    """Some gradients of one bucket that are copied together."""
 
     __slots__ = ("_length", "_reducer", "gradients", "missing", "names", "parameters", "places")
 
@@ -28,21 +28,21 @@ class Gathered:
         self.clear()
 
     def grow(self) -> None:
-        """One more belongs to it, from the next step on."""
+        """Adds one gradient to the group, from the next step on."""
         self._length += 1
         self.missing = self._length
 
     def clear(self) -> None:
         """Begins a new step."""
-        self.missing = self._length  # which have not come in this step
-        self.names: list[str] = []  # of those that have come, and that the reducer does not know of
-        # Of those among them that do not lie in their place:
+        self.missing = self._length  # gradients that are still missing in this step
+        self.names: list[str] = []  # gradients that have arrived and are not reported to the reducer
+        # The gradients among them that are not in their place in the bucket:
         self.parameters: list[torch.Tensor] = []
         self.places: list[torch.Tensor] = []
         self.gradients: list[torch.Tensor] = []
 
     def hand_over(self) -> None:
-        """Gives the reducer what has come. The gradients of the parameters are their places after that."""
+        """Passes the gradients to the reducer. Each parameter's gradient becomes its place."""
         if not self.names:
             return
         self._reducer.ready_together(self.names, self.places, self.gradients)
@@ -51,13 +51,13 @@ class Gathered:
         self.names, self.parameters, self.places, self.gradients = [], [], [], []
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """The gradients are copied on that one, and perhaps not on the one on which they were made."""
+        """Marks the gradients as used on `stream`: it copies them, another may have made them."""
         for gradient in self.gradients:
             gradient.record_stream(stream)
 
 
 class Arrival:
-    """What there is to know of a parameter when its gradient comes."""
+    """The state that a parameter's hook needs when its gradient arrives."""
 
     __slots__ = ("form", "gathered", "name", "place", "step")
 
@@ -65,23 +65,23 @@ class Arrival:
         self.name = name
         self.place = place  # in its bucket
         self.gathered = gathered
-        self.step = -1  # in which it came last
+        self.step = -1  # step in which it arrived last
         self.form = (
             place.shape,
             place.dtype,
             place.device,
             torch.strided,
             False,
-        )  # what is one copy away from its place
+        )  # the form of a gradient that one copy can move to its place
 
 
 def arrivals_of(reducer: GradientReducer, names: Sequence[str]) -> tuple[dict[str, Arrival], list[Gathered]]:
-    """That of each name, and what they share. Gradients that come after each other are taken together."""
+    """Returns the Arrival of each name, and the groups: consecutive gradients share a Gathered."""
     wanted = frozenset(names)
     arrivals: dict[str, Arrival] = {}
     every: list[Gathered] = []
     for bucket in reducer.buckets:
-        nbytes = -1  # of what the last one has, if it is of this bucket
+        nbytes = -1  # bytes in the current group; -1 before the first one of this bucket
         for name in bucket:
             if name in wanted:
                 place: torch.Tensor = reducer.view(name)

@@ -1,12 +1,13 @@
-"""A GradientReducer that torch's backward drives: what DataParallel and DistributedOptimizer share.
+"""A GradientReducer driven by torch's backward; shared by DataParallel and DistributedOptimizer.
 
-A hook on each parameter puts its gradient to those that have come as soon as autograd has accumulated it, and the last
-of some that lie together has all of them copied into their bucket; a callback at the end of backward finishes the step,
-so that loss.backward() comes back with reduced gradients, or raises. Gradients become views of their bucket: nothing is
-copied out.
+A hook on each parameter records its gradient as soon as autograd has accumulated it. The last
+gradient of a group of adjacent ones triggers the copy of the whole group into the bucket. A
+callback at the end of backward finishes the step, so that loss.backward() returns with reduced
+gradients or raises. Gradients become views of their bucket, so that nothing is copied out.
 
-The engine runs no callback if backward raises. It holds the only reference to ours, so a step whose callback is gone
-is one that an exception has cut off. Backwards may stand in one another (reentrant checkpoints): each has a number.
+The engine runs no callback if backward raises. The engine holds the only strong reference to the
+callback, so if the callback no longer exists, an exception has interrupted its step. Backwards may
+nest (reentrant checkpoints): each has a number.
 """
 
 from __future__ import annotations
@@ -32,50 +33,54 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientHooks"]
 
-# In the last bucket, and ready when backward has ended: no rank begins with the sparse gradients, which follow the
-# buckets, unless all come to them.
+# Part of the last bucket, and ready when backward has ended. It ensures that no rank begins the
+# calls for sparse gradients, which follow the buckets, unless all ranks reach them.
 SPARSE_FOLLOW = "(sparse gradients follow)"
-# In the last bucket as well: one element for each parameter, 1 where this rank has a gradient. What remains 0 has none
-# on any rank, and gets none: zeros would have weight decay and momentum move it.
+# Part of the last bucket: one element per parameter, 1 if this rank has a gradient. If it stays 0,
+# the parameter has no gradient on any rank, and gets none: zeros would let weight decay and
+# momentum change it.
 USED = "(parameters that are used)"
-# In the last bucket as well: one element for each parameter, 1 where this rank's gradient is sparse and the program has
-# not named the parameter as sparse. Such a gradient travels as a dense one, and a rank without a gradient gets a sparse
-# one.
+# Part of the last bucket: one element per parameter, 1 if this rank's gradient is sparse although
+# the program has not named the parameter as sparse. Such a gradient is sent as a dense one, and a
+# rank without a gradient receives a sparse one.
 SPARSE = "(parameters whose gradients are sparse)"
-FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
-KEEPS_ONES = ("avg", "sum", "max")  # operations of which a 1 of any rank remains
+FORWARD, STEP = 1, 2  # the values that a rank announces in join(), see uneven_inputs.py
+KEEPS_ONES = ("avg", "sum", "max")  # operations with a nonzero result if any rank contributes 1
 
-# The hooks that reduce a parameter, by its id(), which is its own as long as its GradientHooks hold it.
+# The GradientHooks that reduce a parameter, by its id(), which stays unique while its GradientHooks
+# hold it.
 _hooked: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
 
 
 class _EndOfBackward:
-    """What the engine calls at the end of a backward, for all whose gradients came in it.
+    """The engine's callback at the end of a backward, for all GradientHooks with gradients in it.
 
-    Whether it is alive tells whether that backward is.
+    The callback is alive exactly as long as its backward runs.
     """
 
     def __init__(self) -> None:
         self.hooks: list[GradientHooks] = []
 
     def __call__(self) -> None:
-        for each in self.hooks:  # before any of them waits: another rank may wait in another order
+        for each in self.hooks:  # before any of them waits: ranks may wait in different orders
             each.launch_all()
         for each in self.hooks:
             each.ended()
 
 
-# By the number of the backward.
+# The callbacks by the number of their backward.
 _ends: weakref.WeakValueDictionary[int, _EndOfBackward] = weakref.WeakValueDictionary()
 
 
 class GradientHooks:
     """Reduces the gradients of parameters in every backward, or in every `passes`-th one.
 
-    Parameters as of GradientReducer, and:
-        named_parameters: those that require grad are reduced; one that comes under several names, once.
-        sparse: the names of those whose gradients are sparse; they are averaged.
-        passes: backward passes that accumulate until one reduces.
+    Parameters are those of GradientReducer, and:
+        named_parameters: those that require grad are reduced. A parameter with several names is
+            reduced once.
+        sparse: the names of parameters with sparse gradients; these gradients are averaged.
+        passes: backward passes that accumulate before the gradients are reduced, including the one
+            that reduces.
     Thread-safety: one thread at a time.
     """
 
@@ -119,43 +124,44 @@ class GradientHooks:
         )
         self._group = self._reducer.group
         self._arrivals, self._gathered = arrivals_of(self._reducer, list(self._dense))
-        self._step = 0  # its number
+        self._step = 0  # number of the current step
         self._came = self._came_sparse = (
-            0  # gradients of dense parameters in this step, and those that are sparse
+            0  # arrived gradients of dense parameters in this step, and the sparse ones among them
         )
         device = next((each.device for each in self._dense.values()), torch.device("cpu"))
         self._streams = Followed(device) if device.type == "cuda" else None
         self._passes = passes
         self._passed = 0  # backward passes since gradients were reduced
-        self._enabled = True  # False in no_sync()
-        self._end: weakref.ref[_EndOfBackward] | None = None  # of the backward that has begun and not ended
+        self._enabled = True  # false in no_sync()
+        self._end: weakref.ref[_EndOfBackward] | None = None  # callback of the running backward
         self._reducing = False  # whether that backward reduces
         self._open = False  # whether a step of the reducer has begun that must be ended
-        self._once = op != "avg"  # to reduce a gradient twice would change it
-        self._versions: dict[str, int] = {}  # of the gradients as they were reduced, if they may be only once
-        self.reduced = False  # whether the gradients are those of all ranks
+        self._once = op != "avg"  # reducing a gradient twice would change it
+        # versions of the gradients after their reduction, if they may be reduced only once
+        self._versions: dict[str, int] = {}
+        self.reduced = False  # whether the gradients are the reduced ones
         self.announce: Callable[[int], int] | None = (
-            None  # in join(): tells the ranks without a batch what comes
+            None  # in join(): announces the next call to the ranks without a batch
         )
-        self.backwards = 0  # that have begun
+        self.backwards = 0  # backwards that have begun
         self._closed = False
         self._install()
 
     def check(self) -> None:
-        """To be called before a step: clears up after a backward that raised, and refuses what the hooks miss."""
+        """Checks before a step: recovers after a failed backward, refuses what the hooks miss."""
         if self._closed:
             raise InvalidArgument("this DataParallel or DistributedOptimizer was ended by its close()")
         self.recover()
         self._check_frozen()
 
     def close(self) -> None:
-        """Reduces nothing any more, and gives the reducer's group back."""
+        """Ends the reductions and releases the reducer's group."""
         self._closed = True
         self._reducer.close()
         self._uninstall()
 
     def check_between_steps(self) -> None:
-        """Refuses to change what is reduced in the middle of a step, and in join()."""
+        """Refuses a change of the reduced parameters in the middle of a step or in join()."""
         if self._closed:
             raise InvalidArgument("this DistributedOptimizer was ended by its close()")
         self.recover()
@@ -171,7 +177,11 @@ class GradientHooks:
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """In this block others are hooked to the parameters. It ends with this closed, or as it was if it raises."""
+        """Removes the hooks in this block, so that new ones can be installed on the parameters.
+
+        The block ends with these GradientHooks closed, or with the hooks installed again if it
+        raises.
+        """
         self._uninstall()
         try:
             yield
@@ -182,25 +192,26 @@ class GradientHooks:
 
     @property
     def group(self) -> Group:
-        """The group of its own in which the buckets travel."""
+        """The group that only the buckets use."""
         return self._group
 
     @property
     def timeout_s(self) -> float | None:
-        """Seconds for each call; None: as the group has it."""
+        """Seconds for each call; None for the group's timeout."""
         return self._timeout
 
     def step(self) -> None:
-        """As synchronize(), where no backward has begun it."""
+        """Calls synchronize() for a step that no backward has begun, and announces it in join()."""
         self.check()
         if self.announce is not None:
             self.announce(STEP)
         self.synchronize()
 
     def begin_without_gradients(self) -> None:
-        """Begins the calls of a step to which this rank adds nothing; synchronize() ends it.
+        """Begins the calls of a step without gradients of this rank; synchronize() ends it.
 
-        Gradients of earlier steps are gone. Sparse ones have calls that only synchronize() makes.
+        Gradients of earlier steps are dropped. Only synchronize() makes the calls for sparse
+        gradients.
         """
         self.check()
         self.backwards += 1
@@ -209,7 +220,10 @@ class GradientHooks:
         self._launch_all()
 
     def compare_parameters(self, compares: bool) -> None:
-        """Whether PYCOLLECTIVE_CHECK=strict compares them in the steps that begin after this; the same on all ranks."""
+        """Sets whether PYCOLLECTIVE_CHECK=strict compares parameters in later steps.
+
+        All ranks pass the same value.
+        """
         self._reducer.compare_parameters(compares, in_a_step=self._open)
 
     @property
@@ -218,7 +232,7 @@ class GradientHooks:
         return bool(self._sparse)
 
     def recover(self) -> bool:
-        """Gives up the step of a backward that raised, if there is one: see GradientReducer.reset()."""
+        """Gives up the step of a backward that raised, if any: see GradientReducer.reset()."""
         running = self._end is not None and self._end() is not None
         if running or not self._open:
             return False
@@ -226,14 +240,14 @@ class GradientHooks:
         return True
 
     def reset(self) -> None:
-        """Gives the step up: see GradientReducer.reset()."""
+        """Gives up the step: see GradientReducer.reset()."""
         try:
             self._reducer.reset()
         finally:
             self._note_end()
 
     def _note_end(self) -> None:
-        """Of a step, unless Ctrl-C has come before it."""
+        """Prepares the next step, unless Ctrl-C has kept the reducer's step from ending."""
         self._open = self._reducer.begun
         if self._open:
             return
@@ -243,14 +257,14 @@ class GradientHooks:
             each.clear()
 
     def restart(self) -> None:
-        """Forgets the passes that were accumulated: the gradients have been set to zero."""
+        """Forgets the accumulated passes: the gradients have been set to zero."""
         self._passed = 0
         self.reduced = False
 
     def synchronize(self) -> None:
-        """Reduces the gradients as they are now; parameters without one count as zeros.
+        """Reduces the current gradients; a missing gradient counts as zeros.
 
-        Those that have none on any rank have none afterwards.
+        A parameter that has no gradient on any rank has none afterwards.
         """
         self._launch_all()
         sparse = {name: self._sparse_gradient(each) for name, each in self._sparse.items()}
@@ -274,11 +288,11 @@ class GradientHooks:
 
     @property
     def _has_all_dense(self) -> bool:
-        """Whether all gradients that are to be in buckets have come in this step, none of them as a sparse one."""
+        """Whether all gradients of the buckets have arrived in this step, none of them sparse."""
         return self._came == len(self._dense) and not self._came_sparse
 
     def _give_results(self) -> None:
-        """To parameters of which some lack a gradient on this rank, or have a sparse one."""
+        """Sets the gradients when some are missing on this rank or are sparse."""
         unused = self._flagged(USED, is_set=False)
         sparse_elsewhere = self._flagged(SPARSE, is_set=True)
         for name, parameter in self._dense.items():
@@ -290,9 +304,10 @@ class GradientHooks:
                 parameter.grad = place.to_sparse(1) if becomes_sparse else place
 
     def _flagged(self, flags: str, *, is_set: bool) -> set[str]:
-        """The parameters whose flag is set on some rank, or on none. Empty if this rank has all gradients itself.
+        """Returns the parameters with a flag that some rank has set, or none (`is_set` False).
 
-        The host waits for a GPU only where this rank lacks a gradient.
+        The result is empty if this rank has all gradients. The host waits for a GPU only if this
+        rank lacks a gradient.
         """
         if not self._tells_used or all(each.grad is not None for each in self._dense.values()):
             return set()
@@ -301,7 +316,7 @@ class GradientHooks:
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward in this block accumulates only."""
+        """Backward in this block only accumulates."""
         before, self._enabled = self._enabled, False
         try:
             yield
@@ -353,13 +368,13 @@ class GradientHooks:
         weakref.finalize(self, _remove, self._handles)
 
     def _begin(self) -> None:
-        """The first gradient of a backward."""
+        """Begins the step at the first gradient of a backward."""
         self.check()
         self.backwards += 1
         self.reduced = False
         self._reducing = self._enabled and self._passed + 1 >= self._passes
         if self._reducing and self.announce is not None:
-            self.announce(STEP)  # it may be refused, and then nothing has begun
+            self.announce(STEP)  # may be refused: nothing has begun yet
         self._open = self._reducing
         number = torch._C._current_graph_task_id()
         end = _ends.get(number)
@@ -370,13 +385,13 @@ class GradientHooks:
         self._end = weakref.ref(end)
 
     def launch_all(self) -> None:
-        """The end of a backward has come: begins the buckets that are left."""
+        """Begins the remaining buckets at the end of a backward."""
         self._end = None
         if self._reducing:
             self._launch_all()
 
     def ended(self) -> None:
-        """And of all others of that backward, too."""
+        """Finishes the backward after launch_all() of all its GradientHooks."""
         if self._reducing:
             self.synchronize()
         elif self._enabled:
@@ -401,7 +416,7 @@ class GradientHooks:
 
     def _send_used_flags(self) -> None:
         place = self._reducer.view(USED)
-        if self._has_all_dense:  # a GPU makes it without waiting for the host, nor the host for the GPU
+        if self._has_all_dense:  # neither the GPU nor the host waits for the other
             place.fill_(1)
             self._reducer.ready(USED, place)
             return
@@ -412,9 +427,9 @@ class GradientHooks:
         self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
 
     def _take(self, arrival: Arrival, parameter: torch.Tensor, additions: int) -> None:
-        """Takes a gradient, that was added to so often since it was looked at last, into this step.
+        """Adds a gradient to this step. `additions` counts the accumulations since the last check.
 
-        A model has many: what is done here is what a step costs.
+        It runs for every parameter of a model, so its cost determines the cost of a step.
         """
         gradient = parameter.grad
         assert gradient is not None
@@ -441,7 +456,7 @@ class GradientHooks:
             gathered.hand_over()
 
     def _take_other(self, arrival: Arrival, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Of a gradient that is unlike its place: it is refused, or a sparse one."""
+        """Takes a gradient that is not in the form of its place: a sparse one, or one to refuse."""
         if gradient.requires_grad:
             raise Unsupported(
                 f'the gradient of "{arrival.name}" was made with create_graph=True, and what it is reduced to would '
@@ -467,7 +482,10 @@ class GradientHooks:
             )
 
     def _go_on_behind_the_last(self, streams: Followed) -> None:
-        """Backward runs on the streams that forward ran on. A bucket is sent on that of its last gradient."""
+        """Follows the current stream: backward uses the streams of forward.
+
+        A bucket is sent on the stream of its last gradient.
+        """
         stream = streams.follow()
         if stream is not None:
             for each in self._gathered:
@@ -480,7 +498,10 @@ class GradientHooks:
             )
 
     def _sparse_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Of whole rows, as those of nn.Embedding: all ranks must have indices of one length."""
+        """Returns the gradient in whole rows, as that of nn.Embedding.
+
+        All ranks need indices of one length.
+        """
         gradient = parameter.grad
         if gradient is None:
             where = torch.zeros((1, 0), dtype=torch.int64, device=parameter.device)
@@ -490,9 +511,12 @@ class GradientHooks:
         return gradient if gradient.sparse_dim() == 1 else _dense(gradient).to_sparse(1)
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Of a sparse one: the indices and values of all ranks, one behind the other, and those of one index added."""
+        """Averages a sparse gradient.
+
+        Gathers the indices and values of all ranks and adds the values of equal indices.
+        """
         mine = gradient.coalesce()
-        indices = mine.indices().t().contiguous()  # one row for each, since axis 0 is gathered
+        indices = mine.indices().t().contiguous()  # one row per index, since axis 0 is gathered
         indices = self._group.allgather(indices, counts="auto", timeout=self._timeout)
         values = self._group.allgather(mine.values(), counts="auto", timeout=self._timeout)
         values = values / self._group.size
@@ -500,7 +524,10 @@ class GradientHooks:
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    """As to_dense(), which gives zeros (torch 2.13) where values have strides of 0, as those of sum() do."""
+    """Replaces to_dense(), which gives zeros (torch 2.13) for values with strides of 0.
+
+    The gradient of sum() has such values.
+    """
     values = gradient._values()
     values = values.new_empty(values.shape).copy_(values)
     return torch.sparse_coo_tensor(
@@ -529,7 +556,7 @@ def _arrived(me: weakref.ref[GradientHooks], arrival: Arrival, parameter: torch.
 
 
 def _arrived_sparse(me: weakref.ref[GradientHooks], _: torch.Tensor) -> None:
-    """The hook of a parameter whose gradients are sparse: its turn is at the end."""
+    """The hook of a sparse parameter: its gradient is reduced at the end of backward."""
     hooks = me()
     if hooks is not None and (hooks._end is None or hooks._end() is None):
         hooks._begin()
@@ -541,7 +568,7 @@ def _remove(handles: list[Any]) -> None:
 
 
 def _distinct(named_parameters: Iterable[tuple[str, Parameter]]) -> dict[str, Parameter]:
-    """Each parameter under its first name."""
+    """Returns each parameter under its first name."""
     named: dict[str, Parameter] = {}
     seen: set[int] = set()
     for name, parameter in named_parameters:

@@ -1,4 +1,4 @@
-"""The group of a call that torch users make: ours, or that of torch.distributed."""
+"""Resolves the group argument of the torch functions: our Group or a torch.distributed group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["group_of"]
 
 
 def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
-    """The Group: the world for None, that beneath a process group of our backend."""
+    """Returns the Group: the world for None, or the Group of a process group of our backend."""
     if group is None:
         return _core.world()
     if isinstance(group, _core.Group):
@@ -29,5 +29,5 @@ def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
 
 
 def _kind(group: object) -> str:
-    name = getattr(group, "name", None)  # torch's own ProcessGroup tells its backend so
+    name = getattr(group, "name", None)  # torch's own ProcessGroup has a method that returns its backend
     return f"a process group of the backend {name()}" if callable(name) else f"a {type(group).__name__}"

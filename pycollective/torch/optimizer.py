@@ -1,4 +1,4 @@
-"""A torch optimizer that steps with the gradients of all ranks, in the shape that Horovod gave it."""
+"""A torch optimizer that steps with the gradients of all ranks, with the interface of Horovod."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["DistributedOptimizer"]
 
 O = TypeVar("O", bound=Optimizer)  # noqa: E741
-ANY_NBYTES = 1 << 62  # an optimizer's state is as large as it is
+ANY_NBYTES = 1 << 62  # size limit for an optimizer's state: none
 
 
 @dataclass
 class _Arrangement:
-    """How the gradients of an optimizer are reduced, whatever parameters it has."""
+    """The settings for reducing the gradients of an optimizer, for any set of parameters."""
 
     group: Group
-    names: WeakIdKeyDictionary  # of all parameters that were named, in the optimizer or not
-    settings: dict[str, Any]  # of GradientHooks
+    names: WeakIdKeyDictionary  # of all named parameters, in the optimizer or not
+    settings: dict[str, Any]  # arguments of GradientHooks
 
     def hooks(self, optimizer: Optimizer) -> GradientHooks:
         return GradientHooks(self._named(optimizer), group=self.group, **self.settings)
 
     def again(self, optimizer: Optimizer, before: GradientHooks) -> GradientHooks:
-        """For an optimizer that has got a group of parameters more; `before` ends if nothing goes wrong."""
+        """Returns hooks for an optimizer with a new parameter group; closes `before` on success."""
         new = optimizer.param_groups[-1]
         options = {key: value for key, value in new.items() if key not in ("params", "param_names")}
         timeout_s = self.settings["timeout"]
@@ -65,25 +65,25 @@ class _Arrangement:
 
 
 class _Distributed(Optimizer):
-    """What the class of an optimizer gets in front of it."""
+    """The methods that are placed before the class of an optimizer."""
 
     _gradients: GradientHooks
     _arrangement: _Arrangement
-    _skip = False  # whether step() takes gradients as they are
+    _skip = False  # whether step() reduces nothing
 
-    if not TYPE_CHECKING:  # to which every attribute would seem to be there
+    if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
 
         def __getattr__(self, name: str) -> object:
             if (of_its_own := getattr(super(), "__getattr__", None)) is not None:
                 return of_its_own(name)
-            if name == "backward":  # of Jittor's optimizers
+            if name == "backward":  # a method of Jittor's optimizers
                 from pycollective.base.foreign_words import missing_in
 
                 raise missing_in(type(self), "DistributedOptimizer", name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step with the gradients of all ranks. A closure is run once, before it."""
+        """Steps with the gradients of all ranks. A closure is run once, before the step."""
         loss = None
         if closure is not None:
             if not callable(closure):
@@ -105,13 +105,13 @@ class _Distributed(Optimizer):
         return loss
 
     def synchronize(self) -> None:
-        """Reduces the gradients if that was not done since they changed; backward has done it as a rule."""
+        """Reduces gradients that have changed since the last reduction; backward usually has."""
         self._gradients.check()
         if not self._gradients.reduced:
             self._gradients.step()
 
     def join(self) -> contextlib.AbstractContextManager[None]:
-        """A block in which ranks may train on differently many batches: see pycollective.torch.join()."""
+        """Returns a context for different numbers of batches: see pycollective.torch.join."""
         return join(self)
 
     def _joined(self) -> Joined:
@@ -119,18 +119,18 @@ class _Distributed(Optimizer):
         return Joined(self._gradients, lambda _: None, lambda: parameters)
 
     def reset(self) -> None:
-        """Gives a step up, after an exception in it that this rank survives: see DataParallel.reset()."""
+        """Gives up a step after an exception that this rank survives: see DataParallel.reset()."""
         self._gradients.reset()
 
     def close(self) -> None:
-        """Makes it the optimizer that it was: gradients are reduced no more."""
+        """Restores the original optimizer: gradients are no longer reduced."""
         self._gradients.close()
         del self._gradients, self._arrangement
         self.__class__ = type(self).__bases__[1]
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """step() in this block takes the gradients as they are."""
+        """In this block step() uses the gradients as they are."""
         self._skip = True
         try:
             yield
@@ -138,16 +138,16 @@ class _Distributed(Optimizer):
             self._skip = False
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As of every optimizer; backward passes are counted anew."""
+        """Resets the gradients and restarts the count of backward passes."""
         self._gradients.check()
         self._gradients.restart()
         super().zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """As of every optimizer; all ranks call it, between steps, with the same parameters.
+        """Adds a parameter group on all ranks, with the same parameters, between steps.
 
-        Rank 0's parameters and settings of the group are given to the other ranks. Parameters that were frozen and
-        require grad now are reduced from here on, too.
+        The parameters and settings of rank 0's group are broadcast to the other ranks. Parameters
+        that were frozen before and require grad now are reduced from here on, too.
         """
         self._gradients.check_between_steps()
         super().add_param_group(param_group)
@@ -179,7 +179,7 @@ def DistributedOptimizer(
     compression: Literal["bf16", "f16"] | None = None,
     timeout: float | None = None,
 ) -> O:
-    """Make an optimizer step with the gradients of all ranks.
+    """Makes an optimizer step with the gradients of all ranks.
 
         optimizer = torch.optim.AdamW(model.parameters())
         optimizer = pc.torch.DistributedOptimizer(optimizer, model.named_parameters())
@@ -188,42 +188,52 @@ def DistributedOptimizer(
             loss_function(model(inputs), targets).backward()
             optimizer.step()
 
-    Gradients are reduced while backward computes the rest, and are those of all ranks when it returns: they may be
-    clipped, unscaled and looked at as in one process. (Sergeev and Del Balso, Horovod, arXiv:1802.05799, with whose
-    synchronize() and skip_synchronize() programs run as well.)
+    Gradients are reduced while backward computes the rest, and backward returns with the reduced
+    gradients. They can be clipped, unscaled and inspected as in one process. (Sergeev and Del
+    Balso, Horovod, arXiv:1802.05799. Programs that use Horovod's synchronize() and
+    skip_synchronize() run as well.)
 
-    The optimizer is changed in place and returned, as an object of a subclass of its class. Rank 0's parameters and
-    its optimizer state, with learning rates and all, are given to the other ranks here. Make learning rate schedulers
-    afterwards.
+    The optimizer is changed in place and returned, as an object of a subclass of its class. The
+    parameters and the optimizer state of rank 0, including learning rates, are broadcast to the
+    other ranks in this call. Make learning rate schedulers afterwards.
 
     Parameters:
-        optimizer: any torch.optim.Optimizer but LBFGS.
-        named_parameters: the model's; what is not in the optimizer is left alone. Default: names by place.
-        op: how gradients are combined. With others than "avg", gradients that were reduced must be set to zero before
-            the next backward. With others than "avg", "sum" and "max", unused parameters get gradients of zeros.
-        backward_passes_per_step: backward accumulates so often, and reduces the sum of these passes in the last one;
-            step() and zero_grad() begin to count anew. Scale the loss yourself, as in one process. After fewer passes,
-            as at the end of an epoch, call synchronize() before anything looks at gradients (clipping, unscale_()) or
-            steps: they are this rank's own until then.
-        group: whose ranks take part: a Group, a process group of our torch backend, default the world. Non-members hold
-            None, which is the world: they must not call.
+        optimizer: any torch.optim.Optimizer except LBFGS.
+        named_parameters: those of the model. Parameters that are not in the optimizer are
+            ignored. By default, names are derived from positions.
+        op: how gradients are combined. With an operation other than "avg", reduced gradients
+            must be set to zero before the next backward. With an operation other than "avg",
+            "sum" and "max", unused parameters get gradients of zeros.
+        backward_passes_per_step: the number of backward passes that accumulate; the last one
+            reduces their sum. step() and zero_grad() restart the count. Scale the loss
+            yourself, as in one process. After fewer passes, as at the end of an epoch, call
+            synchronize() before any use of the gradients (clipping, unscale_()) and before
+            step(): until then they are those of this rank alone.
+        group: the ranks that take part: a Group or a process group of our torch backend. The
+            default is the world. Ranks outside a subgroup hold None for it, and None means the
+            world, so they must not call this.
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
 
-    Besides what the optimizer had it has:
+    The optimizer has these additional or changed methods:
         synchronize(): reduces gradients that are not reduced yet.
         skip_synchronize(): a context in which step() reduces nothing.
-        step(): reduces what backward has not, for example on a rank where no parameter got a gradient.
-        reset(): gives a step up, after an exception that this rank survives, as DataParallel.reset().
-        join(): a block in which ranks have differently many batches: see pycollective.torch.join().
-        close(): makes it the optimizer that it was.
+        step(): reduces what backward has not reduced, for example on a rank where no parameter
+            got a gradient.
+        reset(): gives up a step after an exception that this rank survives, as
+            DataParallel.reset().
+        join(): a context in which ranks have different numbers of batches: see
+            pycollective.torch.join().
+        close(): restores the original optimizer.
 
-    What DataParallel says about unused parameters, uneven batches and hooks of yours holds here. Sparse gradients, as
-    of nn.Embedding(sparse=True), are averaged with op "avg": they travel as dense ones, and come back sparse.
-    DataParallel, which sees the nn.Embedding, sends their indices and values alone.
+    The notes of DataParallel on unused parameters, uneven batches and your own hooks apply here.
+    Sparse gradients, as of nn.Embedding(sparse=True), are averaged with op "avg": they are sent as
+    dense ones and become sparse again. DataParallel sees the nn.Embedding, and sends only their
+    indices and values.
 
     Raises:
-        InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made before.
-        CollectiveMismatch: the ranks' parameters differ.
+        InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made
+            before.
+        CollectiveMismatch: the parameters of the ranks differ.
 
     Example:
         >>> import pycollective as pc, torch
@@ -276,7 +286,7 @@ def DistributedOptimizer(
 def _names(
     optimizer: Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> WeakIdKeyDictionary:
-    """The names of parameters, those of the optimizer among them unless none are given."""
+    """Returns parameter names. If any are given, every parameter of the optimizer has one."""
     names = WeakIdKeyDictionary()
     if named_parameters is None:
         return names

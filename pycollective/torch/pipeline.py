@@ -1,7 +1,8 @@
-"""A model in stages, one on each rank, that micro-batches pass one behind the other.
+"""A model in stages, one per rank, that processes micro-batches in a pipeline.
 
-A step that goes wrong on one rank keeps to its schedule: where a tensor was to go, a mark goes. So every message is
-received, no rank waits, all ranks raise at the end of the step, and the next one can begin.
+When a step fails on one rank, the rank keeps its schedule and sends a marker in place of each
+tensor. So every message is received, no rank waits forever, all ranks raise at the end of the step,
+and the next step can begin.
 """
 
 from __future__ import annotations
@@ -30,42 +31,48 @@ __all__ = ["Pipeline", "schedule"]
 T = TypeVar("T")
 Pass: TypeAlias = Literal["forward", "backward"]
 
-FORWARD, BACKWARD = 0, 1  # tags
-FAILED = np.zeros(1, [("pycollective: this stage has failed", np.uint8)])  # goes in a tensor's place
+FORWARD, BACKWARD = 0, 1  # message tags
+FAILED = np.zeros(1, [("pycollective: this stage has failed", np.uint8)])  # sent in place of a tensor
 
 
 class Pipeline:
-    """Trains a model whose stages are on different ranks: rank 0 of the group has the first, the last rank the last.
+    """Trains a model with its stages on different ranks, in the order of the ranks.
 
-        pipeline = pc.torch.Pipeline(stage, micro_batches=8, loss=torch.nn.functional.cross_entropy)
-        for inputs, targets in loader:          # inputs count on the first rank, targets on the last
+        pipeline = pc.torch.Pipeline(stage, micro_batches=8,
+        loss=torch.nn.functional.cross_entropy)
+        for inputs, targets in loader:          # inputs count on the first rank, targets on the
+        last
             optimizer.zero_grad()
             loss = pipeline.step(inputs, targets)
             optimizer.step()                    # of this rank's stage
 
-    A batch is cut into micro-batches, which the stages work on at the same time. Each rank goes forward until its first
-    gradient can come, and then alternates forward and backward (1F1B), so it keeps the activations of at most
-    `size - rank` micro-batches. (Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
-    Megatron-LM, arXiv:2104.04473; PipeDream-Flush of arXiv:2006.09503.) The stages stand idle for about `size - 1` of
-    `micro_batches + size - 1` turns.
+    A batch is cut into micro-batches, which the stages process at the same time. Each rank runs
+    forward passes until its first gradient can arrive, and then alternates forward and backward
+    (1F1B), so it keeps the activations of at most `size - rank` micro-batches. (Narayanan et al.,
+    Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM,
+    arXiv:2104.04473; PipeDream-Flush of arXiv:2006.09503.) The stages are idle for about `size - 1`
+    of `micro_batches + size - 1` time slots.
 
-    Gradients are those of the whole model for the whole batch, if `loss` is a mean over samples, and are added to what
-    is there. Batch normalization sees micro-batches.
+    Gradients are those of the whole model for the whole batch, if `loss` is a mean over samples,
+    and are added to existing gradients. Batch normalization sees micro-batches.
 
     Parameters:
-        stage: this rank's part, a module of one tensor that returns one; its shapes and dtypes need not be told.
-        micro_batches: into how many a batch is cut, the same on all ranks. They differ by one sample at most.
-        loss: on the last rank, of (outputs, targets); it averages over samples.
-        group: whose ranks are the stages; default the world. All of them make the Pipeline.
-        timeout: seconds that a message may take, default that of init().
+        stage: this rank's part, a module that takes one tensor and returns one. Shapes and
+            dtypes are found at run time.
+        micro_batches: the number of parts of a batch, the same on all ranks. They differ by at
+            most one sample.
+        loss: on the last rank, a function of (outputs, targets) that averages over samples.
+        group: the ranks of the stages; default the world. All of them make the Pipeline.
+        timeout: seconds that a message may take; default that of init().
 
-    With data parallelism, each gradient is complete after `micro_batches` backwards: with
-    `DistributedOptimizer(optimizer, group=mesh["dp"], backward_passes_per_step=micro_batches)` it is averaged then.
+    With data parallelism, each gradient is complete after `micro_batches` backwards:
+    `DistributedOptimizer(optimizer, group=mesh["dp"], backward_passes_per_step=micro_batches)`
+    averages it then.
 
     Raises:
-        InvalidArgument: micro_batches is less than 1, or no int on another rank.
-        TypeError: it is no int on this rank.
-        CollectiveMismatch: the ranks differ in it.
+        InvalidArgument: micro_batches is less than 1, or is not an int on another rank.
+        TypeError: micro_batches is not an int on this rank.
+        CollectiveMismatch: the ranks pass different values of micro_batches.
 
     Example:
         >>> import pycollective as pc, torch
@@ -90,45 +97,52 @@ class Pipeline:
     ) -> None:
         ranks = group_of(group)
         self.micro_batches = _agreed(ranks, micro_batches, timeout)
-        group_of_stages = ranks.split(0, timeout=timeout)  # whose messages are none of the user's
+        group_of_stages = ranks.split(0, timeout=timeout)  # keeps its messages apart from the user's
         assert group_of_stages is not None
         self.group: Group = group_of_stages
         self.stage = stage
         self.loss = loss
         self.timeout = timeout
-        self._between = False  # messages of a step that was given up may be on their way
+        self._between = False  # true while messages of an interrupted step may still be in flight
 
     def step(self, inputs: Tensor | None = None, targets: Any = None) -> float:  # noqa: ANN401  a tensor, mostly
-        """Forward and backward of one batch; returns its loss, on every rank.
+        """Runs forward and backward of one batch; returns its loss, on every rank.
 
         Parameters:
-            inputs: on the first rank, the batch along axis 0, at least a sample per micro-batch. Elsewhere ignored.
-            targets: on the last rank, a tensor as long. Elsewhere ignored.
+            inputs: on the first rank, the batch along axis 0, at least one sample per micro-batch.
+                Ignored on other ranks.
+            targets: on the last rank, a tensor of the same length. Ignored on other ranks.
 
         Raises:
-            InvalidArgument: the batch is missing or too short, or inputs and targets differ in length; an earlier step
-                ended early, by a timeout or Ctrl-C.
-            What a stage or the loss raises: on all ranks, on the others with a RemoteError that has the traceback. No
-                gradient counts then; the next step can begin.
-            CollectiveMismatch: other ranks called the pipeline itself. On all ranks.
+            InvalidArgument: the batch is missing or too short, or inputs and targets differ in
+                length, or an earlier step was interrupted by a timeout or Ctrl-C.
+            What a stage or the loss raises: on all ranks; on the other ranks with a RemoteError
+                that has the traceback. The gradients are invalid then; the next step can begin.
+            CollectiveMismatch: other ranks called the pipeline itself. All ranks raise it.
             CollectiveTimeout, PeerFailure: as send() and recv().
         """
         run = _Run(self, inputs, targets)
         return self._run(run, schedule(self.group.rank, self.group.size, self.micro_batches))
 
     def close(self) -> None:
-        """Give back what the pipeline's group has taken: see Group.close(). No batch can be trained any more."""
+        """Releases the resources of the pipeline's group: see Group.close().
+
+        No batch can be trained afterwards.
+        """
         self.group.close()
 
     def __call__(self, inputs: Tensor | None = None) -> Tensor | None:
-        """Forward alone, without gradients: the outputs of the whole batch on the last rank, None elsewhere."""
+        """Runs forward without gradients.
+
+        Returns the outputs of the whole batch on the last rank, None elsewhere.
+        """
         with torch.no_grad():
             run = _Run(self, inputs, None, trains=False)
             self._run(run, (("forward", index) for index in range(self.micro_batches)))
         return torch.cat(run.outputs) if run.outputs else None
 
     def _run(self, run: _Run, passes: Iterator[tuple[Pass, int]]) -> float:
-        """The loss. Raises on all ranks what failed on one."""
+        """Returns the loss. Raises on all ranks the exception that one rank raised."""
         if self._between:
             raise InvalidArgument(
                 "Pipeline: an earlier step ended early on this rank, and its messages may still come: make a new "
@@ -162,7 +176,7 @@ class Pipeline:
 
 
 def schedule(stage: int, stages: int, micro_batches: int) -> Iterator[tuple[Pass, int]]:
-    """Which micro-batches a stage takes forward and backward, in this order (1F1B)."""
+    """Yields the forward and backward passes of a stage, with micro-batches, in 1F1B order."""
     ahead = min(stages - 1 - stage, micro_batches)
     for index in range(ahead):
         yield "forward", index
@@ -173,7 +187,7 @@ def schedule(stage: int, stages: int, micro_batches: int) -> Iterator[tuple[Pass
 
 
 class _Run:
-    """One batch on its way through this rank's stage."""
+    """One batch in this rank's stage."""
 
     def __init__(
         self,
@@ -187,14 +201,14 @@ class _Run:
         rank, last = pipeline.group.rank, pipeline.group.size - 1
         self._before = None if rank == 0 else rank - 1
         self._behind = None if rank == last else rank + 1
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # what went in and came out, until backward
-        self._sent: dict[int, Work[Any]] = {}  # the last one, by tag
-        self.outputs: list[Tensor] = []  # on the last rank, where nothing is learned from them
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # inputs and outputs of the stage, until backward
+        self._sent: dict[int, Work[Any]] = {}  # the last message of each tag
+        self.outputs: list[Tensor] = []  # on the last rank, in a forward without training
         self.loss = 0.0
-        self.unmatched = 0  # inputs without targets, added up over the ranks
-        self.failed = False  # here or elsewhere: from now on only marks are sent
-        self.error: Exception | None = None  # if here
-        # Any: a rank that has failed has none, and does not look.
+        self.unmatched = 0  # inputs less targets, in samples, summed over the ranks
+        self.failed = False  # here or elsewhere: from now on only markers are sent
+        self.error: Exception | None = None  # the exception, if this rank failed
+        # Any, because a rank that has failed has None, and does not use it.
         self._inputs: Any = None if rank > 0 else self._attempt(self._cut, "inputs", inputs)
         self._targets: Any = self._attempt(self._cut, "targets", targets) if trains and rank == last else None
 
@@ -218,7 +232,7 @@ class _Run:
             work.wait()
 
     def _attempt(self, compute: Callable[..., T], *args: object) -> T | None:
-        """None if it raises, or if this step has failed before."""
+        """Returns None if `compute` raises or this step has failed before."""
         if not self.failed:
             try:
                 return compute(*args)
@@ -271,7 +285,10 @@ class _Run:
         return torch.zeros_like(x) if x.grad is None else x.grad
 
     def _send(self, x: Tensor | None, peer: int, tag: int) -> None:
-        """In the background, since the peer may be sending, too. One at a time each way: they take memory."""
+        """Sends in the background, since the peer may send, too.
+
+        One message at a time is in flight in each direction, to limit memory.
+        """
         if (previous := self._sent.get(tag)) is not None:
             previous.wait()
         block: Any = FAILED if x is None else x.detach().contiguous()
@@ -290,7 +307,11 @@ class _Run:
 
 
 def _agreed(ranks: Group, micro_batches: int, timeout: float | None) -> int:
-    """What all ranks say. A rank whose own cannot be right raises when the others have heard of it."""
+    """Compares micro_batches over all ranks.
+
+    A rank with an invalid value raises only after the exchange, so that the other ranks learn of
+    it.
+    """
     mine, wrong = 0, None
     try:
         mine = whole_number("Pipeline", "micro_batches", micro_batches)

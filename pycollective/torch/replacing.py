@@ -1,8 +1,8 @@
-"""Programs that name another backend: what init_process_group("gloo") makes can be ours.
+"""Lets programs that name another backend of torch.distributed, such as "gloo", use pycollective.
 
-Trainers know backends by name: some refuse others, and some then train without DDP. So the name stays, get_backend()
-says "gloo", and the process group behind it is pycollective's. The function of torch in which all process groups are
-made is wrapped for it.
+Trainers recognize backends by name: some refuse unknown ones, and some then train without DDP. So
+the name stays the same, get_backend() returns "gloo", and the process group behind it is
+pycollective's. The torch function that makes all process groups is wrapped for this.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ _has_said = False
 
 
 def replace(*backends: str) -> None:
-    """Let pycollective stand for other backends of torch.distributed: programs that name them stay as they are.
+    """Replaces other backends of torch.distributed; programs that name them stay unchanged.
 
-    Process groups that are made from now on with one of these names are pycollective's; torch.distributed.get_backend()
-    still says the name. Rank 0 says so once on standard error. PYCOLLECTIVE_REPLACES=gloo does the same to a program
-    that is not changed at all. A group with several backends, as "cpu:gloo,cuda:nccl" makes one, is pycollective's if
-    all of them are replaced, since a process group of pycollective is for all devices; otherwise there is a warning.
+    Process groups that are made from now on with one of these names are pycollective's.
+    torch.distributed.get_backend() still returns the name. Rank 0 reports the replacement once on
+    standard error. PYCOLLECTIVE_REPLACES=gloo has the same effect without any change to the
+    program. A group with several backends, such as "cpu:gloo,cuda:nccl", is pycollective's only if
+    all of them are replaced, since a process group of pycollective serves all devices. Otherwise
+    there is a warning.
 
     Parameters:
-        backends: "gloo", "nccl" or both, in place of those of an earlier call. None: no backend is replaced any more.
+        backends: "gloo", "nccl" or both; they supersede those of an earlier call. Without any,
+            no backend is replaced from now on.
 
     Raises:
-        InvalidArgument: there is no such backend to replace.
+        InvalidArgument: a name is not one of these backends.
         Unsupported: this version of torch makes its process groups in another way.
 
     Example:
@@ -67,7 +70,7 @@ def replace(*backends: str) -> None:
 
 
 def replace_named(text: str) -> None:
-    """replace() for the value of PYCOLLECTIVE_REPLACES, names with commas between them."""
+    """Calls replace() for the value of PYCOLLECTIVE_REPLACES, names separated by commas."""
     names = [name.strip().lower() for name in text.split(",")]
     try:
         replace(*filter(None, names))
@@ -86,7 +89,7 @@ def _wrap_once() -> None:
 
 
 def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that makes process groups, with our backend in place of one that is replaced."""
+    """Wraps the function that makes process groups: our backend is used for a replaced one."""
     signature = inspect.signature(original)
 
     @functools.wraps(original)

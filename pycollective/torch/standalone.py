@@ -1,7 +1,7 @@
-"""A process group that torch.distributed's own functions have not made, for programs that make theirs themselves.
+"""A process group that is made without torch.distributed's own functions.
 
-Fault-tolerant trainers (torchft) have a process group for every quorum, with other ranks each time, and no default
-group; what they wrap is made here.
+Fault-tolerant trainers (torchft) make a process group for every quorum, with other ranks each time,
+and no default group. This module makes the group that they wrap.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ def make_process_group(
     timeout: timedelta | float | None = None,
     name: str = "standalone",
 ) -> dist.ProcessGroup:
-    """Make a process group of these ranks, with connections of its own: no world and no default group is needed.
+    """Makes a process group with its own connections: no world or default group is needed.
 
-    It may be made again and again, also after ranks have died. shutdown() waits for the other ranks and ends it;
-    abort() ends it at once, for all of them.
+    It can be made repeatedly, also after ranks have died. shutdown() waits for the other ranks and
+    ends it; abort() ends it at once, for all ranks.
 
     Parameters:
-        store: where the ranks find each other; all of them have it. One store may serve several groups, one after the
-            other or, with different names, at the same time.
-        rank: this process in the group, from 0 to `size` - 1.
-        size: how many processes come here.
-        timeout: a timedelta or seconds: how long they are waited for, and the deadline of each call; default 600.
+        store: the store through which the ranks find each other; all ranks pass it. One store
+            can serve several groups, one after the other or, with different names, at the same
+            time.
+        rank: the rank of this process in the group, from 0 to `size` - 1.
+        size: the number of processes that make the group.
+        timeout: a timedelta or seconds: the limit of the wait for the other ranks and the
+            deadline of each call; default 600.
         name: the same on all ranks.
 
     Raises:
-        InvalidArgument: rank or size cannot be right.
-        CollectiveTimeout: not all ranks came.
-        PeerFailure: one of them is gone.
+        InvalidArgument: rank or size is invalid.
+        CollectiveTimeout: not all ranks made the call in time.
+        PeerFailure: a rank has failed.
 
     Example:
         >>> import torch

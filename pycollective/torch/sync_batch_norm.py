@@ -1,9 +1,10 @@
-"""Batch normalization over the batches of all ranks together: one allgather in forward, one allreduce in backward.
+"""Batch normalization over the batches of all ranks: one allgather, and one allreduce in backward.
 
-Each rank's count, mean and M2 (the sum of squared distances from the mean) are merged as in T. F. Chan, G. H. Golub,
-R. J. LeVeque, "Algorithms for Computing the Sample Variance", The American Statistician 37 (1983): nothing cancels when
-the mean is large, and a rank may have more samples than another, or none. What travels is float64, in which any count
-is exact; what is done to every element is float32 (float64 for float64).
+Each rank's count, mean and M2 (the sum of squared distances from the mean) are merged as in T. F.
+Chan, G. H. Golub, R. J. LeVeque, "Algorithms for Computing the Sample Variance", The American
+Statistician 37 (1983). There is no cancellation when the mean is large, and ranks may have
+different numbers of samples, or none. The exchanged values are float64, in which any count is
+exact. Elementwise computation uses float32 (float64 for float64).
 """
 
 from __future__ import annotations
@@ -31,34 +32,39 @@ __all__ = ["SyncBatchNorm"]
 
 @elsewhere("convert_sync_batchnorm")
 class SyncBatchNorm(_BatchNorm):
-    """nn.BatchNorm1d, 2d or 3d whose training batch is that of all ranks of a group, concatenated.
+    """nn.BatchNorm1d, 2d or 3d over the concatenated training batches of all ranks of a group.
 
-    Its state_dict is that of nn.BatchNorm; copies of it are on the same group. Gradients of weight and bias are those
-    of this rank's samples: data parallel training adds up or averages them with the others'. In eval() and in a world
-    of one it is nn.BatchNorm itself and communicates nothing. It runs on the CPU; under torch.compile it breaks the
-    graph.
+    Its state_dict is that of nn.BatchNorm; copies of it use the same group. Gradients of weight and
+    bias are those of this rank's samples: data parallel training adds or averages them over the
+    ranks. In eval() and in a world of one rank it is equivalent to nn.BatchNorm and communicates
+    nothing. It runs on the CPU. Under torch.compile it breaks the graph.
 
     Args:
         num_features: channels, the length of axis 1 of the input.
         eps: added to the variance.
-        momentum: weight of a new batch in the running statistics; None for the average over all batches.
+        momentum: weight of a new batch in the running statistics; None for the average over all
+            batches.
         affine: whether there are a weight and a bias.
-        track_running_stats: whether there are running statistics; without them eval() normalizes by its own batch.
-        group: whose ranks share their batches; default the world that there is at the call. Non-members hold None,
-            which is the world: they must not call.
-        device: as of nn.BatchNorm.
+        track_running_stats: whether there are running statistics; without them eval()
+            normalizes by its own batch.
+        group: the ranks that share their batches. The default is the world at the time of the
+            call. Ranks outside a subgroup hold None for it, and None means the world, so they
+            must not call this.
+        device: as in nn.BatchNorm.
         dtype: of weight, bias and running statistics.
 
-    Calling it takes a tensor of shape (batch, num_features, ...) of any floating dtype, and returns a new one of its
-    shape and dtype. All ranks call it, also one whose batch is 0, and all go through it in backward. The inputs of all
-    ranks require grad, or none does.
+    The call takes a tensor of shape (batch, num_features, ...) of any floating dtype, and returns a
+    new one of its shape and dtype. All ranks call it, including a rank with an empty batch, and
+    all run its backward. The inputs of all ranks require grad, or none does.
 
     Raises:
-        ValueError: when called: the input has another number of channels, or no floating dtype; or there is one value
-            per channel on all ranks together, which every rank raises. Where there is none on any rank, the output is
-            empty and the running statistics stay as they are.
-        CollectiveError: when called, and in backward: as pycollective.allgather() and allreduce().
-        RuntimeError: in backward of backward: there are no second derivatives.
+        ValueError: from the call: the input has another number of channels, or no floating
+            dtype; or there is one value per channel on all ranks together, and then every rank
+            raises. If there is no value on any rank, the output is empty and the running
+            statistics are unchanged.
+        CollectiveError: from the call and from backward: as pycollective.allgather() and
+            allreduce().
+        RuntimeError: from backward of backward: there are no second derivatives.
 
     Example:
         >>> import torch, pycollective as pc
@@ -89,21 +95,23 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     @advised
     def convert(cls, module: nn.Module, *, group: Group | ProcessGroup | None = None) -> nn.Module:
-        """Put a SyncBatchNorm in the place of every batch normalization in a model.
+        """Replaces every batch normalization in a model by a SyncBatchNorm.
 
         Args:
-            module: the model. It is changed: nn.BatchNorm1d, 2d, 3d and nn.SyncBatchNorm in it are replaced.
-            group: whose ranks share their batches; default the world. Non-members hold None, which is the world: they
-                must not call.
+            module: the model. It is changed: nn.BatchNorm1d, 2d, 3d and nn.SyncBatchNorm in it are
+                replaced.
+            group: the ranks that share their batches. The default is the world. Ranks outside a
+                subgroup hold None for it, and None means the world, so they must not call this.
 
         Returns:
-            `module`, or what replaces it if it is a batch normalization itself. The new layers have the parameters,
-            buffers, hooks and mode of the old ones: the same objects, so an optimizer made before goes on.
+            `module`, or its replacement if it is a batch normalization itself. The new layers have
+            the parameters, buffers, hooks and mode of the old ones. They are the same objects, so
+            an optimizer that was made before still works.
 
         Raises:
-            InvalidArgument: the model, which stays as it was, has a batch normalization that is a subclass of those
-                above, has a forward of its own, or is lazy and has not seen an input yet; or an nn.SyncBatchNorm with
-                a process_group, and no `group` is given.
+            InvalidArgument: the model, which is unchanged then, has a batch normalization that is a
+                subclass of those above, has its own forward, or is lazy and has not seen an input
+                yet; or it has an nn.SyncBatchNorm with a process_group, and no `group` is given.
 
         Example:
             >>> import torch, pycollective as pc
@@ -115,7 +123,7 @@ class SyncBatchNorm(_BatchNorm):
             )
         """
         check_of_torch("SyncBatchNorm.convert", module, nn.Module)
-        replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used in two places stays one
+        replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used twice stays one object
         for name, layer in module.named_modules():
             if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):
                 _refuse_if_something_would_be_lost(name, layer, group)
@@ -130,12 +138,12 @@ class SyncBatchNorm(_BatchNorm):
     def _in_place_of(cls, layer: _BatchNorm, group: Group | ProcessGroup | None) -> SyncBatchNorm:
         new = cls.__new__(cls)
         new.__dict__ = {**layer.__dict__, "group": group}
-        new.__dict__.pop("process_group", None)  # of nn.SyncBatchNorm
-        new.__dict__.pop("_compiled_call_impl", None)  # of layer.compile(): it calls the old layer
+        new.__dict__.pop("process_group", None)  # from nn.SyncBatchNorm
+        new.__dict__.pop("_compiled_call_impl", None)  # from layer.compile(): it calls the old layer
         return new
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SyncBatchNorm:
-        memo[id(self.group)] = self.group  # cannot be copied, nor should it be
+        memo[id(self.group)] = self.group  # the copy shares the group, which cannot be copied
         new = type(self).__new__(type(self))
         memo[id(self)] = new
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
@@ -150,7 +158,7 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"SyncBatchNorm: expected an input of a floating dtype, got {input.dtype}")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalize a batch; see the class."""
+        """Normalizes a batch; see the class."""
         group = group_of(self.group) if self.training else None
         if group is None or group.size == 1:
             return super().forward(input)
@@ -165,7 +173,7 @@ class SyncBatchNorm(_BatchNorm):
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        if count == 0:  # as nn.BatchNorm does it
+        if count == 0:  # as in nn.BatchNorm
             return
         weight = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
@@ -182,7 +190,7 @@ def _refuse_if_something_would_be_lost(
         )
     elif kind not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
         why = (
-            f"is a {kind.__module__}.{kind.__qualname__}, whose own code would be lost: put a subclass of "
+            f"is a {kind.__module__}.{kind.__qualname__}, and its own code would be lost: put a subclass of "
             "SyncBatchNorm in its place before"
         )
     elif "forward" in vars(layer):
@@ -203,23 +211,29 @@ def _widened(x: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor) -> Tensor:
-    """Over all axes but that of the channels."""
+    """Sums over all axes except that of the channels."""
     return x.sum([0, *range(2, x.dim())])
 
 
 def _on_channels(values: Tensor, x: Tensor) -> Tensor:
-    """One value per channel, in a shape and dtype to compute with `x`."""
+    """Returns one value per channel in a shape and dtype that broadcast with `x`."""
     return values.to(x.dtype).view(-1, *[1] * (x.dim() - 2))
 
 
 def _centred(x: Tensor, mean: Tensor) -> Tensor:
-    """`x` less the float64 mean, new: first the nearest number of its dtype, which costs no digit, then the rest."""
+    """Returns `x` less the float64 mean, as a new tensor, without loss of digits.
+
+    First the nearest number in the dtype of `x` is subtracted, which costs no digit, then the rest.
+    """
     near = mean.to(x.dtype)
     return (x - _on_channels(near, x)).sub_(_on_channels(mean - near, x))
 
 
 def _moments(x: Tensor) -> Tensor:
-    """Count, means and M2s of a batch, one after the other: the corrected two-pass algorithm, (1.7) of the paper."""
+    """Returns count, means and M2s of a batch in one tensor.
+
+    It is the corrected two-pass algorithm, (1.7) of the paper.
+    """
     count = x.numel() // x.shape[1]
     divisor = max(count, 1)
     near = _sum(x) / divisor
@@ -230,7 +244,7 @@ def _moments(x: Tensor) -> Tensor:
 
 
 def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Count, means and M2s of all ranks together, from a row of moments for each."""
+    """Merges rows of moments, one per rank, into count, means and M2s of all ranks."""
     channels = moments.shape[1] // 2
     counts, means, m2s = moments.tensor_split([1, 1 + channels], dim=1)
     count = counts.sum()
@@ -239,7 +253,7 @@ def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _SyncBatchNorm(torch.autograd.Function):
-    """The output, and the count, mean and unbiased variance of all ranks' batches."""
+    """Returns the output, and the count, mean and unbiased variance of all ranks' batches."""
 
     @staticmethod
     def forward(

@@ -1,8 +1,9 @@
-"""Ranks that run out of batches take part in the steps of the others, with gradients of zeros.
+"""Ranks that run out of batches take part in the steps of the other ranks with zero gradients.
 
-In join() every step is announced: an allreduce of one number says to all ranks what comes, and which is the last rank
-that makes it. A rank that has left the block answers what is announced until nothing is. (The context and its name are
-those of torch.distributed.algorithms.join.)
+In join() every step is announced: an allreduce of one number reports to all ranks the kind of the
+step and the last rank that makes it. A rank that has left the block takes part in the announced
+steps until none is announced. (The context and its name are those of
+torch.distributed.algorithms.join.)
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from pycollective.torch.gradient_hooks import FORWARD, STEP, GradientHooks
 __all__ = ["Joined", "join"]
 
 NOTHING = 0
-NO_STEP = 1 << 62  # greater than any
-KINDS = 2  # FORWARD and STEP are of the first model; those of the next are so much more
+NO_STEP = 1 << 62  # greater than any announcement
+KINDS = 2  # kinds per model: FORWARD and STEP; those of the next model are offset by this
 
 
 class Joined(NamedTuple):
-    """What join() needs of a DataParallel or a DistributedOptimizer."""
+    """The parts of a DataParallel or a DistributedOptimizer that join() needs."""
 
     hooks: GradientHooks
     forward: Callable[
         [int], None
-    ]  # what forward does with the other ranks, of which this one has the buffers
-    tensors: Callable[[], list[torch.Tensor]]  # which are to be equal at the end
+    ]  # takes part in a forward of other ranks; the argument is the rank that provides the buffers
+    tensors: Callable[[], list[torch.Tensor]]  # the tensors to make equal at the end
 
 
 class Joinable(Protocol):
@@ -42,7 +43,7 @@ class Joinable(Protocol):
 
 @contextlib.contextmanager
 def join(*models: Joinable) -> Iterator[None]:
-    """Let ranks train on differently many batches: those with fewer take part in the others' steps at the block's end.
+    """Lets ranks train on different numbers of batches.
 
         with pc.torch.join(model):
             for inputs, targets in loader:  # as many as there are on this rank
@@ -50,18 +51,21 @@ def join(*models: Joinable) -> Iterator[None]:
                 loss_function(model(inputs), targets).backward()
                 optimizer.step()
 
-    Each step costs one more small allreduce. Gradients are still averaged over all ranks, of which those without a
-    batch count as zeros; buffers are those of the last rank that has one. Where ranks have made differently many
-    steps, all have the parameters and buffers of one with the most of them at the end. The state of an optimizer
-    (momentum) stays each rank's own, so it differs where a rank has made fewer steps.
+    At the end of the block, ranks with fewer batches take part in the remaining steps of the other
+    ranks. Each step costs one more small allreduce. Gradients are still averaged over all ranks; a
+    rank without a batch counts as zeros. Buffers are those of the last rank that has a batch. If
+    ranks have made different numbers of steps, all ranks receive at the end the parameters and
+    buffers of a rank with the most steps. The state of an optimizer (momentum) stays local, so it
+    differs on a rank that has made fewer steps.
 
     Parameters:
-        models: each DataParallel and DistributedOptimizer that the block trains, in the same order on all ranks. The
-            block makes no other calls on all ranks, SyncBatchNorm's included. PYCOLLECTIVE_CHECK=strict compares
-            no parameters in it.
+        models: each DataParallel and DistributedOptimizer that the block trains, in the same
+            order on all ranks. The block makes no other calls on all ranks, including those of
+            SyncBatchNorm. PYCOLLECTIVE_CHECK=strict compares no parameters in it.
 
     Raises:
-        InvalidArgument: there is no model, one is in a block already, or they are on different ranks.
+        InvalidArgument: there is no model, one is in a block already, or they are on different
+            ranks.
         PeerExited: another rank has left the block by an exception.
         Unsupported: there are several models, and one has sparse gradients.
         CollectiveMismatch: the ranks train their models in different orders.
@@ -86,7 +90,7 @@ def join(*models: Joinable) -> Iterator[None]:
 
 
 class _Block:
-    """With a group of its own: steps are announced while buckets of others are under way."""
+    """One block of join(). Its own group lets steps be announced while buckets are in flight."""
 
     def __init__(self, joined: list[Joined]) -> None:
         if any(each.hooks.announce is not None for each in joined):
@@ -104,19 +108,21 @@ class _Block:
         assert group is not None
         self._joined = joined
         self._group = group
-        self._steps = 0  # that this rank has announced
-        self._begun: list[GradientHooks] = []  # steps that were answered and have not ended
+        self._steps = 0  # steps that this rank has announced
+        # hooks with a step that has begun here without gradients and has not ended
+        self._begun: list[GradientHooks] = []
 
     def __enter__(self) -> _Block:
         for each in self._joined:
             each.hooks.recover()  # a step that was left open before the block
-            each.hooks.compare_parameters(False)  # ranks that only answer do not step
+            # ranks that only take part in announced steps do not update parameters
+            each.hooks.compare_parameters(False)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for each in self._joined:
             each.hooks.compare_parameters(True)
-        if kind is not None:  # the other ranks wait for what this one announces
+        if kind is not None:  # the other ranks wait for this rank's announcement
             with contextlib.suppress(CollectiveError):
                 self._group._quit()
         else:
@@ -124,7 +130,7 @@ class _Block:
 
     @contextlib.contextmanager
     def announced(self) -> Iterator[None]:
-        """The block of the program."""
+        """Announces steps while the program's block runs."""
         for place, each in enumerate(self._joined):
             each.hooks.announce = self._announcing(place)
         try:
@@ -141,7 +147,7 @@ class _Block:
         return announce
 
     def _exchange(self, mine: int) -> tuple[int, int]:
-        """What is announced, and the last rank that announces it."""
+        """Returns what is announced, and the last rank that announces it."""
         words = np.array([mine * self._group.size + self._group.rank, -mine if mine else -NO_STEP])
         self._group.allreduce(words, "max", timeout=self._timeout_s)
         largest, last = divmod(int(words[0]), self._group.size)
@@ -153,13 +159,13 @@ class _Block:
         return largest, last
 
     def answer_the_others(self) -> None:
-        """Makes the steps that other ranks still announce, without a gradient of this rank's own."""
+        """Takes part in the steps that other ranks announce, without gradients of its own."""
         announced, last = self._exchange(NOTHING)
         while announced != NOTHING:
             place, is_step = divmod(announced - FORWARD, KINDS)
             each = self._joined[place]
             self._end(each.hooks)
-            if is_step:  # and others may begin before it ends, in the same backward
+            if is_step:  # steps of other models may begin before it ends, in the same backward
                 each.hooks.begin_without_gradients()
                 self._begun.append(each.hooks)
                 if each.hooks.has_sparse:
@@ -176,7 +182,7 @@ class _Block:
             hooks.synchronize()
 
     def make_equal(self) -> None:
-        """Gives all ranks what one of those has that have made the most steps."""
+        """Broadcasts the tensors of a rank that has made the most steps."""
         steps = self._group.allgather(np.array([self._steps]), timeout=self._timeout_s)
         if steps.min() == steps.max():
             return

@@ -1,1 +1,1 @@
-"""What programs that train ask for beside collectives: gradients, seeds, one rank's work, printing, remote calls."""
+"""Functions for training programs: gradients, seeds, one rank's work, printing, remote calls."""

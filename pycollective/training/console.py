@@ -1,4 +1,4 @@
-"""What one rank says for all: lines, and how far it is."""
+"""Output from one rank for all: lines, and the progress of a loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pycollective.runtime import lifetime
 __all__ = ["print", "progress"]
 
 T = TypeVar("T")
-REDRAW_S = 0.1  # on a terminal
-LINE_S = 10.0  # elsewhere: a log shall stay short
+REDRAW_S = 0.1  # interval on a terminal
+LINE_S = 10.0  # interval elsewhere: a log should stay short
 
 
 def print(
@@ -30,11 +30,13 @@ def print(
     flush: bool = True,
     rank: int = 0,
 ) -> None:
-    """Print on one rank of the world, and at once. The others go on; nobody waits. Without a world it just prints.
+    """Prints on one rank of the world, immediately; the other ranks continue.
+
+    No rank waits. Without a world it just prints.
 
     Parameters:
         values: as for the built-in print, like sep, end, file and flush.
-        rank: who prints.
+        rank: the rank that prints.
 
     Raises:
         InvalidArgument: on every rank, if there is no such rank.
@@ -56,28 +58,28 @@ def print(
 
 @advised
 def progress(iterable: Iterable[T], *, total: int | None = None, description: str = "") -> Iterator[T]:
-    """Iterate, and show on rank 0's standard error how far it is: count, rate, time left. Other ranks just iterate.
+    """Iterates, and shows the progress on rank 0's standard error: count, rate, time left.
 
-    On a terminal, under `pycollective run` and pc.run too, one line is written anew; elsewhere a line comes every 10
-    seconds, and one at the end.
+    Other ranks just iterate. On a terminal, also under `pycollective run` and pc.run, one line is
+    rewritten. Elsewhere a line is printed every 10 seconds, and one at the end.
 
     Parameters:
-        iterable: whatever has items.
-        total: how many; default its length, if it has one.
-        description: stands in front.
+        iterable: any iterable.
+        total: the number of items; default the length of the iterable, if it has one.
+        description: printed before the count.
 
     Example:
         >>> import pycollective as pc
         >>> for batch in pc.progress([1, 2, 3], description="epoch 3"):
         ...     pass
     """
-    items = iter(iterable)  # what is no iterable fails here, and not in the loop
+    items = iter(iterable)  # an argument that is not iterable fails here, and not in the loop
     if lifetime.is_initialized() and lifetime.rank() != 0:
         return items
     if total is None:
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except TypeError:  # a stream
+        except TypeError:  # without a length
             pass
     return _shown(items, total, description)
 
@@ -88,37 +90,37 @@ def _shown(items: Iterator[T], total: int | None, description: str) -> Iterator[
         for item in items:
             yield item
             line.count()
-    finally:  # also where the loop is left early
+    finally:  # also if the loop is left early
         line.end()
 
 
 class ProgressLine:
-    """One line on standard error, or one every now and then."""
+    """One line on standard error, or one line per interval."""
 
     def __init__(self, total: int | None, description: str) -> None:
         self._total = total
         self._front = f"{description} " if description else ""
-        self._out = sys.stderr or io.StringIO()  # a program without a console has none
+        self._out = sys.stderr or io.StringIO()  # a program without a console has no stderr
         self._is_terminal = self._out.isatty() or _leads_to_a_terminal(self._out)
         self._began = self._shown_at = time.monotonic()
         self._done = self._length = 0
 
     def count(self) -> None:
-        """One more is done."""
+        """Counts one more item."""
         self._done += 1
         now = time.monotonic()
         if now - self._shown_at >= (REDRAW_S if self._is_terminal else LINE_S):
             self._show(now)
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """Shows the final state."""
         self._show(time.monotonic())
         if self._is_terminal:
             builtins.print(file=self._out, flush=True)
 
     def _show(self, now: float) -> None:
         text, self._shown_at = self._text(now - self._began), now
-        if self._is_terminal:  # over what stands there, which may be longer
+        if self._is_terminal:  # overwrites the previous text, which may be longer
             builtins.print(f"\r{text:{self._length}}", end="", file=self._out, flush=True)
             self._length = len(text)
         else:
@@ -133,12 +135,12 @@ class ProgressLine:
 
 
 def _leads_to_a_terminal(file: TextIO) -> bool:
-    """Whether it is the pipe from which our launcher moves unfinished lines to a terminal."""
+    """Returns whether it is the pipe from which our launcher shows unfinished lines."""
     if not os.environ.get("PYCOLLECTIVE_TERMINAL"):
         return False
     try:
         return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-    except (OSError, ValueError):  # no file, or closed
+    except (OSError, ValueError):  # not a file, or closed
         return False
 
 

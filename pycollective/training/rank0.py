@@ -1,7 +1,8 @@
-"""What one rank does for all, or before all: single_process and main_first.
+"""Work that one rank does for all ranks, or before them: single_process and main_first.
 
-While a thread is inside, its calls on several ranks are refused (bindings/calls/running_call.cc), because the others
-do not make them. An error inside is raised on the other ranks too, which would otherwise wait.
+While a thread is inside, its calls on several ranks are refused (bindings/calls/running_call.cc),
+because the other ranks do not make them. An error inside is also raised on the other ranks, which
+would otherwise wait.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ __all__ = ["alone", "main_first", "members_of", "single_process"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-RECEIVED_S = 5.0  # how long the rank that sends an exception waits until the others have it
-TAG = 0xFFFF_0B1F  # of what the main rank sends the others
+RECEIVED_S = 5.0  # how long the rank that sends an exception waits until the other ranks have received it
+TAG = 0xFFFF_0B1F  # tag of the messages from the main rank
 
 
 @overload
@@ -48,21 +49,23 @@ def single_process(
     timeout: float | None = None,
     allow_pickle: bool = False,
 ) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function that one rank runs for all: the others wait for it and get its result.
+    """Decorates a function that one rank runs for all: the others wait and get its result.
 
-    All ranks of the group must call it. An exception on that rank is raised on all, there with a RemoteError as its
-    cause that has the traceback. Without a world the function just runs.
+    All ranks of the group must call it. An exception on that rank is raised on all ranks; on the
+    other ranks its cause is a RemoteError that has the traceback. Without a world the function just
+    runs.
 
     Parameters:
-        rank: who runs it, counted in the group.
-        share: whether the others get the result (as broadcast_object sends it) or None.
-        group: whose ranks take part; default the world as it is at the call.
-        timeout: seconds that the others wait for it; default that of the group.
+        rank: the rank that runs it, counted in the group.
+        share: whether the other ranks get the result (sent as by broadcast_object) or None.
+        group: the ranks that take part; default the world at the time of the call.
+        timeout: seconds that the other ranks wait for it; default that of the group.
         allow_pickle: as for broadcast_object.
 
     Raises:
-        InvalidArgument: a call on several ranks inside the function, where it would wait for ever; on the rank that
-            runs it, also a result that cannot be sent, where the others get Aborted.
+        InvalidArgument: the function makes a call on several ranks, which would wait forever. On
+            the rank that runs it, also for a result that cannot be sent; the other ranks get
+            Aborted then.
         PeerFailure: the rank that ran it has died.
 
     Example:
@@ -93,7 +96,7 @@ def single_process(
             except BaseException as error:
                 _send_error(members, error, rank, timeout)
                 raise
-            # Not in a context manager of contextlib: its line would be taken for the program's.
+            # Not in a context manager of contextlib: its line would be reported as the program's.
             outcome = (None, result if share else None)
             objects.broadcast_object(members, outcome, rank, allow_pickle=allow_pickle, timeout=timeout)
             return result
@@ -104,8 +107,8 @@ def single_process(
 
 
 def _send_error(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
-    """The others get the exception, and have it before this rank ends of it."""
-    with contextlib.suppress(CollectiveError):  # of two errors this is the first
+    """Sends the exception, and waits until the other ranks have it, since it may end this rank."""
+    with contextlib.suppress(CollectiveError):  # the earlier error is the relevant one
         objects.broadcast_object(group, (record_of(error), None), rank, timeout=timeout)
         group.barrier(timeout=RECEIVED_S)
 
@@ -114,7 +117,7 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
     record, result = objects.broadcast_object(group, None, rank, allow_pickle=allow_pickle, timeout=timeout)
     if record is None:
         return result
-    with contextlib.suppress(CollectiveError):  # the error that was sent is the one that counts
+    with contextlib.suppress(CollectiveError):  # the received error is the relevant one
         group.barrier(timeout=RECEIVED_S)
     raise reraised(record, rank)
 
@@ -124,19 +127,21 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
 def main_first(
     *, local: bool = False, group: Group | None = None, timeout: float | None = None
 ) -> Iterator[None]:
-    """Let rank 0 run a block before the others: it downloads and caches, they find it done.
+    """Runs a block on rank 0 first: it downloads and caches, the other ranks use the result.
 
-    All ranks of the group must come here. If the block fails on rank 0, the others raise that too, and do not run it.
-    Afterwards nobody waits for anybody. Without a world the block just runs.
+    All ranks of the group must enter it. If the block fails on rank 0, the other ranks raise the
+    same error and do not run it. Afterwards no rank waits for another. Without a world the block
+    just runs.
 
     Parameters:
-        local: the first rank of each host goes first, for files that hosts do not share.
-        group: whose ranks take part; default the world.
-        timeout: seconds that the others wait; default that of the group.
+        local: the first rank of each host runs first, for files that hosts do not share.
+        group: the ranks that take part; default the world.
+        timeout: seconds that the other ranks wait; default that of the group.
 
     Raises:
-        InvalidArgument: a call on several ranks inside the block: the ranks are not there together.
-        PeerFailure: the rank that went first has died.
+        InvalidArgument: a call on several ranks inside the block: the ranks do not run it at the
+            same time.
+        PeerFailure: the rank that runs first has died.
 
     Example:
         >>> import pycollective as pc
@@ -163,7 +168,7 @@ def main_first(
         finally:
             with contextlib.suppress(
                 *() if record is None else (CollectiveError,)
-            ):  # of two errors the first counts
+            ):  # the earlier error is the relevant one
                 for rank in others:
                     objects.send_object(members, record, rank, tag=TAG, timeout=timeout)
         return
@@ -175,7 +180,7 @@ def main_first(
 
 
 def members_of(group: Group | None) -> Group | None:
-    """The group, else the world as it is now, else None."""
+    """Returns the group, else the current world, else None."""
     if group is None and lifetime.is_initialized():
         return _core.world()
     return group
@@ -183,7 +188,10 @@ def members_of(group: Group | None) -> Group | None:
 
 @contextlib.contextmanager
 def alone(what: str) -> Iterator[None]:
-    """Refuse calls on several ranks in the block, which this thread runs while the others wait. `what` tells where."""
+    """Refuses calls on several ranks in the block, which this thread runs while others wait.
+
+    `what` describes the block in errors.
+    """
     _core._begin_alone(what)
     try:
         yield

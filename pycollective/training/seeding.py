@@ -1,4 +1,4 @@
-"""Seeds of random numbers: another stream on every rank, or the same one on all."""
+"""Seeds of random numbers: a different stream on every rank, or the same one on all."""
 
 from __future__ import annotations
 
@@ -16,38 +16,41 @@ from pycollective.runtime import lifetime
 
 __all__ = ["seed"]
 
-OF_A_RANK = 1 << 62  # seeds that seed() makes are at least as large, and nobody types in such a number
+OF_A_RANK = 1 << 62  # seeds that seed() makes are at least this large, and users do not type such numbers
 END = 1 << 63
 
 
 @advised
 def seed(base: int | None = None, *, per_rank: bool = True, worker: int | None = None) -> int:
-    """Seed the global generators of this process, and return the seed.
+    """Seeds the global generators of this process, and returns the seed.
 
         pc.seed(7, per_rank=False)     # the same everywhere: initial parameters
         model = make_model()
         pc.seed(7)                     # another stream on every rank: augmentation, dropout
 
-    Seeded are Python's `random`, NumPy's `np.random` and, if the program has imported torch or Paddle, their generators
-    on all devices (torch does not initialize CUDA for that). Generators of your own take the result:
-    `np.random.default_rng(seed)`, `jax.random.key(seed)`.
+    It seeds Python's `random`, NumPy's `np.random` and, if the program has imported torch or
+    Paddle, their generators on all devices (torch does not initialize CUDA for that). Pass the
+    result to your own generators: `np.random.default_rng(seed)`, `jax.random.key(seed)`.
 
-    Seeds of ranks come from NumPy's SeedSequence(base, spawn_key=(rank,)), whose streams are independent, unlike those
-    of base + rank for bases close to each other. They depend on base and rank alone, not on how many ranks there are.
+    Seeds of ranks come from NumPy's SeedSequence(base, spawn_key=(rank,)). Its streams are
+    independent, unlike those of base + rank for bases close to each other. They depend only on base
+    and rank, not on the number of ranks.
 
     Parameters:
-        base: an int from 0, below 2**63, the same on all ranks. None: rank 0 draws one for all, who must all call.
-        per_rank: False: every generator is seeded with base itself, as `torch.manual_seed(base)` does.
-        worker: the number of a data loader's worker, in whose process this is called. A worker has no rank: base is
-            what seed() returned on its rank.
+        base: an int from 0, below 2**63, the same on all ranks. With None rank 0 draws one for all
+            ranks, and all must call.
+        per_rank: if False, every generator is seeded with base itself, as `torch.manual_seed(base)`
+            does.
+        worker: the number of a data loader's worker, if this is called in its process. A worker has
+            no rank: base is the value that seed() returned on its rank.
 
     Returns:
         the seed. With per_rank or worker it is from 2**62, below 2**63.
 
     Raises:
-        NotInitialized: ranks differ in their seeds, or are to be told the base, and there is no world.
-        InvalidArgument: base or worker cannot be right; or base is no rank's seed, so that the workers of all ranks
-            would have the same streams.
+        NotInitialized: there is no world, and seeds differ by rank or rank 0 draws the base.
+        InvalidArgument: base or worker is invalid; or base is not a rank's seed, so that the
+            workers of all ranks would have the same streams.
         As broadcast_object(), if base is None.
 
     Example:
@@ -91,7 +94,8 @@ def _derived(base: int, branch: int) -> int:
 
 def _seeded(seed: int) -> int:
     random.seed(seed)
-    # NumPy takes 32 bits. Its generator is Python's: with the words of `seed` it would draw the same numbers.
+    # NumPy takes 32 bits. Its generator is Python's: with the words of `seed` it would draw the
+    # same numbers.
     np.random.seed(seed if seed < 1 << 32 else np.random.SeedSequence(seed).generate_state(8))
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)

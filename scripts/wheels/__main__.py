@@ -1,4 +1,4 @@
-"""Builds wheels of pycollective for Linux on x86-64 and aarch64, on a Debian system and without a container."""
+"""Build wheels of pycollective for Linux on x86-64 and aarch64, on Debian without a container."""
 
 from __future__ import annotations
 

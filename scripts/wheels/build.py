@@ -1,4 +1,4 @@
-"""Compiles for one target, once for all interpreters but for the module itself, and packs a wheel for each."""
+"""Compile for one target and pack a wheel per interpreter. Only the module is compiled for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .targets import Target
 from .toolchain import Toolchain
 
 MOST_NBYTES = 3 << 20
-# It knows the platforms of every processor, but offers those of this machine's only.
+# auditwheel knows the platforms of every processor, but offers only those of this machine.
 AUDITWHEEL = """
 import platform, sys
 machine = sys.argv.pop(1)
@@ -25,7 +25,7 @@ sys.exit(main())
 
 
 def prepare(target: Target, work: Path, debian: Debian, *more: tuple[str, str]) -> Toolchain:
-    """The compiler for a target, and the libraries that it links."""
+    """Prepare the compiler for a target, and the libraries that it links."""
     tools = Toolchain(target, work / target.name / "tools", work / target.name / "libraries")
     tools.write()
     for package in (STANDARD_LIBRARY, SODIUM, HIGHWAY, *more):
@@ -34,7 +34,7 @@ def prepare(target: Target, work: Path, debian: Debian, *more: tuple[str, str]) 
 
 
 def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Path) -> Path:
-    """One wheel, whose platform auditwheel has found to be true."""
+    """Build one wheel. auditwheel verifies its platform."""
     folder = tools.folder.parent
     made = folder / "made"
     shutil.rmtree(made, ignore_errors=True)
@@ -61,7 +61,7 @@ def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Pa
 
 
 def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
-    """The wheel with the C++ library in it, and under the name that says what it needs; an error if it needs more."""
+    """Add the C++ library to the wheel and name it after its platform; fail if it needs more."""
     done = wheel.parent / "repaired"
     env = {"AUDITWHEEL_LD_LIBRARY_PATH": str(tools.libraries / "lib")}
     auditwheel = (sys.executable, "-c", AUDITWHEEL, tools.target.machine)

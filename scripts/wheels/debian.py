@@ -1,4 +1,4 @@
-"""Packages of any release and architecture of Debian, checked by apt, in a folder of their own."""
+"""Packages of any release and architecture of Debian, verified by apt, in a separate folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .run import Failed, run, say
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 RELEASES = ("bookworm", "trixie", "forky")
-LISTS_FOR_S = 86400.0  # then apt asks for newer ones
+LISTS_FOR_S = 86400.0  # age at which apt fetches newer lists
 
 CONFIGURATION = """\
 Dir::State "{folder}/state";
@@ -24,7 +24,7 @@ APT::Sandbox::User "root";
 
 
 def mirror() -> str:
-    """The mirror that this system is set up to use."""
+    """Return the mirror that this system is configured to use."""
     places = run(
         "apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages", "Label: Debian"
     ).split()
@@ -36,14 +36,14 @@ def mirror() -> str:
 
 
 class Debian:
-    """A folder with lists of packages, and with packages unpacked from them."""
+    """A folder with package lists and unpacked packages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.env = {"APT_CONFIG": str(folder / "apt.conf")}
 
     def update(self) -> None:
-        """Fetch the lists, unless they are of today."""
+        """Fetch the lists, unless they are less than a day old."""
         stamp = self.folder / "updated"
         if stamp.exists() and time.time() - stamp.stat().st_mtime < LISTS_FOR_S:
             return
@@ -57,7 +57,7 @@ class Debian:
         stamp.touch()
 
     def source(self, package: str, release: str) -> Path:
-        """The folder with the package's newest sources, as Debian has patched them."""
+        """Return the folder with the package's newest sources, with Debian's patches."""
         self.update()
         command = ("apt-get", "source", "--only-source", f"{package}/{release}")
         files = run(*command, "--print-uris", env=self.env).split()
@@ -73,7 +73,7 @@ class Debian:
         return next(path for path in folder.iterdir() if path.is_dir())
 
     def unpacked(self, package: str, architecture: str, release: str) -> Path:
-        """The folder with the package's files, which are not installed anywhere."""
+        """Return the folder with the package's files, which are not installed anywhere."""
         folder = self.folder / "unpacked" / f"{package}-{architecture}-{release}"
         if not folder.exists():
             self.update()

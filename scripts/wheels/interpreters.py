@@ -1,6 +1,7 @@
 """The headers of an interpreter: from Debian, or from an interpreter of this machine.
 
-Those of x86-64 serve every 64-bit Linux: what the others say otherwise is for compiling Python itself.
+Those of x86-64 serve every 64-bit Linux: headers of other processors differ only in what compiling
+Python itself needs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Interpreter:
 
 
 def together(version: str, headers: Path, config: str, debian: Debian) -> Interpreter:
-    """One folder from the two that Debian has: the headers, and what they are told of the platform."""
+    """Combine Debian's two folders: the headers, and pyconfig.h with the platform's settings."""
     include = debian.folder / "include" / f"python{version}"
     begun = include.with_name(f"{include.name}.begun")
     shutil.rmtree(begun, ignore_errors=True)
@@ -59,7 +60,7 @@ def together(version: str, headers: Path, config: str, debian: Debian) -> Interp
 
 
 def asked(program: str, debian: Debian) -> Interpreter | None:
-    """What an interpreter of this machine says of itself, if it has its headers."""
+    """Return the description that an interpreter of this machine gives, if it has its headers."""
     try:
         done = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -73,7 +74,7 @@ def asked(program: str, debian: Debian) -> Interpreter | None:
 
 
 def installed(version: str, debian: Debian) -> Interpreter | None:
-    """An interpreter in PATH, or one that pyenv has built."""
+    """Find an interpreter in PATH, or one that pyenv has built."""
     built = sorted(Path.home().glob(f".pyenv/versions/{version.rstrip('t')}.*/bin/python{version}"))
     for program in (f"python{version}", *map(str, reversed(built))):
         found = asked(program, debian)
@@ -83,17 +84,17 @@ def installed(version: str, debian: Debian) -> Interpreter | None:
 
 
 def from_debian(version: str, debian: Debian) -> Interpreter:
-    """The headers that Debian has packaged."""
+    """Return the headers that Debian has packaged."""
     plain = version.rstrip("t")
     files = debian.unpacked(f"libpython{plain}-dev", "amd64", RELEASE_WITH[plain]) / "usr" / "include"
     config = (files / "x86_64-linux-gnu" / f"python{plain}" / "pyconfig.h").read_text()
-    if version.endswith("t"):  # all that its headers differ by
+    if version.endswith("t"):  # the only difference of its headers
         config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
     return together(version, files / f"python{plain}", config, debian)
 
 
 def all_that_can_be_had(debian: Debian) -> list[Interpreter]:
-    """The headers of every version; says which are left out, and why."""
+    """Return the headers of every version, and report which are left out, and why."""
     found = []
     for version in VERSIONS:
         try:
@@ -104,7 +105,7 @@ def all_that_can_be_had(debian: Debian) -> list[Interpreter]:
 
 
 def find(wanted: str, debian: Debian) -> Interpreter:
-    """The headers for a version, or of the interpreter at a path."""
+    """Return the headers for a version, or of the interpreter at a path."""
     if "/" in wanted:
         found = asked(wanted, debian)
         if found is None:

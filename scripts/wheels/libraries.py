@@ -1,4 +1,4 @@
-"""What goes into a wheel besides our own code: libsodium and Highway, compiled from Debian's sources as archives."""
+"""The libraries in a wheel: libc++, and libsodium and Highway as archives from Debian's sources."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cmake_and_ninja(source: Path, build: Path, tools: Toolchain, *options: str) 
 
 
 def build_library(package: tuple[str, str], debian: Debian, tools: Toolchain) -> None:
-    """Compile it, unless this compiler has compiled these sources, and install it where the toolchain looks."""
+    """Compile and install the library, unless this compiler has already built these sources."""
     name, release = package
     stamp = tools.libraries / f"{name}.built"
     source = debian.source(name, release) if release else Path(__file__).with_name(name)

@@ -1,4 +1,4 @@
-"""Runs programs: says what it runs, and keeps what they print for the case that they fail."""
+"""Run programs: print which, and keep their output in case they fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
-    """A step could not be done; the text says which, and what to do."""
+    """A step failed; the text names it, and says what to do."""
 
 
 def say(text: str) -> None:
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 def run(
     *command: str | Path, where: Path | None = None, env: Mapping[str, str] | None = None, show: bool = False
 ) -> str:
-    """Its standard output. With `show` it goes to the terminal instead."""
+    """Return the program's standard output. With `show` it goes to the terminal instead."""
     done = subprocess.run(
         command,
         cwd=where,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GLIBC = "2.28"  # the oldest with memfd_create (2.27) and getrandom (2.25) that wheels have a name for
+GLIBC = "2.28"  # the oldest with a wheel tag that has memfd_create (2.27) and getrandom (2.25)
 
 
 @dataclass(frozen=True)
 class Target:
-    """One platform: the names that the compiler, Debian and wheels give it."""
+    """One platform: its names for the compiler, Debian and wheels."""
 
     machine: str
     debian: str

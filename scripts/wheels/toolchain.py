@@ -1,4 +1,4 @@
-"""The cross compiler: Zig's Clang, a package of PyPI that brings the C libraries of every platform."""
+"""The cross compiler: Zig's Clang, a PyPI package with the C libraries of every platform."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .targets import Target
 
 ZIG = Path(ziglang.__file__).with_name("zig")
 LLVM = ZIG.with_name("lib")
-# Zig means a debug build by no -O at all, and would make a second C++ library for it. What comes later overrides it.
-# With -O0, which the fakes have, it also checks for undefined behaviour, by a library that shared ones are not linked
-# with.
+# Without any -O, Zig makes a debug build, and compiles a second C++ library for it. A later -O
+# overrides this one. With -O0, which the fakes use, it also checks for undefined behaviour, by a
+# library that shared libraries are not linked with.
 FLAGS = "-O2 -g0 -fomit-frame-pointer -ffunction-sections -fdata-sections -fno-sanitize=undefined"
 
-# Where it links, it shall not link its own C++ library, nor compile it first.
+# When it links, it must not link or compile its own C++ library.
 CXX = """\
 for each; do
   case $each in -c | -E | -S) exec "{zig}" c++ {flags} "$@" ;; esac
@@ -48,7 +48,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 
 
 class Toolchain:
-    """Programs that compile for one target, and the file that tells CMake of them."""
+    """The programs that compile for one target, and CMake's toolchain file."""
 
     def __init__(self, target: Target, folder: Path, libraries: Path) -> None:
         self.target = target
@@ -58,7 +58,7 @@ class Toolchain:
 
     @property
     def identity(self) -> str:
-        """The compiler and how it is called: what is compiled by another one has to be compiled again."""
+        """Identify the compiler and its flags; output of another compiler is compiled again."""
         return f"ziglang {version('ziglang')} -target {self.target.compiler} {FLAGS}"
 
     def program(self, name: str) -> Path:
@@ -67,7 +67,7 @@ class Toolchain:
     def write(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         compile_for = f"-target {self.target.compiler} {FLAGS}"
-        # The linker has left out what strip would take away.
+        # The linker has already stripped the output.
         lines = {
             "cc": f'exec "{ZIG}" cc {compile_for} "$@"',
             "c++": CXX.format(zig=ZIG, flags=compile_for),

@@ -6,12 +6,14 @@
 namespace pc::shm {
 namespace {
 
-// Up to here one rank of each domain speaks for it: more messages would cost more than they carry.
+// Up to this size one rank of each domain exchanges its data: additional messages would cost more
+// than the data that they carry.
 constexpr std::size_t kThroughLeaders = 8UL * 1024;
-// Above, a tree over all ranks is as fast if it goes between the domains as seldom. Its messages are large
-// enough to wait for their receiver: ranks that disagree about the root find out.
+// Above this size, a tree over all ranks is as fast if it has as few edges between the domains. Its
+// messages are large enough to wait for their receiver, so that ranks that disagree about the root
+// notice it.
 constexpr uint64_t kThroughTrees = 64UL * 1024;
-constexpr Rank kMostPieces = 512;  // a message with a piece for each fits into the smallest ring
+constexpr Rank kMostPieces = 512;  // a message with a piece for each rank fits into the smallest ring
 
 }  // namespace
 
@@ -27,7 +29,7 @@ Rank count_tree_edges_between(const ShmDomains& domains, Rank root) {
 
 bool is_hierarchical(const Request& request, uint64_t nbytes, const ShmDomains& domains) {
   if (!domains.worth_it()) return false;
-  // A mean of means is the mean only where all are of as many.
+  // A mean of means is the mean only if all domains have the same number of ranks.
   const bool combines = request.op != ReduceOp::kAvg || domains.even();
   const auto tree_is_worse = [&] {
     return nbytes <= kThroughTrees || count_tree_edges_between(domains, request.root) > domains.count - 1;
@@ -39,7 +41,7 @@ bool is_hierarchical(const Request& request, uint64_t nbytes, const ShmDomains& 
     case Collective::kReduce: return combines && tree_is_worse();
     case Collective::kAllgather:
     case Collective::kReduceScatter:
-      // Each rank stands for one part of each domain.
+      // Each rank represents one part of each domain.
       return domains.even() && request.counts.empty() && domains.count * domains.most <= kMostPieces;
     default: return false;
   }

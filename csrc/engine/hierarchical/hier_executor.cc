@@ -47,9 +47,9 @@ struct HierExecutor::State {
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
     const HierMembers members;
-    Group group;     // the progress lock's
-    Waiter waiter;   // likewise
-    RunQueue queue;  // its runs use the rest
+    Group group;     // used by the holder of the progress lock
+    Waiter waiter;   // used by the holder of the progress lock
+    RunQueue queue;  // last member: its runs use the members above
   };
 
   explicit State(Parts given) : parts(std::move(given)) {}

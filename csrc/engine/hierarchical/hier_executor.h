@@ -1,5 +1,6 @@
-// Runs collectives of groups on several domains, of which one at least has two ranks. What is not
-// hierarchical runs plans here too, for the calls of a group are made in one queue.
+// Runs collectives of groups that span several domains, of which at least one has two ranks. Calls
+// that are not hierarchical also run their plans here, because all calls of a group share one
+// queue.
 #pragma once
 
 #include <memory>
@@ -15,20 +16,20 @@
 
 namespace pc::shm {
 
-// What is hierarchical, as a name for records and errors; it has no plan.
+// The hierarchical algorithm, as a name for records and errors; it has no plan.
 const Algorithm& hierarchical(Collective collective);
 
 class HierExecutor final : public CpuExecutor {
  public:
   struct Parts {
-    // Not owned; they outlive this.
+    // Not owned; they outlive the executor.
     Host* host = nullptr;
     Transport* transport = nullptr;
     Reactor* reactor = nullptr;
-    CoreWatch* core = nullptr;         // hears of waits in shared memory; may be null
-    bool oversubscribed = false;       // more ranks than cores share the host
-    std::vector<Rank> domain_of = {};  // by world rank: any number that only its domain has
-    LimitsByRanks limits = {};         // as SharedExecutor's
+    CoreWatch* core = nullptr;         // is notified of waits in shared memory; may be null
+    bool oversubscribed = false;       // the host has more ranks than cores
+    std::vector<Rank> domain_of = {};  // by world rank: a number that is unique to the domain of the rank
+    LimitsByRanks limits = {};         // as for SharedExecutor
     ChoosePlan choose = {};
   };
   explicit HierExecutor(Parts parts);

@@ -5,8 +5,7 @@
 namespace pc::shm {
 namespace {
 
-// What a rank of each domain is to do with its sums. The sum of wide elements is divided once, at the very
-// end.
+// The reduction inside each domain. The sum of wide elements is divided only once, at the very end.
 Reduction reduction_in_domain(const Request& request) {
   const bool is_mean_of_wide = request.op == ReduceOp::kAvg && size_of(request.in.dtype) >= 4;
   return is_mean_of_wide ? Reduction(ReduceOp::kSum) : request.op;
@@ -17,7 +16,8 @@ Reduction reduction_in_domain(const Request& request) {
 void HierRun::prepare_call(const Request& request, const Launch& launch) {
   const GroupTable& table = members_.table;
   Request whole = request;
-  // Whoever has the result knows that all are here; and ranks that have nothing are compared with those that have something.
+  // A rank that has the result of an allreduce knows that all ranks have entered the call. It also
+  // compares ranks that have no data with ranks that have some.
   if (request.collective == Collective::kBarrier || elements_of(request, launch.size).count == 0) {
     whole = Request{};
     whole.collective = Collective::kAllreduce;
@@ -58,7 +58,8 @@ void HierRun::prepare_call(const Request& request, const Launch& launch) {
   InterGroup::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
   if (is_rooted) part.root = table.domain_of(whole.root);
   part.fixed_order = whole.fixed_order;
-  // Whatever has been combined, if only with nothing, is no rank's own contribution any more: 2 or more.
+  // What has been combined, even with nothing, is no longer the contribution of a single rank: so
+  // at least 2.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
   inter_group_.prepare(part, launch, ranks_, table.own_domain());
   SharedRun::prepare(near, here, division, &inter_group_);

@@ -1,12 +1,12 @@
-// One collective of a group whose ranks are on several domains: shared memory inside each, inter-domain
-// groups between them. Two domains of two ranks, an allreduce of slices a and b:
+// One collective of a group that spans several domains: shared memory inside each domain,
+// inter-domain groups between them. Two domains of two ranks, an allreduce of slices a and b:
 //
-//   rank 0 (a)  ---.  sum of a here   <== plan, round by round ==>  sum of a there  .---  rank 2 (a)
-//                   >- shared memory                              shared memory -<
-//   rank 1 (b)  ---'  sum of b here   <== plan, round by round ==>  sum of b there  '---  rank 3 (b)
+//   rank 0 (a) ---.  sum of a here   <== plan, round by round ==>  sum of a there  .--- rank 2 (a)
+//                  >- shared memory                              shared memory -<
+//   rank 1 (b) ---'  sum of b here   <== plan, round by round ==>  sum of b there  '--- rank 3 (b)
 //
-// While a round is between the domains, the next ones are combined, and earlier ones given to those who share
-// memory.
+// While a round is exchanged between the domains, the next rounds are combined, and the results of
+// earlier rounds are passed to the ranks of the domain.
 #pragma once
 
 #include <vector>
@@ -21,14 +21,14 @@ namespace pc::shm {
 struct HierMembers {
   GroupTable table;
   ShmDomains shape;
-  std::vector<Rank> worlds;  // of the table's members()
+  std::vector<Rank> worlds;  // world ranks of the table's members()
   std::vector<std::vector<Rank>>
-      inter_groups;  // one rank of each domain, by place: as many as the smallest has ranks
+      inter_groups;  // one rank of each domain, by place: as many as the smallest domain has ranks
 };
 
 class HierRun final : public SharedRun {
  public:
-  // None of them is owned.
+  // None of the arguments is owned.
   HierRun(Host& host, Group& group, Waiter& waiter, const HierMembers& members, Transport& transport,
           PlanCache& plans, const ChoosePlan& choose)
       : SharedRun(host, group, waiter),
@@ -39,14 +39,14 @@ class HierRun final : public SharedRun {
   ~HierRun() override {
     if (started_ && !ended()) end(Status(Code::kAborted, "dropped by its owner before it was done"));
   }
-  // A call of the whole group, for which is_hierarchical().
+  // Prepares a call of the whole group, for which is_hierarchical() is true.
   void prepare_call(const Request& request, const Launch& launch);
 
  private:
   const HierMembers& members_;
-  std::vector<Rank> ranks_;  // of the call's inter-domain group; here so that its memory is used again
+  std::vector<Rank> ranks_;  // of the call's inter-domain group; a member, so that its memory is reused
   InterGroup inter_group_;
-  std::byte nothing_{};  // what is combined where there is nothing to combine
+  std::byte nothing_{};  // one byte to combine if a call has no data
 };
 
 }  // namespace pc::shm

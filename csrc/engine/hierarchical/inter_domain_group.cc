@@ -6,7 +6,7 @@
 namespace pc::shm {
 namespace {
 
-// No plan for a round has so many messages between two ranks.
+// No plan for one round has this many messages between two ranks.
 constexpr uint32_t kMessagesOfRound = 1U << 12;
 
 }  // namespace
@@ -34,7 +34,7 @@ Request InterGroup::request_for(std::span<std::byte> memory) const {
   request.op = part_.op;
   request.root = part_.root;
   request.fixed_order = part_.fixed_order;
-  // In place where ranks have parts, too: this rank's is one of those in `memory`.
+  // In place even if ranks have parts: this rank's part is one of those in `memory`.
   Buffer own{nullptr, memory.size() / size_of(part_.dtype) / ranks_.size(), part_.dtype};
   own.data = memory.data() + own_part() * own.nbytes();
   const Buffer buffer{memory.data(), memory.size() / size_of(part_.dtype), part_.dtype};
@@ -65,7 +65,7 @@ void InterGroup::exchange(uint32_t round, std::span<std::byte> memory) {
   const ChosenPlan plan = choose_(part_.collective, memory.size(), launch_.size, part_.fixed_order);
   Result<std::unique_ptr<PlanRun>> run = run_for(request, plan);
   if (!run.is_ok()) {
-    failure_ = run.status();  // said by take(), which is next
+    failure_ = run.status();  // returned by take(), which is called next
     return;
   }
   Slot& here = slot(round);
@@ -93,7 +93,7 @@ Result<bool> InterGroup::take(uint32_t round) {
   return true;
 }
 
-// Peers may be ahead, also where nothing was begun here: what they send is discarded.
+// Peers may be ahead, even if nothing was begun here: what they send is discarded.
 void InterGroup::end(const Status& why) {
   if (!prepared_) return;
   prepared_ = false;

@@ -1,6 +1,6 @@
-// What one rank of each domain do among themselves in a call: round by round they make their part of the
-// array the same everywhere, by plans. They use the call's own number and digest, so mismatches and news of
-// failures are those of any plan.
+// The exchange among one rank of each domain in a call: round by round, plans make their part of
+// the array the same on all of them. The plans use the call's own number and digest, so that they
+// report mismatches and failures as any plan does.
 #pragma once
 
 #include <array>
@@ -18,12 +18,13 @@ struct ChosenPlan {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
 };
-// Which plan an inter-domain group of so many ranks runs; a pure function of what all know.
+// Which plan an inter-domain group of that size runs: a pure function of what all ranks know.
 using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank size, bool fixed_order)>;
 
 class InterGroup final : public InterDomainExchange {
  public:
-  // None of them is owned. `notifier` is completed with `token` whenever take() has something to do.
+  // None of the arguments is owned. `notifier` is completed with `token` whenever take() has
+  // something to do.
   InterGroup(Transport& transport, PlanCache& plans, const ChoosePlan& choose,
              const std::vector<std::vector<Rank>>& inter_groups, CompletionSink* notifier, uint64_t token)
       : transport_(transport),
@@ -32,7 +33,7 @@ class InterGroup final : public InterDomainExchange {
         inter_groups_(inter_groups),
         notifier_(notifier),
         token_(token) {
-    idle_.reserve(kMostIdle);  // end() puts runs there where nothing may throw
+    idle_.reserve(kMostIdle);  // end() adds runs there, where nothing may throw
   }
   InterGroup(const InterGroup&) = delete;
   InterGroup& operator=(const InterGroup&) = delete;
@@ -44,13 +45,13 @@ class InterGroup final : public InterDomainExchange {
     Collective collective = Collective::kAllreduce;
     DType dtype = DType::kU8;
     Reduction op;
-    Rank root = 0;  // by domain
+    Rank root = 0;  // number of a domain
     bool fixed_order = false;
-    uint32_t contributions = 1;  // that each of the ranks has combined already
+    uint32_t contributions = 1;  // how many contributions each rank has already combined
   };
-  // `ranks`: one of each domain, by domain, as ranks of the group; empty: this rank is in no inter-domain
-  // group of the call. They stay where they are until the call has ended. `launch` is the whole call's. Not
-  // while something is on its way.
+  // `ranks` holds one rank of each domain, by domain, as ranks of the group. It is empty if this
+  // rank is in no inter-domain group of the call. The span stays valid until the call has ended.
+  // `launch` is that of the whole call. Must not be called while an exchange is in progress.
   void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
   bool has_capacity() const override { return begun_ - taken_ < kMost; }
@@ -65,7 +66,7 @@ class InterGroup final : public InterDomainExchange {
   std::size_t own_part() const override { return static_cast<std::size_t>(launch_.rank); }
 
  private:
-  // So many rounds at once hide the way there and back.
+  // This many rounds in flight hide the round-trip time.
   static constexpr uint32_t kMost = 8;
   static constexpr std::size_t kMostIdle = 16;
   struct Slot {
@@ -84,12 +85,12 @@ class InterGroup final : public InterDomainExchange {
   CompletionSink* const notifier_;
   const uint64_t token_;
   Part part_;
-  Launch launch_;                // this rank's in the inter-domain group
-  std::span<const Rank> ranks_;  // by domain
-  std::vector<Rank> worlds_;     // likewise
+  Launch launch_;                // this rank's launch in the inter-domain group
+  std::span<const Rank> ranks_;  // ranks of the group, by domain
+  std::vector<Rank> worlds_;     // world ranks, by domain
   std::array<Slot, kMost> slots_;
   uint32_t begun_ = 0, taken_ = 0;  // rounds
-  bool prepared_ = false;           // and neither ended nor done
+  bool prepared_ = false;           // prepared, and neither ended nor done
   std::vector<std::unique_ptr<PlanRun>> idle_;
   Status failure_;
 };

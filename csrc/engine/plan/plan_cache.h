@@ -1,4 +1,4 @@
-// Plans are pure functions of their shape, so they are built once and kept.
+// Plans are pure functions of their shape, so they are built once and cached.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,23 @@
 
 namespace pc {
 
-// A plan and what the engine derives from it once.
+// A plan, and what the engine derives from it once.
 struct CompiledPlan {
   Plan plan;
   std::vector<uint32_t> lane_steps;  // step indices, lane after lane, in list order
   std::vector<uint32_t> lane_begin;  // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
-  Chunks shared;                     // what input and output have in common
+  Chunks shared;                     // the chunks that input and output have in common
   std::vector<uint32_t>
-      message_index;  // per step: which message of its (peer, lane, direction); sends and receives
+      // per step: the index of its message among those of its (peer, lane, direction); sends and
+      // receives only
+      message_index;
 };
 
-// Refuses (kInternal) what would make the engine read or write outside an array.
+// Rejects (kInternal) a plan that would make the engine read or write outside an array.
 Result<CompiledPlan> compile(Plan plan);
 
-// Thread-safety: all methods. Bounded; the entry unused for longest goes first. Keys hold no pointers to user memory.
+// Thread-safety: all methods. Bounded; the least recently used entry is evicted first. Keys hold no
+// pointers to user memory.
 class PlanCache {
  public:
   explicit PlanCache(std::size_t capacity = 64) : capacity_(capacity) {}
@@ -38,8 +41,8 @@ class PlanCache {
     std::shared_ptr<const CompiledPlan> plan;
   };
   const std::size_t capacity_;
-  mutable std::mutex mutex_;    // guards what follows
-  std::vector<Entry> entries_;  // a handful in practice: a scan beats a hash
+  mutable std::mutex mutex_;    // guards the members below
+  std::vector<Entry> entries_;  // few in practice: a linear search is faster than a hash table
   uint64_t clock_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Runs plans over channels: binds chunks to memory, posts sends and receives, reduces segments as they arrive.
+// Runs plans over channels: binds chunks to memory, posts sends and receives, reduces segments as
+// they arrive.
 #pragma once
 
 #include <memory>

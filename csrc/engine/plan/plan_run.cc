@@ -6,7 +6,8 @@
 namespace pc {
 namespace {
 
-// A list of arrays that is smaller travels from a copy: its messages are so small that pieces cost more.
+// A smaller list of arrays is sent from a packed copy: its messages are so small that separate
+// pieces cost more.
 constexpr std::size_t kPackedBelow = 1024UL * 1024;
 
 }  // namespace
@@ -39,7 +40,7 @@ void PlanRun::prepare(const Request& request, const Launch& launch) {
   states_.assign(plan_->plan.steps.size(), kNotStarted);
   incomplete_ = states_.size();
   scratch_ = packed_ = nullptr;
-  input_ = const_cast<std::byte*>(request.in.data);  // never written: compile() sees to that
+  input_ = const_cast<std::byte*>(request.in.data);  // never written: compile() ensures that
   output_ = request.out.data;
   list_ = request.in.list != nullptr ? request.in.list : request.out.list;
 }
@@ -52,7 +53,8 @@ void PlanRun::advance() {
   guarded([&] { go_on(); });
 }
 
-// Posting may need memory. What has been posted is taken back, and the call ends for all.
+// Posting may need memory. If there is none, what has been posted is withdrawn, and the call ends
+// on all ranks.
 template <class Action>
 void PlanRun::guarded(Action&& action) {
   try {
@@ -73,7 +75,8 @@ void PlanRun::begin(Scratch& scratch) {
       return end(Status(Code::kSystem, "no memory for " + std::to_string(nbytes) + " bytes of scratch"));
   }
   if (packs) pack(scratch_ + scratch_nbytes);
-  if (const Chunks shared = plan_->shared; shared.count != 0 && list_ == nullptr) {  // lists are in place
+  // lists are always in place
+  if (const Chunks shared = plan_->shared; shared.count != 0 && list_ == nullptr) {
     const std::byte* const from = at(Area::kInput, shared).data;
     std::byte* const to = at(Area::kOutput, shared).data;
     const std::size_t shared_nbytes = geometry_.nbytes(shared);
@@ -82,7 +85,7 @@ void PlanRun::begin(Scratch& scratch) {
   go_on();
 }
 
-// Whether this rank's arrays are to have a result.
+// Returns whether this rank's arrays receive a result.
 bool PlanRun::writes() const {
   const bool only_sends = request_.collective == Collective::kBroadcast && launch_.rank == request_.root;
   return request_.out.list != nullptr && !only_sends;
@@ -118,7 +121,8 @@ void PlanRun::go_on() {
   }
 }
 
-// The first ranks of a scan get what one rank gave: no step has scaled it, or made 0 and 1 of it. Sends have read it by now.
+// The output of the first ranks of a scan is one rank's contribution, which no step has scaled or
+// normalized to 0 and 1. By now the sends have read it.
 void PlanRun::reduce_single_contribution() {
   const Shape& shape = plan_->plan.shape;
   if (!reduces(shape.collective) || !has_output(shape)) return;
@@ -193,7 +197,7 @@ void PlanRun::run_locally(const Step& step) {
   how.copies = step.kind == StepKind::kCopy;
   how.weights = weights_of(step);
   copy_pieces(ConstIoVec(src, nbytes), dst, [&](std::byte* to, const std::byte* from, std::size_t count) {
-    const bool is_there = how.copies && to == from;  // in place, input and output are one memory
+    const bool is_there = how.copies && to == from;  // in place, input and output are the same memory
     if (!is_there) how.combine(to, from, count);
   });
 }
@@ -217,7 +221,7 @@ void PlanRun::end(Status result) {
   if (ended()) return;
   if (started_ && incomplete_ != 0) {
     transport_.cancel(&queue_, result);
-    const bool is_part = launch_.names != nullptr;  // others of the same call may be posted still
+    const bool is_part = launch_.names != nullptr;  // other parts of the same call may still be posted
     if (!is_part) transport_.discard(launch_.group, launch_.sequence);
   }
   set_ended(std::move(result));

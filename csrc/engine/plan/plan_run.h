@@ -1,4 +1,4 @@
-// One plan being run: where each lane stands, what is in flight, how it ended.
+// The execution of one plan: the position of each lane, the messages in flight, and the result.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace pc {
 
-// Nothing is allocated once its vectors have grown.
+// Allocates nothing once its vectors have grown.
 class PlanRun final : public Run {
  public:
   PlanRun(Transport& transport, const Algorithm& algorithm, std::shared_ptr<const CompiledPlan> plan)
@@ -29,29 +29,29 @@ class PlanRun final : public Run {
     return &algorithm_ == &algorithm && plan_->plan.shape == shape;
   }
   void prepare(const Request& request, const Launch& launch);  // not while it runs
-  void start(Scratch& scratch) override;  // copies input to output and posts what can be posted
-  void advance() override;                // takes completions and goes on as far as possible
+  void start(Scratch& scratch) override;  // copies input to output, then posts what can be posted
+  void advance() override;                // takes completions and makes as much progress as possible
   void end(Status result) override;
   std::string where() const override;
   Rank waits_for() const override;
 
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // Adds verified pieces of one message to the destination while later pieces are still on the wire; or puts them there, if
-  // the destination is not in one piece.
+  // Reduces verified segments of one message into the destination while later segments are still in
+  // flight. Copies them instead if the destination is not contiguous.
   struct Reducer final : SegmentSink {
     void consume(uint64_t offset, std::span<const std::byte> data) override;
     void combine(std::byte* to, const std::byte* from, std::size_t nbytes) const;
     Location dst;
-    bool copies = false;  // instead of reducing
+    bool copies = false;  // copies instead of reducing
     DType dtype = DType::kU8;
     Reduction op;
     Weights weights;
   };
   struct Lane {
-    uint32_t position = 0;      // in CompiledPlan::lane_steps
-    bool step_started = false;  // the step at `position`
-    Reducer reducer;            // of the one receive that the lane can have in flight
+    uint32_t position = 0;      // index into CompiledPlan::lane_steps
+    bool step_started = false;  // whether the step at `position` has started
+    Reducer reducer;            // of the only receive that the lane can have in flight
   };
   enum StepState : uint8_t { kNotStarted, kInFlight, kComplete };
 
@@ -81,12 +81,12 @@ class PlanRun final : public Run {
   const std::shared_ptr<const CompiledPlan> plan_;
   Geometry geometry_;
   std::byte* scratch_ = nullptr;
-  // Where the arrays are: together, or in `list_`.
+  // Where the arrays are: contiguous, or in the pieces of `list_`.
   std::byte *input_ = nullptr, *output_ = nullptr;
   const IoVec* list_ = nullptr;
-  std::byte* packed_ = nullptr;  // a small list is copied here, and back
+  std::byte* packed_ = nullptr;  // a small list is copied here, and the result back
   std::vector<Lane> lanes_;
-  std::vector<uint8_t> states_;  // StepState per step; atomically, where() reads them
+  std::vector<uint8_t> states_;  // StepState per step; accessed atomically because where() reads them
   std::size_t incomplete_ = 0;
 };
 

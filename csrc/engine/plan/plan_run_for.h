@@ -1,4 +1,4 @@
-// The run of a plan for one call: one that is idle, or a new one.
+// Returns the run of a plan for one call: an idle run, or a new one.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,8 @@
 namespace pc {
 namespace {
 
-// Thread-safety: done() and notify() from anywhere, the rest by one thread at a time.
+// Thread-safety: any thread may call done() and notify(); the other methods only one thread at a
+// time.
 class Message final : public Work {
  public:
   Message(Transport& transport, Reactor& reactor, Rank peer, bool sends, MessageEnd* how)
@@ -33,13 +34,14 @@ class Message final : public Work {
     return &scatter_;
   }
 
-  // A completion that waits in the queue counts: nobody has to drive for done() to become true.
+  // A completion in the queue counts, so that done() becomes true without a thread that drives the
+  // operation.
   bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
 
   WaitEnd drive(const WaitContext& context) override {
     return done() ? WaitEnd::kReady : reactor_.wait(queue_, context);
   }
-  void progress() override {}  // the transport moves it
+  void progress() override {}  // the transport makes the progress
   void notify(CompletionSink* notifier, uint64_t token) override { queue_.notify(notifier, token); }
 
   Status wait(const WaitContext& context) override {
@@ -64,7 +66,8 @@ class Message final : public Work {
   Status withdraw(const Status& why) {
     const bool unannounced = transport_.cancel(&queue_, why);
     for (Completion completion; queue_.take(completion);) {
-      if (completion.token == kMessage) return finish(completion);  // it made it after all
+      // it completed before it could be withdrawn
+      if (completion.token == kMessage) return finish(completion);
     }
     if (how_ != nullptr) how_->unannounced = unannounced;
     return finish({.token = kMessage, .status = why, .found = {}, .nbytes = 0});
@@ -79,7 +82,7 @@ class Message final : public Work {
     return result_;
   }
 
-  struct Scatter final : SegmentSink {  // over several arrays
+  struct Scatter final : SegmentSink {  // writes into several arrays
     void consume(uint64_t offset, std::span<const std::byte> data) override {
       copy_pieces(data, {nullptr, list}, offset, std::memcpy);
     }
@@ -93,7 +96,7 @@ class Message final : public Work {
   MessageEnd* const how_;  // may be null
   CompletionQueue queue_;
   Scatter scatter_;
-  std::unique_ptr<std::byte[]> packed_;  // a small list; freed after the transport has let it go
+  std::unique_ptr<std::byte[]> packed_;  // a small list; freed after the transport has finished with it
   Status result_;
   std::atomic<bool> ended_{false};
 };
@@ -104,7 +107,8 @@ WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const Messa
                   std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
-  const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;  // such a send does not wait
+  // such a send does not wait for its receiver
+  const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;
   const ConstIoVec given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
   const ConstIoVec payload = packs ? message->packed(given) : given;
   transport.post_send(peer, SendOp{id, payload, message->sink(), 0, std::as_bytes(text)});

@@ -8,7 +8,7 @@
 namespace pc::shm {
 namespace {
 
-constexpr std::size_t kNear = 8192;  // stays in the nearest cache
+constexpr std::size_t kNear = 8192;  // bytes; fits into the nearest cache
 
 }  // namespace
 
@@ -43,7 +43,8 @@ std::size_t CallArrays::keep(std::size_t in_begin, std::size_t out_begin, std::s
   return source.size();
 }
 
-// What does not stay in a cache anyway goes past them: then its lines need not be read before they are written.
+// Data that does not fit into a cache anyway is stored past the caches: then its lines need not be
+// read before they are written.
 void CallArrays::copy_out(std::byte* to, const std::byte* from, std::size_t nbytes) const {
   out_is_large_ ? copy_past_caches(to, from, nbytes) : pc::copy(to, from, nbytes);
 }

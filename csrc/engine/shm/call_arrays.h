@@ -1,4 +1,5 @@
-// The caller's arrays in one call, together or in pieces of a list, and the ways between them and shared memory.
+// The caller's arrays in one call, contiguous or in the pieces of a list, and copies between them
+// and shared memory.
 #pragma once
 
 #include <span>
@@ -11,18 +12,19 @@ namespace pc::shm {
 // A view. Thread-safety: none.
 class CallArrays {
  public:
-  // Results of `past_caches_from` bytes and more are stored past the caches.
+  // Results of `past_caches_from` bytes or more are stored past the caches.
   void bind(const Request& request, std::size_t past_caches_from);
   bool has_input() const { return is_there(in_); }
   bool has_output() const { return is_there(out_); }
   const std::byte* input() const { return in_.data; }    // null: there is none, or it is a list
-  const std::byte* output() const { return out_.data; }  // likewise
+  const std::byte* output() const { return out_.data; }  // null: there is none, or it is a list
 
-  // From the input into a ring.
+  // Copies from the input into a ring.
   void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, SharedCopy& copy) const;
-  // From shared memory into the output.
+  // Copies from shared memory into the output.
   void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const;
-  // The same by `read(piece)`, which gets the pieces of the output in their order and returns a Status.
+  // Like take(), but by `read(piece)`, which is called with the pieces of the output in order and
+  // returns a Status.
   template <class Read>
   Status fill(std::size_t out_begin, std::size_t nbytes, Read&& read) const {
     for (std::size_t done = 0; done < nbytes;) {
@@ -32,10 +34,11 @@ class CallArrays {
     }
     return Status::ok();
   }
-  // From the input into the output, one piece of at most `nbytes`; returns how many bytes it had.
+  // Copies one piece of at most `nbytes` from the input to the output; returns its size.
   std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const;
-  // Combines `sources`, in their order, into the output (if there is one, and `out_begin` is not kNowhere), and into the ring at `also` (if it is not null) by such stores.
-  // Where a source is null the input stands, from `in_begin` on. Leaves `sources` behind what was combined.
+  // Combines `sources`, in their order, into the output (if there is one and `out_begin` is not
+  // kNowhere) and into the ring at `also` (if it is not null) with the stores `also_by`. A null
+  // source stands for the input from `in_begin` on. Advances `sources` past what was combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
                std::size_t nbytes, std::byte* also, Stores also_by) const;

@@ -1,6 +1,6 @@
-// One call in a group's shared memory, as all its algorithms see it: the caller's arrays, which rank has what for which other
-// (Traffic), and the slots in which the members announce the call (Group). small_call.h and rounds.h have the
-// algorithms.
+// One call in a group's shared memory, as all its algorithms see it: the caller's arrays, which
+// rank has what for which other rank (Traffic), and the slots in which the members announce the
+// call (Group). The algorithms are in small_call.h and rounds.h.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@
 
 namespace pc::shm {
 
-// What returns false, null or nothing has noted in the group what it waits for, or has set `failure`.
-// Thread-safety: the run's, which prepares it again and again.
+// A method that returns false, null or nullopt has recorded in the group what it waits for, or has
+// set `failure`. Thread-safety: that of the run, which reuses the object.
 struct Exchange {
   Host& host;
   Group& group;
   const Request& request;
   const Launch& launch;
   InterDomainExchange* inter_domain =
-      nullptr;  // with whom else something is exchanged; not owned, outlives the call
+      nullptr;  // the exchange with other hosts, if any; not owned, outlives the call
   Status failure = {};
-  bool more_to_do = false;  // without waiting
-  Rank next_peer = 0;       // of visit_peers()
-  std::size_t kept = 0;     // bytes of the own part
+  bool more_to_do = false;  // progress is possible without waiting
+  Rank next_peer = 0;       // position of visit_peers()
+  std::size_t kept = 0;     // bytes of the own part that have been copied
   Traffic traffic = {};
   CallArrays arrays = {};
   std::vector<const std::byte*> sources = {};  // by rank
@@ -36,12 +36,14 @@ struct Exchange {
                InterDomainExchange* others);  // for what `request` and `launch` now describe
   bool join();
   void announce() { group.announce(launch.sequence, fingerprint_of(launch.digest)); }
-  // Whether that rank has announced this call. If it has announced another one, that is a failure.
+  // Returns whether that rank has announced this call. If it has announced a different call, that
+  // is a failure.
   bool compare(Rank peer) {
     const Group::Seen seen = group.look(peer);
     return seen == Group::Seen::kSame || (seen == Group::Seen::kOther && fail(differs(peer)));
   }
-  // Calls `visit(peer)` for each of the others, and goes on where that has returned false before.
+  // Calls `visit(peer)` for each other rank. If `visit` returns false, the next visit_peers()
+  // continues with that rank.
   template <class Visit>
   bool visit_peers(Visit&& visit) {
     for (; next_peer < launch.size; ++next_peer) {
@@ -49,13 +51,15 @@ struct Exchange {
     }
     return true;
   }
-  void note_seen();  // once visit_peers() has seen all that this rank needs
+  void note_seen();  // call it once visit_peers() has seen all that this rank needs
 
-  // Of a small call: room for its message in this rank's ring, and what a rank that has announced it has for this one.
+  // For a small call. allocate() returns space for this rank's message in its ring; message()
+  // returns what a rank that has announced the call has for this rank.
   std::optional<uint64_t> allocate(std::size_t nbytes);
   const std::byte* message(Rank peer);
-  // What is combined, in this order: `message_of(peer)` of each contributor, and null for this rank, whose array is the input.
-  // Empty: one of them is not there yet.
+  // Returns what is to be combined, in this order: `message_of(peer)` of each contributor, and null
+  // for this rank, which contributes the input. Returns an empty span if one of the messages has
+  // not arrived yet.
   template <class MessageOf>
   std::span<const std::byte*> contributions(MessageOf&& message_of) {
     const Contributors ranks = traffic.contributors();
@@ -67,9 +71,11 @@ struct Exchange {
     return std::span(sources).subspan(static_cast<std::size_t>(ranks.from),
                                       static_cast<std::size_t>(ranks.to - ranks.from));
   }
-  // Moves the next piece of what this rank has for itself. False: all of it is where it belongs.
+  // Copies the next piece of what this rank has for itself. Returns false if nothing is left to
+  // copy.
   bool keep_own_part();
-  // Every rank has a part of the array, and stands here for those of other hosts too.
+  // Returns whether every rank has a part of the array, so that this rank also represents parts of
+  // ranks on other hosts.
   bool is_of_parts() const { return inter_domain != nullptr && has_parts(request.collective); }
   bool fail(Status why) {
     failure = std::move(why);
@@ -78,6 +84,6 @@ struct Exchange {
   Status differs(Rank peer) const;
 };
 
-Status has_left(Rank peer);  // before it made this call
+Status has_left(Rank peer);  // the status for a rank that left before it made this call
 
 }  // namespace pc::shm

@@ -8,11 +8,11 @@ namespace pc::shm {
 namespace {
 
 constexpr uint64_t kRepeatEvery = uint64_t{1} << 28;
-constexpr uint64_t kFurthest = uint64_t{1} << 29;  // numbers that are compared are no further from each other
+constexpr uint64_t kFurthest = uint64_t{1} << 29;  // the largest distance of call numbers that are compared
 
 uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
-// Of numbers that are near each other.
+// For numbers that differ by less than 2^31.
 bool is_before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
 }  // namespace
@@ -33,13 +33,13 @@ Status Group::make_rings() {
 
 // ---- slots
 
-// Whether all members have announced that call, or a later one.
+// Returns whether all members have announced that call or a later one.
 bool Group::have_announced(uint64_t sequence) {
   if (all_announced_ >= sequence) return true;
   for (Rank r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     const GroupArea& area = *peers_[index(r)].area;
-    const std::size_t likely = next_ ^ 1U;  // where this rank's last one is
+    const std::size_t likely = next_ ^ 1U;  // the slot of this rank's last announcement
     const uint64_t word = area.slots[likely].word.load(std::memory_order_seq_cst);
     if (!is_before(low(word), low(sequence))) continue;
     const uint64_t other = area.slots[likely ^ 1U].word.load(std::memory_order_seq_cst);
@@ -49,15 +49,16 @@ bool Group::have_announced(uint64_t sequence) {
   return true;
 }
 
-// For what a member announces next, which goes into the slot with the older word; the first ever goes into
-// slot 1.
+// Waits for a member's next announcement. It overwrites the slot with the older word; the very
+// first one is written into slot 1.
 bool Group::wait_for_slot(Rank peer, std::size_t slot, uint64_t word, uint64_t other) {
   const bool is_older = low(word) == low(other) ? slot == 1 : is_before(low(word), low(other));
   const std::size_t next = is_older ? slot : slot ^ 1U;
   return wait_for(peers_[index(peer)].area->slots[next].word, is_older ? word : other, peer);
 }
 
-// Who announced another call in the place of this rank's last one is told on. All have announced it, or a later one.
+// All members have announced this rank's last call or a later one. Reports each member that
+// announced a different call under that number.
 void Group::compare_last() {
   if (compared_ == announced_) return;
   compared_ = announced_;
@@ -81,7 +82,7 @@ bool Group::catch_up(uint64_t sequence) {
   }
 }
 
-// The others do not wait for calls that this rank gave up before it was to announce them.
+// The other ranks do not wait for calls that this rank gave up before it announced them.
 bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
   for (;;) {
     if (!catch_up(sequence)) return false;
@@ -94,7 +95,7 @@ bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
   return true;
 }
 
-// What any member has announced last of all before that call.
+// Returns the last call before `sequence` that any member has announced.
 uint64_t Group::newest_before(uint64_t sequence) const {
   uint64_t newest = announced_;
   for (const Peer& peer : peers_) {
@@ -117,7 +118,8 @@ void Group::give_up() {
 }
 
 void Group::announce(uint64_t sequence, uint32_t fingerprint) {
-  // Words of rounds are compared by their difference: what was said of calls long ago is said again in time.
+  // Words of rounds are compared by their difference, so the words of long-finished calls are
+  // renewed in time.
   if (sequence / kRepeatEvery != announced_ / kRepeatEvery) {
     set_read(kInputs, kAllRounds);
     set_read(kResults, kAllRounds);
@@ -128,14 +130,16 @@ void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   hold_nothing();
   const std::size_t slot = next_;
   next_ ^= 1U;
-  // In one order with Host::list(): either the sleeper sees this, or it is seen asleep.
+  // Sequentially consistent, as is Host::list(): either the sleeping rank sees this announcement,
+  // or this rank sees that it sleeps.
   own_->slots[slot].word.exchange(uint64_t{fingerprint} << 32 | low(sequence), std::memory_order_seq_cst);
   wake_all();
 }
 
 Group::Seen Group::look(Rank peer) {
   Peer& from = peers_[index(peer)];
-  const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;  // where this rank's is
+  // the slot of this rank's own announcement
+  const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;
   uint64_t words[2];
   for (const std::size_t slot : {likely, likely ^ 1U}) {
     const uint64_t word = words[slot] = from.area->slots[slot].word.load(std::memory_order_seq_cst);
@@ -189,16 +193,16 @@ bool Group::is_done(Rank peer) {
 }
 
 bool Group::stays_exposed(Rank peer) {
-#ifdef __SANITIZE_THREAD__  // it knows no fences
+#ifdef __SANITIZE_THREAD__  // ThreadSanitizer supports no fences
   std::atomic_signal_fence(std::memory_order_acquire);
 #else
-  std::atomic_thread_fence(std::memory_order_acquire);  // after what was read
+  std::atomic_thread_fence(std::memory_order_acquire);  // after the data was read
 #endif
-  // Who exposes cannot get past this call without us but by giving it up.
+  // A rank that exposes arrays cannot pass this call without this rank, except by giving it up.
   return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_change(peer);
 }
 
-// The control plane ends the call here too.
+// The control plane then ends the call here too.
 bool Group::await_change(Rank peer) {
   const std::atomic<uint64_t>& gave_up = peers_[index(peer)].area->gave_up;
   return wait_for(gave_up, gave_up.load(std::memory_order_seq_cst), peer);
@@ -207,7 +211,8 @@ bool Group::await_change(Rank peer) {
 // ---- ring
 
 bool Group::is_free(const Ring::Use& use) {
-  if (is_held(use)) return false;  // no member's word says when that ends: its owner comes again when it does
+  // no member's word reports the end of that: the caller retries when it has ended
+  if (is_held(use)) return false;
   if (use.sequence < all_announced_) return true;
   if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
   const uint64_t wanted = round_word(use.sequence, use.round + 1);
@@ -215,13 +220,15 @@ bool Group::is_free(const Ring::Use& use) {
     if (r == rank_) continue;
     const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
     const uint64_t word = read.load(std::memory_order_seq_cst);
-    // That word alone is worth waiting for: before the next call here, all have announced this one or a later one.
+    // Waiting for that word alone suffices: before the next call here, all members have announced
+    // this call or a later one.
     if (!reached(word, wanted) && !has_announced_after(r, use.sequence)) return wait_for(read, word, r);
   }
   return true;
 }
 
-// Then it reads nothing of that call any more. If it gave the call up before it was to announce it, nothing else says so.
+// Such a member reads nothing of that call any more. If it gave the call up before it announced it,
+// nothing else shows that.
 bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
   const CallSlot* const slots = peers_[index(peer)].area->slots;
   return std::any_of(slots, slots + 2, [&](const CallSlot& slot) {
@@ -245,7 +252,7 @@ std::optional<uint64_t> Group::published(Rank peer, StreamKind kind, uint64_t ba
   const uint64_t count = stream.count.load(std::memory_order_seq_cst);
   if (static_cast<int64_t>(count - (base + round)) > 0) {
     const Entry& entry = stream.entries[(base + round) % kEntries];
-    // Else that rank gave the call up, and is in a later one.
+    // Otherwise that rank gave the call up, and is in a later one.
     if (entry.round.load(std::memory_order_relaxed) == round_word(announced_, round))
       return entry.position.load(std::memory_order_relaxed);
   }

@@ -35,7 +35,8 @@ Status Host::offer_private_memory() {
   return Status::ok();
 }
 
-// A pid may mean another process here (containers): what it has there proves that it is the one.
+// In another container a pid may name another process here: the values in its memory prove that it
+// is the right one.
 bool Host::can_read(Rank rank) {
   const Result<const SegmentHeader*> found = wakeup_.header_of_rank(rank);
   if (!found.is_ok() || wakeup_.own_header().pid.load(std::memory_order_relaxed) == 0) return false;
@@ -67,8 +68,8 @@ Status Host::wake_first(Rank rank) {
   return Status::ok();
 }
 
-// A member makes its entry before it looks for ours, and this rank closes its own before it looks here: so a member that has found
-// ours open is seen.
+// A member makes its entry before it looks for this rank's, and this rank closes its own before it
+// checks here: so a member that has found this rank's entry open is seen.
 bool Host::has_open_entry(const Member& member, uint64_t id) {
   if (member.found.area != nullptr)
     return member.found.word->load(std::memory_order_seq_cst) == member.found.seen;
@@ -88,7 +89,8 @@ Host::OwnArea& Host::own(const GroupArea& area) {
   return *std::find_if(areas_.begin(), areas_.end(), [&](const OwnArea& each) { return each.area == &area; });
 }
 
-// A member that was not found may still come, and should hear that this rank has closed the group: for long it does.
+// A member that was not found may still join, and should find out that this rank has closed the
+// group. So such an area is reused only when there are many areas.
 std::optional<std::size_t> Host::free_area() {
   const bool are_few = areas_.size() < kMaxGroups / 2;
   const auto was_found = [](const Member& member) { return member.found.area != nullptr; };
@@ -100,7 +102,8 @@ std::optional<std::size_t> Host::free_area() {
   return std::nullopt;
 }
 
-// The index of one that no group has: of a group that its members have closed, or a new one.
+// Returns the index of an area that no group uses: one of a group that its members have closed, or
+// a new one.
 Result<std::size_t> Host::take_area() {
   if (const std::optional<std::size_t> free = free_area()) {
     areas_[*free].is_closed = false;
@@ -115,7 +118,7 @@ Result<std::size_t> Host::take_area() {
   }
   PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(GroupArea)));
   wakeup_.own_header().groups[areas_.size()].offset.store(range.offset, std::memory_order_relaxed);
-  areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // zeros are what it begins with
+  areas_.push_back({reinterpret_cast<GroupArea*>(range.memory.data())});  // its initial value is all zeros
   return areas_.size() - 1;
 }
 

@@ -19,46 +19,49 @@ namespace pc::shm {
 // Thread-safety: all methods.
 class Host {
  public:
-  // `single_copy`: local peers may read this rank's private memory, if the kernel lets them, and it theirs.
-  // The others are not owned.
+  // `single_copy`: local peers may read this rank's private memory, and it theirs, if the kernel
+  // permits it. The other arguments are not owned.
   static Result<std::unique_ptr<Host>> create(LocalPeers& local_peers, ShmWakeup& wakeup,
                                               bool single_copy = true);
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
   ~Host() = default;
 
-  // An area for a group of ours, which the others find from now on.
+  // Creates this rank's area for a group. From then on the other ranks can find it.
   Result<GroupArea*> make_area(uint32_t group);
   struct FoundArea {
-    const GroupArea* area = nullptr;  // null: there is none yet
-    const std::atomic<uint64_t>* word =
-        nullptr;             // then it comes no sooner than this word changes from `seen`;
-    uint64_t seen = 0;       // else the member's entry, which holds `seen` until it is closed
-    bool is_closed = false;  // the member has closed the group, and this rank comes too late
+    // If `area` is null, it does not exist yet, and appears no sooner than `word` changes from
+    // `seen`. Otherwise `word` is the member's entry, which holds `seen` until it is closed.
+    const GroupArea* area = nullptr;
+    const std::atomic<uint64_t>* word = nullptr;
+    uint64_t seen = 0;
+    bool is_closed = false;  // the member has closed the group; this rank is too late
   };
-  // The area that a local peer made for it.
+  // Returns the area that a local peer made for the group.
   Result<FoundArea> find_area(Rank rank, uint32_t group);
   struct Member {
     Rank world;
-    FoundArea found;  // no area: it was not found
+    FoundArea found;  // area is null: it was not found
   };
-  // Nothing here reads what the other members have of the group. The area is used again for another group when none of them
-  // has an open entry for this one. A member that makes its entry later finds this rank's closed, or used again.
+  // This rank no longer reads what the other members have of the group. The area is reused for
+  // another group when no member has an open entry for this one. A member that makes its entry
+  // later finds that this rank's entry is closed or reused.
   void close_area(const GroupArea& area, std::vector<Member> members);
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
   Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
 
-  // An array in a local peer's heap, of at least so many bytes.
+  // Returns an array of at least that many bytes in a local peer's heap.
   Result<const std::byte*> find_array(Rank rank, const HeapPlace& place, std::size_t nbytes);
   Heap& heap() { return heap_; }
-  // Private memory: whether it can be read (tried anew each time), and reading it. See shm/process_memory.h.
+  // Returns whether that rank's private memory can be read (tested anew each time). See
+  // shm/process_memory.h.
   bool can_read(Rank rank);
   Status read(Rank rank, uint64_t address, std::span<std::byte> into) const;
-  static bool can_be_read(const std::byte* array);  // what a device has mapped here cannot, for example
+  static bool can_be_read(const std::byte* array);  // false, for example, for memory that a device has mapped
 
   // See ShmWakeup.
   void wake(Rank rank) { wakeup_.wake(rank); }
-  Status wake_first(Rank rank);  // the same for a local peer whose memory may not have been looked at yet
+  Status wake_first(Rank rank);  // like wake(), even before the memory of that local peer has been accessed
   void list(CompletionQueue& queue, uint64_t token) { wakeup_.list(queue, token); }
   void unlist(CompletionQueue& queue) { wakeup_.unlist(queue); }
 
@@ -73,23 +76,23 @@ class Host {
   LocalPeers& local_peers_;
   ShmWakeup& wakeup_;
   Heap heap_;
-  uint64_t proof_[2] = {};                // what the segment header says is here
-  std::vector<std::atomic<pid_t>> pids_;  // by world rank, where can_read() has found that it can
+  uint64_t proof_[2] = {};                // the values that the segment header publishes as proof
+  std::vector<std::atomic<pid_t>> pids_;  // by world rank, if can_read() has succeeded
   struct OwnArea {
     GroupArea* area;
-    SharedRange ring = {};  // the largest that it has had
+    SharedRange ring = {};  // the largest ring that it has had
     bool is_closed = false;
-    uint64_t id = 0;                   // in the entry, while it was open
-    std::vector<Member> members = {};  // once it is closed
+    uint64_t id = 0;                   // the entry while it was open
+    std::vector<Member> members = {};  // set once the area is closed
   };
   bool is_free(const OwnArea& area);
   bool has_open_entry(const Member& member, uint64_t id);
   OwnArea& own(const GroupArea& area);     // mutex_ held
-  std::optional<std::size_t> free_area();  // likewise
-  Result<std::size_t> take_area();         // likewise
+  std::optional<std::size_t> free_area();  // mutex_ held
+  Result<std::size_t> take_area();         // mutex_ held
 
-  std::mutex mutex_;            // guards what follows
-  std::vector<OwnArea> areas_;  // as in the segment header
+  std::mutex mutex_;            // guards the members below
+  std::vector<OwnArea> areas_;  // in the order of the segment header
 };
 
 }  // namespace pc::shm

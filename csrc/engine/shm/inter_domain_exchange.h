@@ -1,5 +1,5 @@
-// What a call has to do with ranks that share no memory with this one. Before a rank passes on what it has for a round, it
-// exchanges it with those ranks. A small call is a single round.
+// The exchange of a call with ranks that share no memory with this one. Before a rank passes on
+// what it has for a round, it exchanges it with those ranks. A small call is a single round.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,22 @@
 
 namespace pc::shm {
 
-// How the ranks that share memory divide the array, so that those of other hosts cut it the same way.
+// How the ranks that share memory divide the array, so that the ranks of other hosts cut it in the
+// same way.
 struct Division {
   uint32_t slices =
-      0;  // combined by as many ranks, the first ones; 0: by all of them, and nobody exchanges anything
-  Rank most = 0;  // ranks that share memory anywhere: rounds must suit all
-  // Where each rank has a part: it stands here for so many parts, one of each host, and a round has a piece of each. Else 1.
+      0;          // each combined by one of the first ranks; 0: all ranks combine, and there is no exchange
+  Rank most = 0;  // largest number of ranks that share memory on any host: rounds must suit all
+  // If each rank has a part: this rank represents this many parts, one of each host, and a round
+  // has a piece of each. Otherwise 1.
   uint32_t parts = 1;
-  // A small call, in one exchange: this one of the ranks that share memory combines what they have, and exchanges that. -1: none.
+  // For a small call in one exchange: the rank of those that share memory that combines what they
+  // have and exchanges that. -1: none.
   Rank leader = -1;
   bool operator==(const Division&) const = default;
 };
 
-// Of one call. Thread-safety: the run's, except where a method says otherwise.
+// The exchange of one call. Thread-safety: that of the run, except where a method says otherwise.
 class InterDomainExchange {
  public:
   virtual ~InterDomainExchange() = default;
@@ -31,17 +34,20 @@ class InterDomainExchange {
   InterDomainExchange(const InterDomainExchange&) = delete;
   InterDomainExchange& operator=(const InterDomainExchange&) = delete;
 
-  virtual bool has_capacity() const = 0;  // for one more round at once
-  virtual bool is_active() const = 0;     // something is on its way
-  // Begins with round 0, 1, ...: what is in `memory` becomes what it is everywhere. It stays there until that is done.
+  virtual bool has_capacity() const = 0;  // for one more round in flight
+  virtual bool is_active() const = 0;     // a round is in flight
+  // Begins round 0, 1, ...: makes the contents of `memory` the same on all hosts. The memory must
+  // stay valid until that is done.
   virtual void exchange(uint32_t round, std::span<std::byte> memory) = 0;
-  // Goes on with all. Whether that round, the oldest, is done, which it says once.
+  // Makes progress with all rounds. Returns whether that round, the oldest one, is done; true is
+  // returned once.
   virtual Result<bool> take(uint32_t round) = 0;
   virtual void end(const Status& why) = 0;  // withdraws everything
-  // Whose parts a rank that shares memory with this one stands for, and which of them is its own.
+  // parts_of(): `member` shares memory with this rank and represents the parts of these ranks.
+  // own_part(): the index of this rank's own part among those that it represents.
   virtual std::span<const Rank> parts_of(Rank member) const = 0;
   virtual std::size_t own_part() const = 0;
-  virtual Rank waits_for() const = 0;  // as errors call it; -1: nobody
+  virtual Rank waits_for() const = 0;  // as errors name it; -1: none
 };
 
 }  // namespace pc::shm

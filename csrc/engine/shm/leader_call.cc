@@ -1,12 +1,14 @@
-// Idea     A small call among several hosts. One rank of each host leads: it combines what the ranks there announce, exchanges
-//          that with those that lead elsewhere, and only then announces the call itself, with the result. The others look at
-//          its slot alone.
+//   Idea     A small call among several hosts. One rank of each host leads: it combines what the
+//            ranks of the host announce, exchanges that with the leaders of the other hosts, and
+//            only then announces the call itself, with the result. The other ranks read only its
+//            slot.
 //
-//            follows   announces its array ---.                                            .---> takes the result
-//            leads                            '---> combines <== other hosts ==> announces ---'
+//              follows   announces its array --.                                  .--> takes result
+//              leads                           '-> combines <= hosts => announces -'
 //
-// Cost     Two exchanges of slots, and the plan of the leaders between them.
-// Limits   The root leads, and waits for no rank in a broadcast; nor do those that follow in a reduce.
+//   Cost     Two exchanges of slots, and the plan of the leaders between them.
+//   Limits   The root leads. It waits for no rank in a broadcast; the ranks that follow wait for no
+//            rank in a reduce.
 #include "engine/shm/small_call.h"
 
 #include <cstring>
@@ -34,7 +36,7 @@ bool LeaderCall::lead() {
   return true;
 }
 
-// With what goes out: the combination of all here, or the root's array.
+// Begins the exchange with the combination of all ranks of this host, or with the root's array.
 bool LeaderCall::begin() {
   Group& group = exchange_.group;
   const Launch& launch = exchange_.launch;

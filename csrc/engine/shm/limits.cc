@@ -23,19 +23,21 @@ constexpr std::array<LimitRow, 8> kTable = {{
 
 Limits usual_limits(std::size_t ranks) {
   Limits usual = {};
-  // Combining everything everywhere reads (n - 1) arrays: with more ranks, sooner cut.
+  // Combining everything on every rank reads n - 1 arrays: with more ranks, rounds pay from a
+  // smaller size on.
   usual.combined_at_once = ranks == 2 ? 128 * kKiB : ranks <= 4 ? 16 * kKiB : 4 * kKiB;
   usual.moved_at_once = 64 * kKiB;
-  // Small enough that reading overlaps writing, large enough that announcing costs little.
+  // Small enough that reads overlap writes, large enough that an announcement costs little.
   usual.least_chunk = 32 * kKiB;
   usual.most_chunk = 128 * kKiB;
-  // What does not stay in a core's share of the caches.
+  // Data that does not fit into a core's share of the caches.
   usual.in_place_from = usual.past_caches_from = 8 * kMiB;
-  // Where memory is the limit, and a copy less counts: alltoall of 64 MiB and 4 ranks takes 12.5 ms instead of 14.9. Below, stores that
-  // are chosen as they run (shm/store_choice.h) make the ring as fast, and it needs no trials.
+  // Where memory bandwidth is the limit, and one copy less counts: alltoall of 64 MiB and 4 ranks
+  // takes 12.5 ms instead of 14.9. Below, stores that are chosen at run time (shm/store_choice.h)
+  // make the ring as fast, and it needs no trials.
   usual.private_from = 32 * kMiB;
-  // More than a core's own caches hold, so that written lines have left them when they come round again, and little enough
-  // for the cache that all share.
+  // More than a core's own caches hold, so that written lines have left them when they are reused,
+  // and small enough for the cache that all cores share.
   usual.ring = ranks <= 8 ? 2 * kMiB : kMiB;
   return usual;
 }

@@ -1,4 +1,5 @@
-// The members of one group in shared memory: where the area of each is, and which of them have left.
+// The members of one group in shared memory: where the area of each member is, and which members
+// have left.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace pc::shm {
 
-// A word that has to change before it makes sense to look again.
+// A word that has to change before checking again can succeed.
 struct Awaited {
   const std::atomic<uint64_t>* word;
   uint64_t seen;
@@ -18,35 +19,38 @@ struct Awaited {
   bool has_changed() const { return word->load(std::memory_order_seq_cst) != seen; }
 };
 
-// Thread-safety: none; the holder of the group's progress lock. What returns false has noted in awaited()
-// what it waits for.
+// Thread-safety: none; the holder of the group's progress lock. Methods that return false have
+// recorded in awaited() what they wait for.
 class Members {
  public:
-  // `names`: what errors call the members; empty: their ranks.
+  // `names` is how errors name the members; empty: by their ranks.
   Members(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, std::vector<Rank> names);
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
-  // Nothing of the group is read or announced here any more. Once, last of all.
+  // From now on this rank reads and announces nothing of the group. Called once, as the last
+  // method.
   void close();
 
-  // Finds the areas of all members, and out whether all can read each other's private memory. Once; then it is true for good.
+  // Finds the areas of all members, and whether all members can read each other's private memory.
+  // After it has returned true it does not change any more.
   Result<bool> join();
   bool is_joined() const { return agreed_ == peers_.size(); }
   bool reads_private_memory() const { return reads_all_; }
 
-  // Nothing more comes from that rank of the world. Thread-safety: from anywhere.
+  // That rank of the world sends nothing more. Thread-safety: any thread.
   void note_left(Rank world);
   bool has_left(Rank peer) const { return left_[index(peer)].load(std::memory_order_seq_cst); }
 
-  // Where a member's array lies. An error: it cannot be there.
+  // Returns a member's array. Returns an error if it cannot be at that place.
   Result<const std::byte*> array(Rank peer, const HeapPlace& place, std::size_t nbytes) {
     return host_.find_array(peers_[index(peer)].world, place, nbytes);
   }
-  // A member's private memory.
+  // Reads a member's private memory.
   Status read(Rank peer, uint64_t address, std::span<std::byte> into) const {
     return host_.read(peers_[index(peer)].world, address, into);
   }
-  // How to copy into the ring for that member, or, if it is this rank, for all. Some may be far away, and others near.
+  // How to copy into the ring for that member, or, if it is this rank, for all members. Members may
+  // share a near cache with this rank or not.
   SharedCopy& copy_for(Rank reader) { return peers_[index(reader)].copy; }
   Stores stores_for_all() const;
 
@@ -58,8 +62,8 @@ class Members {
     const GroupArea* area = nullptr;
     Host::FoundArea found = {};
     std::span<const std::byte> ring = {};
-    uint8_t slot = 0;      // where look() has found what was looked for
-    SharedCopy copy = {};  // into the ring, for it alone; its own: for all
+    uint8_t slot = 0;      // where look() has found what it looked for
+    SharedCopy copy = {};  // into the ring, for that member alone; this rank's entry: for all
   };
   std::string who(Rank rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
@@ -74,7 +78,7 @@ class Members {
 
   Host& host_;
   const Rank rank_;
-  std::vector<Peer> peers_;  // by rank; this rank's has its own area
+  std::vector<Peer> peers_;  // by rank; this rank's entry has its own area
   GroupArea* own_ = nullptr;
 
  private:
@@ -82,8 +86,8 @@ class Members {
 
   const uint32_t group_;
   const std::vector<Rank> names_;
-  std::size_t joined_ = 0, agreed_ = 0;  // of peers_, in order
-  bool reads_all_ = false;               // once joined
+  std::size_t joined_ = 0, agreed_ = 0;  // number of peers_ that have joined and agreed, in order
+  bool reads_all_ = false;               // valid once joined
   std::vector<std::atomic<bool>> left_;  // by rank
   std::vector<Awaited> awaited_;
 };

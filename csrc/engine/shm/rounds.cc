@@ -1,11 +1,18 @@
-// Idea     A stream of chunks, through rings or through arrays that others read where they lie. An allreduce or reduce is cut
-//          into one piece per rank, which that rank combines and passes on; its stages overlap. Others put, and take or combine.
-// n = 2    rank 0   put: x[1]c0  put: x[1]c1  put: x[1]c2 ...            what others need of this rank, into its ring
-//                                combine: x[0]c0  combine: x[0]c1 ...    its piece, from all rings, into x and its ring
-//                                                 take: x[1]c0 ...       the others' results
-// Cost     Per rank and element an allreduce writes (n - 1) / n + 1 / n and reads 2 (n - 1) / n through shared memory.
-// Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004, has that amount.
-// Limits   A round costs an announcement, so small arrays go at once (small_call.cc).
+//   Idea     A stream of chunks, through rings or through arrays that other ranks read in place.
+//            The array of an allreduce or reduce is cut into one piece per rank, which that rank
+//            combines and passes on; its stages overlap. The other collectives put, and take or
+//            combine.
+//   n = 2    rank 0   put: x[1]c0  put: x[1]c1      put: x[1]c2 ...
+//                                  combine: x[0]c0  combine: x[0]c1 ...
+//                                                   take: x[1]c0 ...
+//            put       what other ranks need of this rank, into its ring
+//            combine   its own piece, from all rings, into x and its ring
+//            take      the results of the other ranks
+//   Cost     Per rank and element an allreduce writes (n - 1) / n + 1 / n and reads 2 (n - 1) / n
+//            through shared memory.
+//   Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004, has that
+//            amount.
+//   Limits   A round costs an announcement, so small arrays use one exchange (small_call.cc).
 #include "engine/shm/rounds.h"
 
 #include <algorithm>
@@ -14,7 +21,7 @@
 namespace pc::shm {
 namespace {
 
-constexpr int kMostPasses = 16;  // before the driver looks at its deadline
+constexpr int kMostPasses = 16;  // before the driving thread checks its deadline
 
 }  // namespace
 
@@ -39,7 +46,7 @@ void Rounds::count_rounds() {
   const auto rounds_of = [chunk = traffic.chunk_nbytes()](const Traffic::Span& all) {
     return static_cast<uint32_t>((all.nbytes + chunk - 1) / chunk);
   };
-  const uint32_t least = traffic.sizes_nbytes() == 0 ? 0 : 1;  // sizes are told and compared in round 0
+  const uint32_t least = traffic.sizes_nbytes() == 0 ? 0 : 1;  // sizes are announced and compared in round 0
   const bool puts = traffic.writes() && !exposes[kInputs];
   put = combined = {};
   positions.clear();
@@ -70,12 +77,12 @@ bool Rounds::go_on() {
   return are_given_back(*this);
 }
 
-// Nothing of a call is used before it is known to be the same on the other side.
+// Compares the call with each peer before any of the peer's data is used.
 bool Rounds::compare_all() {
   const bool all_are_seen = exchange.visit_peers([this](Rank peer) {
     if (!traffic.reads_from(peer) && !traffic.wants_results()) return true;
     if (exchange.compare(peer)) return find_arrays(*this, peer);
-    // That rank is late. Other hosts may wait for what the plans of this one do next.
+    // That rank is late. Other hosts may wait for the next step of this rank's plans.
     for (bool moved = true; moved && exchange.failure.is_ok();) {
       moved = put_inputs(*this);
       if (exchange.inter_domain != nullptr) moved |= pass_on(*this);

@@ -1,5 +1,5 @@
-// The piece of the array that this rank combines, one round at a time: from all inputs, into its output and, for those that
-// want the result, into its ring.
+// Combines this rank's piece of the array, one round at a time: from all inputs, into its output
+// and, if other ranks want the result, into its ring.
 #include "engine/shm/rounds.h"
 
 namespace pc::shm {
@@ -13,7 +13,8 @@ bool combine_own_piece(Rounds& rounds) {
   if (rounds.combined.is_done() ||
       (exchange.inter_domain != nullptr && !exchange.inter_domain->has_capacity()))
     return false;
-  // What the others want of the input must have been put there: in place, it is overwritten.
+  // What the other ranks want of the input must already have been put into the ring: in place, it
+  // is overwritten here.
   if (!traffic.is_addressed() && !rounds.put.is_done() && rounds.put.next <= round) return false;
   const Traffic::Span sum = rounds.part(rounds.own_sum(), round);
   const auto sources = exchange.contributions([&](Rank peer) {
@@ -32,7 +33,8 @@ bool combine_own_piece(Rounds& rounds) {
   const Traffic::Span input{traffic.outgoing(self).begin + rounds.offset(round), sum.nbytes};
   const std::size_t out_begin = exchange.inter_domain == nullptr ? sum.begin : CallArrays::kNowhere;
   const auto combine = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
-    exchange.sources[static_cast<std::size_t>(self)] = nullptr;  // it is elsewhere in the input each time
+    // combine() has set it to a place in the input, which differs each time
+    exchange.sources[static_cast<std::size_t>(self)] = nullptr;
     exchange.arrays.combine(sources, begin, out_begin, nbytes,
                             position ? group.at(*position) + place : nullptr, group.stores_for_all());
   };

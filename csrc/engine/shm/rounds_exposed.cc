@@ -1,5 +1,6 @@
-// Arrays of a call in rounds that others read where they lie, instead of through the ring: in the heap of the rank that lends
-// them, which all have mapped, or in its private memory, out of which the kernel copies (single copy).
+// Arrays of a call in rounds that other ranks read in place, instead of through the ring: in the
+// heap of the rank that exposes them, which all ranks have mapped, or in its private memory, from
+// which the kernel copies (single copy).
 #include <cstring>
 #include <string>
 
@@ -14,8 +15,9 @@ CopyPathTuner::Kind kind_of(const Exchange& exchange) {
           exchange.traffic.nbytes()};
 }
 
-// What others have just read and this rank then overwrites, as these calls do, must come back from their caches line by line:
-// that costs more than copies, unless the array is in no cache anyway.
+// Data that other ranks have just read and this rank then overwrites, as in these calls, must be
+// fetched from their caches line by line. That costs more than copies, unless the array is in no
+// cache anyway.
 bool pays(const Exchange& exchange) {
   const Request& request = exchange.request;
   const bool is_overwritten =
@@ -25,7 +27,7 @@ bool pays(const Exchange& exchange) {
           elements_of(request, exchange.launch.size).nbytes() >= exchange.group.limits().in_place_from);
 }
 
-// How others get an input that may be read where it lies, but is not in the heap.
+// How other ranks get an input that may be read in place but is not in the heap.
 CopyPath choose_path(Rounds& rounds) {
   const Exchange& exchange = rounds.exchange;
   Group& group = exchange.group;
@@ -60,7 +62,7 @@ Rounds::Opening open_rounds(Rounds& rounds) {
   if (may_expose && stays) expose(kInputs, exchange.arrays.input(), request.in.nbytes());
   if (may_expose && traffic.passes_results_on())
     expose(kResults, exchange.arrays.output(), request.out.nbytes());
-  // Of exposed arrays and rounds of other hosts times would say nothing about paths.
+  // With exposed arrays and rounds of other hosts, the times would say nothing about the paths.
   const bool has_paths = stays && !rounds.exposes[kInputs] && exchange.inter_domain == nullptr;
   if (has_paths && choose_path(rounds) == CopyPath::kPrivateMemory) {
     rounds.exposes[kInputs] = true;
@@ -98,7 +100,7 @@ bool find_arrays(Rounds& rounds, Rank peer) {
   return true;
 }
 
-// It is right only if its rank was still in the call then.
+// What was read is valid only if its rank was still in the call afterwards.
 bool stayed_exposed(Rounds& rounds) {
   for (Rank r = 0; r < rounds.launch.size; ++r) {
     const auto& [opening, arrays, private_address, taken] = rounds.from(r);
@@ -108,7 +110,8 @@ bool stayed_exposed(Rounds& rounds) {
   return true;
 }
 
-// An array is the caller's again when the others have what they need of it. On trial the time of all counts.
+// An array belongs to the caller again when the other ranks have what they need of it. In a trial
+// the time counts until all ranks are done.
 bool are_given_back(Rounds& rounds) {
   Group& group = rounds.group;
   if (!rounds.exposes[kInputs] && !rounds.exposes[kResults] && !rounds.trial) return true;

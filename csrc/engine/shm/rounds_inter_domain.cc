@@ -1,5 +1,5 @@
-// Rounds that are exchanged with ranks of other hosts: what this rank has for one lies in its ring, becomes there what it is
-// everywhere, and only then is passed on.
+// Rounds that are exchanged with ranks of other hosts: what this rank has for a round is in its
+// ring. The exchange makes it the same there on all hosts, and only then is it passed on.
 #include "engine/shm/rounds.h"
 
 namespace pc::shm {
@@ -21,7 +21,7 @@ bool pass_on(Rounds& rounds) {
   const bool combines = traffic.combines();
   const uint64_t position = rounds.positions[round];
   const Traffic::Span part = rounds.part(combines ? rounds.own_sum() : traffic.outgoing(self), round);
-  // The root of a broadcast has it.
+  // The root of a broadcast already has the data.
   const bool takes = combines ? traffic.wants_results() : !exchange.arrays.has_input();
   if (takes || exchange.is_of_parts()) rounds.take_message(self, round, part, rounds.group.at(position));
   if (!combines || rounds.others_want_results())

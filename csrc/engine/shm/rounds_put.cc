@@ -1,4 +1,4 @@
-// What others need of this rank's input, one round at a time, into its ring.
+// Puts what other ranks need of this rank's input into its ring, one round at a time.
 #include <cstring>
 
 #include "engine/shm/rounds.h"
@@ -15,7 +15,7 @@ void put_part(const Rounds& rounds, Rank reader, const Traffic::Span& part, std:
   rounds.visit_pieces(reader, rounds.put.next, part, !rounds.traffic.combines(), put);
 }
 
-// One message that all read, or that is exchanged with other hosts before they do.
+// Puts one message that all ranks read, or that is exchanged with other hosts before they do.
 bool put_for_all(Rounds& rounds) {
   Exchange& exchange = rounds.exchange;
   const Rank self = rounds.launch.rank;
@@ -24,7 +24,7 @@ bool put_for_all(Rounds& rounds) {
   const std::optional<uint64_t> position =
       rounds.group.allocate(part.nbytes, {rounds.launch.sequence, round, kInputs});
   if (!position) return false;
-  const bool is_here = exchange.arrays.has_input();  // else it comes from another host
+  const bool is_here = exchange.arrays.has_input();  // otherwise the data arrives from another host
   if (is_here) put_part(rounds, self, part, rounds.group.at(*position));
   ++rounds.put.next;
   if (exchange.inter_domain != nullptr && !rounds.traffic.combines())
@@ -34,7 +34,8 @@ bool put_for_all(Rounds& rounds) {
   return true;
 }
 
-// One message with a part for each reader. Where only the two of them know its size, the sizes come first.
+// Puts one message with a part for each reader. If only sender and receiver know the size of a
+// part, the sizes precede the parts.
 bool put_for_each(Rounds& rounds) {
   const Launch& launch = rounds.launch;
   const uint32_t round = rounds.put.next;
@@ -62,7 +63,8 @@ bool put_inputs(Rounds& rounds) {
   const InterDomainExchange* const inter_domain = rounds.exchange.inter_domain;
   if (rounds.put.is_done()) return false;
   if (inter_domain != nullptr && !rounds.traffic.combines() && !inter_domain->has_capacity()) return false;
-  // Not far ahead: what was read here is written when the result of the same round comes back.
+  // Not far ahead: the memory that is read here is written when the result of the same round is
+  // taken.
   if (!rounds.combined.is_done() && rounds.put.next >= rounds.combined.next + kMostAhead) return false;
   return rounds.traffic.is_addressed() ? put_for_each(rounds) : put_for_all(rounds);
 }

@@ -1,4 +1,5 @@
-// What another rank has for this one, one round at a time, from its ring or from its array into the output.
+// Takes what another rank has for this one, one round at a time, from its ring or from its array
+// into the output.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -11,7 +12,8 @@ namespace {
 
 constexpr std::size_t kCopiedAtOnce = 1024UL * 1024;  // in one system call
 
-// By one copy of the kernel's out of private memory, which costs a system call: several rounds at once.
+// Lets the kernel copy from private memory. Each copy costs a system call, so it copies several
+// rounds at once.
 bool take_by_single_copy(Rounds& rounds, Rank writer) {
   Exchange& exchange = rounds.exchange;
   Group& group = rounds.group;
@@ -26,8 +28,8 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
         const uint64_t begin = std::exchange(address, address + piece.size());
         return group.read(writer, begin, piece);
       });
-  if (read.code() == Code::kPeerFailure) return group.await_change(writer);  // it is gone
-  if (!read.is_ok() && !group.stays_exposed(writer)) return false;           // then the array may be gone
+  if (read.code() == Code::kPeerFailure) return group.await_change(writer);  // its process has ended
+  if (!read.is_ok() && !group.stays_exposed(writer)) return false;  // then the array may have been freed
   if (!read.is_ok()) {
     return exchange.fail(Status(Code::kSystem, read.message() + "; PYCOLLECTIVE_SINGLE_COPY=off does without")
                              .with_peer(writer));
@@ -36,7 +38,7 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
   return true;
 }
 
-// Of a part whose size only sender and receiver know.
+// Compares the size of a part that only sender and receiver know.
 bool has_size(Exchange& exchange, Rank writer, const std::byte* announced) {
   uint64_t there = 0;
   std::memcpy(&there, announced, sizeof there);

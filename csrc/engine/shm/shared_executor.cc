@@ -40,14 +40,14 @@ struct SharedExecutor::State {
                 {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits_for(state.limits, static_cast<std::size_t>(launch.size))),
           waiter(state.oversubscribed, Waiter::flags(), state.core),
-          // Calls that are discarded are announced with the next one.
+          // A discarded call needs no action: the next call announces it.
           queue(state.reactor, launch.group, [](uint64_t) {}) {}
     RunQueue& runs() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }
     void close() override { group.close(); }
-    Group group;     // the progress lock's
-    Waiter waiter;   // likewise
-    RunQueue queue;  // its runs use the rest
+    Group group;     // used by the holder of the progress lock
+    Waiter waiter;   // used by the holder of the progress lock
+    RunQueue queue;  // last member: its runs use the members above
   };
 
   State(Host& host_, Reactor& reactor_, bool oversubscribed_, LimitsByRanks limits_, CoreWatch* core_)
@@ -62,7 +62,7 @@ struct SharedExecutor::State {
   const bool oversubscribed;
   const LimitsByRanks limits;
   CoreWatch* const core;  // may be null
-  OpenGroups groups;      // whose calls use the rest
+  OpenGroups groups;      // last member: its calls use the members above
 };
 
 SharedExecutor::SharedExecutor(Host& host, Reactor& reactor, bool oversubscribed, LimitsByRanks limits,

@@ -1,4 +1,5 @@
-// Runs collectives of groups whose ranks share memory. A blocking call that is done in a moment is done in launch().
+// Runs collectives of groups in which all ranks share memory. A blocking call that takes only a
+// moment is completed in launch().
 #pragma once
 
 #include <memory>
@@ -10,16 +11,16 @@
 
 namespace pc::shm {
 
-// What runs a collective here, as a name for records and errors; it has no plan.
+// The algorithm of this executor, as a name for records and errors; it has no plan.
 const Algorithm& shared_memory(Collective collective);
-// How it runs a call of that size (equal parts): for people.
+// Describes, for users, how a call of that size (equal parts) runs.
 std::string describe(Collective collective, uint64_t nbytes, Rank size, const Limits& limits);
 
 class SharedExecutor final : public CpuExecutor {
  public:
-  // Host and reactor are not owned; both outlive this. `oversubscribed`: more ranks than cores share the
-  // host. `limits`: of groups that have not the usual ones, the same on all ranks. `core` hears of its waits;
-  // null, or it outlives this.
+  // Host and reactor are not owned; both outlive this object. `oversubscribed`: the host has more
+  // ranks than cores. `limits`: those of groups that do not use the usual ones, the same on all
+  // ranks. `core` is notified of waits; it may be null, or else must outlive this object.
   SharedExecutor(Host& host, Reactor& reactor, bool oversubscribed, LimitsByRanks limits = {},
                  CoreWatch* core = nullptr);
   std::string_view name() const override { return "shared memory"; }

@@ -1,9 +1,11 @@
-// Idea     One exchange of slots. Every rank that has something for others puts it into the payload of its slot, or into its
-//          ring if it is longer, and announces the call. Then it takes from the others' what it needs, or combines all.
-// Cost     A rank writes one slot and reads n - 1, each with its message.
-// n = 2    rank 0   write slot 0 ---.   .--- read slot 1, combine
-//          rank 1   write slot 1 ----\-/---- read slot 0, combine
-// Limits   To combine everything everywhere reads n - 1 arrays, so larger ones go in rounds (rounds.cc).
+//   Idea     One exchange of slots. Every rank that has something for other ranks puts it into the
+//            payload of its slot, or into its ring if it is longer, and announces the call. Then it
+//            takes what it needs from the slots of the other ranks, or combines all of them.
+//   Cost     A rank writes one slot and reads n - 1, each with its message.
+//   n = 2    rank 0   write slot 0 ---.   .--- read slot 1, combine
+//            rank 1   write slot 1 ----\-/---- read slot 0, combine
+//   Limits   Combining everything on every rank reads n - 1 arrays, so larger ones use rounds
+//            (rounds.cc).
 #include "engine/shm/small_call.h"
 
 #include <cstring>
@@ -11,7 +13,7 @@
 namespace pc::shm {
 namespace {
 
-// All of the input for all, or for each reader its part.
+// Puts the whole input for all readers, or each reader's part.
 void put_message(Exchange& exchange, std::byte* message) {
   const Traffic& traffic = exchange.traffic;
   const Rank self = exchange.launch.rank;
@@ -64,7 +66,7 @@ bool announce_small(Exchange& exchange) {
   }
   if (nbytes != 0) put_message(exchange, message);
   exchange.announce();
-  while (exchange.keep_own_part()) {  // while the others come
+  while (exchange.keep_own_part()) {  // while the other ranks enter the call
   }
   return true;
 }

@@ -1,4 +1,5 @@
-// Calls that are done in one exchange of slots (small_call.cc), among several hosts in two (leader_call.cc).
+// Calls that are done in one exchange of slots (small_call.cc), or in two among several hosts
+// (leader_call.cc).
 #pragma once
 
 #include <optional>
@@ -7,24 +8,24 @@
 
 namespace pc::shm {
 
-// Each says whether it is done.
+// Each returns whether it is done.
 bool announce_small(Exchange& exchange);
 bool finish_small(Exchange& exchange);
 
-// What a leader keeps of it. Those that follow announce a small call, and then follow().
+// What a leader keeps of a small call. The other ranks announce the call, and then follow().
 class LeaderCall {
  public:
   explicit LeaderCall(Exchange& exchange) : exchange_(exchange) {}
   void prepare() { position_.reset(); }
-  bool lead();  // and announces the call
+  bool lead();  // announces the call; returns whether it is done
 
  private:
   bool begin();
   bool is_inline() const { return exchange_.traffic.nbytes() <= kInlineNbytes; }
 
   Exchange& exchange_;
-  std::optional<uint64_t> position_;  // in the ring, of what is exchanged with other hosts; nothing yet
-  alignas(8) std::byte inline_[kInlineNbytes];  // instead, if it is short
+  std::optional<uint64_t> position_;  // in the ring, of what is exchanged with other hosts; empty: not begun
+  alignas(8) std::byte inline_[kInlineNbytes];  // used instead if it is short
 };
 bool follow(Exchange& exchange);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kLine = 128;
 
-// What a rank writes in one go.
+// The largest array that is written in one exchange.
 std::size_t most_at_once(const Request& request, Rank ranks, const Limits& limits) {
   switch (request.collective) {
     case Collective::kAllreduce:
@@ -45,7 +45,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
   whole_nbytes_ = moves_data(collective_) ? elements_of(request, size_).nbytes() : 0;
   const bool two_stages = collective_ == Collective::kAllreduce || collective_ == Collective::kReduce;
   const bool is_divided = division.slices != 0;  // exchanged between hosts round by round
-  const bool is_led = division.leader >= 0;      // or at once
+  const bool is_led = division.leader >= 0;      // exchanged between hosts in one exchange
   in_rounds_ =
       is_divided ||
       (!is_led && (!knows_size(request) ||
@@ -84,7 +84,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
                            : has_parts(collective_) || addressed_ ? geometry_.chunk_nbytes()
                                                                   : whole_nbytes_;
   chunk_nbytes_ = std::min(chunk_for(span, limits), most);
-  if (division.parts > 1) {  // as much of each
+  if (division.parts > 1) {  // the same amount of each part
     const std::size_t piece = chunk_nbytes_ / division.parts / kLine * kLine;
     chunk_nbytes_ = std::max(piece, kLine) * division.parts;
   }

@@ -1,5 +1,6 @@
-// What cannot be freed because a GPU, or another rank, may still use it although the call that it belongs to has failed. It lives
-// as long as this object, which should be as long as the process.
+// Keeps objects that cannot be freed because a GPU, or another rank, may still use them although
+// the call that they belong to has failed. They live as long as the Abandoned object, which should
+// live as long as the process.
 #pragma once
 
 #include <memory>

@@ -43,7 +43,7 @@ Result<Context::FreeMemory> Context::available_memory() const {
 
 std::string Context::available_text() const {
   const Result<FreeMemory> available = available_memory();
-  if (!available.is_ok()) return "nobody knows how much is free";
+  if (!available.is_ok()) return "an unknown amount is free";
   const auto mib = [](uint64_t nbytes) { return std::to_string(nbytes >> 20) + " MiB"; };
   return mib(available.value().free_nbytes) + " of " + mib(available.value().total_nbytes) + " are free";
 }

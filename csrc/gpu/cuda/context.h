@@ -1,5 +1,6 @@
-// A device's primary context, the one that every library of a process shares, and making it current for a while. We never make
-// another: memory and streams of torch and CuPy belong to the primary one.
+// A device's primary context, which every library of a process shares, and making it current for a
+// while. This library never creates another context: memory and streams of torch and CuPy belong to
+// the primary one.
 #pragma once
 
 #include <memory>
@@ -10,9 +11,10 @@
 
 namespace pc::cuda {
 
-// Makes a context current in this thread and puts back what was current before. Nearly every call of the driver wants that, and
-// every function of this layer that does says so. Nests.
-// Thread-safety: belongs to the thread that made it. The driver must outlive it.
+// Makes a context current in this thread and restores the previous one at the end. Nearly every
+// driver call requires a current context; functions of this layer that expect the caller to set it
+// document that. Guards may be nested. Thread-safety: belongs to the thread that made it. The
+// driver must outlive it.
 class ContextGuard {
  public:
   static Result<ContextGuard> enter(const Driver& driver, CUcontext context);
@@ -28,19 +30,20 @@ class ContextGuard {
 
  private:
   ContextGuard(const Driver* driver, CUcontext before) : driver_(driver), before_(before) {}
-  const Driver* driver_;  // null: nothing to put back
+  const Driver* driver_;  // null: nothing to restore
   CUcontext before_;
 };
 
-// The primary context of one device. It is retained and never released: releasing the last reference would destroy memory and
-// streams of whoever still has some, and a process has one per device.
-// Thread-safety: an immutable value; copies mean the same context.
+// The primary context of one device. It is retained and never released: releasing the last
+// reference would destroy memory and streams of its remaining users, and a process has only one per
+// device. Thread-safety: an immutable value; copies refer to the same context.
 class Context {
  public:
   static Result<Context> primary(std::shared_ptr<const Driver> driver, int ordinal);
 
   Result<ContextGuard> enter() const { return ContextGuard::enter(*driver_, context_); }
-  // Lets kernels and copies of this device touch memory of the other's. Enabled already is fine.
+  // Lets kernels and copies of this device access memory of `peer`. Returns OK if the access is
+  // enabled already.
   Status enable_peer(const Context& peer) const;
   struct FreeMemory {
     uint64_t free_nbytes = 0, total_nbytes = 0;

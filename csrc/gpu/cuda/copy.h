@@ -1,5 +1,6 @@
-// Copies that a stream makes. Memory of the host must be pinned (PinnedMemory, RegisteredMemory): ordinary memory makes the
-// call wait for the copy. It must stay until the stream has come past the copy. The stream's context must be current.
+// Copies that a stream performs. Host memory must be pinned (PinnedMemory, RegisteredMemory): with
+// ordinary memory the call blocks until the copy is done. The memory must stay valid until the
+// stream has completed the copy. The stream's context must be current.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace pc::cuda {
 
 Status copy_to_device(const Driver& driver, CUdeviceptr to, std::span<const std::byte> from, CUstream stream);
 Status copy_to_host(const Driver& driver, std::span<std::byte> to, CUdeviceptr from, CUstream stream);
-// Also between devices, if one may access the other's memory or the driver has a way of its own.
+// Also copies between devices, if one may access the other's memory or the driver has a path of its
+// own.
 Status copy_on_device(const Driver& driver, CUdeviceptr to, CUdeviceptr from, std::size_t nbytes,
                       CUstream stream);
 Status fill_bytes(const Driver& driver, CUdeviceptr to, unsigned char value, std::size_t nbytes,

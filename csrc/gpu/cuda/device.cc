@@ -15,7 +15,7 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-// Older drivers do not know every attribute; then the answer is no.
+// Older drivers do not know every attribute; the result is false then.
 bool can(const Driver& driver, CUdevice device, int attribute) {
   int value = 0;
   return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;

@@ -1,4 +1,5 @@
-// The GPUs that this process sees, and what they can do. Asking makes no context.
+// The GPUs that are visible to this process, and their capabilities. Querying them creates no
+// context.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,21 @@ struct DeviceInfo {
   CUdevice handle = -1;
   std::string name;
   std::string pci_bus_id;    // "0000:1b:00.0"
-  std::string uuid;          // "GPU-8f6d...": as nvidia-smi -L writes it
+  std::string uuid;          // "GPU-8f6d...", as nvidia-smi -L prints it
   int major = 0, minor = 0;  // compute capability
   uint64_t total_nbytes = 0;
   int multiprocessors = 0;
-  // Streams can write and await words of memory. Every driver from CUDA 12.0 on can where it has the functions: the attribute
-  // of cuda.h speaks of the version of them before.
+  // Streams can write words of memory and wait for them. From CUDA 12.0 on this holds for every
+  // driver that has the functions: the attribute in cuda.h describes their previous version.
   bool stream_values = false;
   bool flushes_remote_writes = false;
-  bool shareable_memory = false;  // by file descriptor: ShareableMemory
+  bool shareable_memory = false;  // exportable as a file descriptor: ShareableMemory
   bool ipc_events = false;
 };
 
 Result<DeviceInfo> describe_device(const Driver& driver, int ordinal);
-// Whether kernels and copies of `device` may touch memory of `peer`. A device is its own peer.
+// Returns whether kernels and copies of `device` may access memory of `peer`. A device is its own
+// peer.
 Result<bool> can_access_peer(const Driver& driver, const DeviceInfo& device, const DeviceInfo& peer);
 
 }  // namespace pc::cuda

@@ -1,4 +1,5 @@
-// What one device does with arrays that it reaches, its own or those of peers: reduces them by the built-in kernels, and copies.
+// Operations of one device on arrays that it can access, its own or those of peers: reductions by
+// the built-in kernels, and copies.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +16,13 @@ namespace pc::cuda {
 // Thread-safety: one thread at a time.
 class DeviceKernels {
  public:
-  // `kernels`: embedded_kernels(). Without any, or on a driver that does not take them, it copies only. All of them go to the device now:
-  // later that would wait for whatever runs there, and that may wait for this rank.
+  // `kernels` is embedded_kernels(). If it is empty, or the driver does not accept it, only copies
+  // are available. All kernels are loaded onto the device here: loading one later would wait for
+  // whatever runs there, and that may wait for this rank.
   static Result<DeviceKernels> create(const Context& context, std::span<const std::byte> kernels);
 
-  const Status& can_reduce() const { return can_reduce_; }  // kUnsupported, and why not
-  // Queued on `stream`, whose context must be current.
+  const Status& can_reduce() const { return can_reduce_; }  // OK, or kUnsupported with the reason
+  // Both are queued on `stream`. Its context must be current.
   Status reduce(const DeviceReduction& reduction, CUstream stream);
   Status copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream);
 
@@ -32,7 +34,7 @@ class DeviceKernels {
   Context context_;
   uint32_t multiprocessors_;
   Status can_reduce_;
-  Functions kernels_;  // by name; all there are, where can_reduce_
+  Functions kernels_;  // by name; complete if can_reduce_ is OK
 };
 
 }  // namespace pc::cuda

@@ -18,16 +18,17 @@ std::size_t count_matches(const std::string& pattern) {
   return count;
 }
 
-// The most GPUs that the machine may have.
+// An upper bound on the number of GPUs of the machine.
 std::size_t count_gpus(const std::string& folder) {
-  // The Windows subsystem for Linux and Tegra have one node for all of them.
+  // The Windows subsystem for Linux and Tegra have one node for all GPUs.
   for (const char* node : {"/dxg", "/nvhost-ctrl-gpu"}) {
     if (count_matches(folder + node) != 0) return std::numeric_limits<std::size_t>::max();
   }
   return count_matches(folder + "/nvidia[0-9]*");
 }
 
-// Whether CUDA takes the first of these names for a GPU: a number, or the beginning of an identifier.
+// Returns whether CUDA accepts the first of these names as a GPU: a number, or the beginning of an
+// identifier.
 bool names_gpu(std::string_view visible, std::size_t count) {
   const std::size_t begin = std::min(visible.find_first_not_of(' '), visible.size());
   const std::string_view first = visible.substr(begin, visible.find(',') - begin);

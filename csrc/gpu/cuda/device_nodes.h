@@ -1,4 +1,5 @@
-// Whether a process may find a GPU, without opening the driver: that starts threads, and forbids a later fork.
+// Whether a process may find a GPU, determined without opening the driver: opening it starts
+// threads and rules out a later fork.
 #pragma once
 
 #include <optional>
@@ -7,8 +8,9 @@
 
 namespace pc::cuda {
 
-// `library`: a driver that somebody named, which needs no device nodes; empty: nobody did. `visible`: CUDA_VISIBLE_DEVICES, from
-// which CUDA takes GPUs up to the first that it does not know. `folder`: where device nodes are.
+// `library` is a driver that the user named, which needs no device nodes; it is empty if the user
+// named none. `visible` is CUDA_VISIBLE_DEVICES, of which CUDA uses the GPUs up to the first
+// unknown name. `folder` is the folder of the device nodes.
 bool may_have_gpu(const std::string& library, const std::optional<std::string_view>& visible,
                   const std::string& folder = "/dev");
 

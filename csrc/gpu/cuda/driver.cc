@@ -29,7 +29,7 @@ Result<void*> open_library(const DriverSearch& search) {
                      "(docker run --gpus all), or let PYCOLLECTIVE_CUDA_LIB name the library");
 }
 
-// 0: the library does not say, so it is no driver.
+// Returns 0 if the library does not report its version, so it is no driver.
 int version_of(void* library) {
   using GetVersion = CUresult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));

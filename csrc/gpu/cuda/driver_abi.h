@@ -1,6 +1,6 @@
-// What we use of the CUDA driver's interface, declared by ourselves: NVIDIA's headers are not needed to compile this project,
-// nor its library to link it. Names and numbers are those of cuda.h; tests/cpp/gpu/cuda/driver_abi_test compares them with it
-// where there is one.
+// The part of the CUDA driver's interface that this project uses, declared here: NVIDIA's headers
+// are not needed to compile it, nor NVIDIA's library to link it. Names and numbers are those of
+// cuda.h; tests/cpp/gpu/cuda/driver_abi_test compares them with cuda.h where it is installed.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace pc::cuda {
 
 using CUresult = int;
 using CUdevice = int;
-using CUdeviceptr = unsigned long long;  // an address in the one space that GPUs and host share
+using CUdeviceptr = unsigned long long;  // an address in the address space that GPUs and host share
 using CUcontext = struct CUctx_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
@@ -141,17 +141,18 @@ enum : int {  // virtual memory
 };
 // clang-format on
 
-// Streams that always exist, and how they are written as handles.
+// Streams that always exist, and their handle values.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(uintptr_t{1}); }
 inline CUstream per_thread_stream() { return reinterpret_cast<CUstream>(uintptr_t{2}); }
 
-// Finds every other function. `version`: 12000 for the variant that CUDA 12.0 had.
+// Looks up every other function. `version` is 12000 for the variant of CUDA 12.0.
 using GetProcAddress = CUresult (*)(const char* name, void** function, int version, unsigned long long flags,
                                     int* why);
 inline constexpr const char* kGetProcAddress = "cuGetProcAddress_v2";
 inline constexpr int kOldestDriver = 12000;
 
-// The functions: name, version of CUDA whose variant we mean, parameters. Without one of these there is no use in going on.
+// The functions: name, version of CUDA that selects the variant, parameters. All of these are
+// required.
 // clang-format off
 #define PC_CUDA_REQUIRED_FUNCTIONS(X)                                                                                  \
   X(cuInit, 12000, (unsigned flags))                                                                                   \
@@ -200,7 +201,7 @@ inline constexpr int kOldestDriver = 12000;
   X(cuLaunchKernel, 12000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
     unsigned block_y, unsigned block_z, unsigned shared_nbytes, CUstream stream, void** arguments, void** extra))
 
-// May be missing: what needs them answers kUnsupported.
+// These may be missing: calls that need them return kUnsupported.
 #define PC_CUDA_OPTIONAL_FUNCTIONS(X)                                                                                  \
   X(cuFuncLoad, 12040, (CUfunction function))                                                                          \
   X(cuStreamGetId, 12000, (CUstream stream, unsigned long long* id))                                                   \

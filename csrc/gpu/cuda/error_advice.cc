@@ -18,8 +18,8 @@ constexpr std::string_view kNotInCapture =
 
 constexpr Row kRows[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, Code::kSystem,
-     "the memory is taken, by this process or others: of a GPU, nvidia-smi shows by whom; pinned memory is "
-     "the host's"},
+     "the memory is in use, by this process or others: nvidia-smi shows which use a GPU's memory; pinned "
+     "memory is the host's"},
     {CUDA_ERROR_NOT_INITIALIZED, Code::kSystem,
      "CUDA cannot be used in a child of fork() after its parent used it: start processes with the method "
      "\"spawn\""},
@@ -55,7 +55,7 @@ constexpr Row kRows[] = {
     {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, Code::kUnsupported,
      "an earlier call ended the capture of this stream into a CUDA graph"},
     {CUDA_ERROR_CAPTURED_EVENT, Code::kUnsupported,
-     "the event belongs to the capture of a CUDA graph, so nobody can ask whether it is done"},
+     "the event belongs to the capture of a CUDA graph, so it cannot be queried"},
     {CUDA_ERROR_UNKNOWN, Code::kSystem,
      "the driver in the kernel may not be loaded or may hang: look at `nvidia-smi`, /dev/nvidia* and "
      "`dmesg`"},

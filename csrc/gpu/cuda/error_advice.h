@@ -1,4 +1,4 @@
-// What an error of the driver means for who reads it, where that is known.
+// What an error of the driver means to the user, where that is known.
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,6 @@
 namespace pc::cuda {
 
 Code code_for(CUresult error);
-std::string_view advice_for(CUresult error);  // empty: none
+std::string_view advice_for(CUresult error);  // empty: no advice
 
 }  // namespace pc::cuda

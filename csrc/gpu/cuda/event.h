@@ -1,4 +1,5 @@
-// Marks in the queues of a GPU: recorded on one stream, awaited by others, asked for by the host.
+// Markers in the queues of a GPU: recorded on one stream, awaited by other streams, queried by the
+// host.
 #pragma once
 
 #include <memory>
@@ -16,10 +17,11 @@ enum class EventReach : uint8_t {
   kProcesses,  // another process may open it by its handle (ipc.h)
 };
 
-// Takes no times, which makes it cheaper. Being awaited, an event means the newest record that was made before the wait was
-// queued, so who records it again must know that everybody has queued his wait.
-// Thread-safety: get() from any thread; one owner otherwise. The destructor calls the driver, so the event must go before the
-// process ends: no static. Work that waits for it may still be queued then.
+// Records no times, which makes it cheaper. A wait for an event refers to the newest record made
+// before the wait was queued, so all waits must be queued before the event is recorded again.
+// Thread-safety: get() from any thread; one owner otherwise. The destructor calls the driver, so
+// the event must be destroyed before the process ends and must not be static. Queued work may still
+// wait for it then.
 class Event {
  public:
   static Result<Event> create(const Context& context, EventReach reach = EventReach::kProcess);
@@ -41,15 +43,17 @@ class Event {
   CUevent event_;
 };
 
-// The stream's context must be current, and be the event's.
+// The stream's context must be current, and must be the event's.
 Status record(const Driver& driver, CUevent event, CUstream stream);
-// Whether what it was last recorded for is done; also if it never was recorded. An error may be that of work on the GPU.
+// Returns whether the work before its last record is done, and true if it was never recorded. An
+// error may come from work on the GPU.
 Result<bool> is_reached(const Driver& driver, CUevent event);
 
-// Events of one context, used again: making one takes the driver some microseconds and a lock. An event may come back while
-// what it was recorded for is still going on: waits that are queued keep their record. Events that were recorded into a CUDA
-// graph must not come from here: nobody may ask for them afterwards.
-// Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
+// Reuses events of one context: creating one costs the driver some microseconds and a lock. An
+// event may be returned before the work before its record is done: queued waits keep their record.
+// Events that are recorded into a CUDA graph must not come from this pool, because they cannot be
+// queried afterwards. Thread-safety: take() from any thread; a lease may be destroyed in any
+// thread, also after the pool.
 class EventPool {
   struct FreeList {
     std::mutex mutex;
@@ -77,7 +81,7 @@ class EventPool {
       : context_(std::move(context)),
         free_list_(std::make_shared<FreeList>()) {}
   Result<Lease> take();
-  // Makes events until so many can be taken.
+  // Creates events until `count` are free.
   Status reserve(std::size_t count);
 
  private:

@@ -6,7 +6,7 @@
 namespace pc::cuda {
 namespace {
 
-// Older drivers and stand-ins for it may have some of them.
+// Older drivers, and test doubles, may have only some of them.
 Status has_graphs(const Driver& driver) {
   struct Needed {
     bool there;
@@ -31,7 +31,8 @@ Status has_graphs(const Driver& driver) {
 Result<Graph> Graph::capture(const Context& context, CUstream stream, const std::function<Status()>& queue) {
   const Driver& driver = context.driver();
   PC_TRY(has_graphs(driver));
-  // Other threads may go on as they do: NCCL allocates, and others of ours ask for events.
+  // The thread-local mode does not restrict other threads: NCCL allocates memory, and threads of
+  // this library query events.
   PC_TRY(driver.check(driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                       "cuStreamBeginCapture"));
   const Status queued = queue();

@@ -1,4 +1,5 @@
-// A CUDA graph of what was queued on a stream while it was captured, to be run as often as one likes.
+// A CUDA graph of what was queued on a stream while it was captured. It can be launched any number
+// of times.
 #pragma once
 
 #include <functional>
@@ -9,12 +10,13 @@
 
 namespace pc::cuda {
 
-// Thread-safety: one owner. The destructor calls the driver, so it must go before the process ends: no static. What was launched
-// goes on without it.
+// Thread-safety: one owner. The destructor calls the driver, so the graph must be destroyed before
+// the process ends and must not be static. Launched graphs continue without it.
 class Graph {
  public:
-  // Of what `queue` puts on `stream` in this thread. The stream's context must be current. kUnsupported: the driver has no graphs,
-  // or something was queued that cannot go into one.
+  // Captures what `queue` puts on `stream` in this thread. The stream's context must be current.
+  // Returns kUnsupported if the driver has no graphs, or something was queued that cannot be part
+  // of one.
   static Result<Graph> capture(const Context& context, CUstream stream, const std::function<Status()>& queue);
   Graph(Graph&& other) noexcept
       : context_(std::move(other.context_)),

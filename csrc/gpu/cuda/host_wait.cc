@@ -9,7 +9,8 @@
 namespace pc::cuda {
 namespace {
 
-// Each nap is an eighth of the wait so far: it ends late by that, and by 1 ms at most. Before the first it has been awake for kAwake.
+// Each sleep is an eighth of the wait so far, so the wait ends late by at most that, and by at most
+// 1 ms. The first sleep follows kAwake of polling.
 constexpr std::chrono::microseconds kAwake{200}, kLongestNap{1000};
 constexpr int kPart = 8;
 

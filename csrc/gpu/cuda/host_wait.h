@@ -1,5 +1,5 @@
-// The host waits for a GPU by asking. Never by cuEventSynchronize(), which nothing can end: not a deadline, not a peer's death,
-// not Ctrl-C.
+// The host waits for a GPU by polling. It never uses cuEventSynchronize(), which no deadline, death
+// of a peer or Ctrl-C can end.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,20 @@
 
 namespace pc::cuda {
 
-// What a wait for a GPU looks at besides its event.
+// What a wait for a GPU checks besides its event.
 struct HostWait {
   WaitContext context;
-  // Whether something happened because of which the event will never come: a communicator's error, say. Asked before
-  // each nap; not OK ends it. May be empty.
+  // Reports a failure after which the event will never complete, such as a communicator's error. It
+  // is called before each sleep, and an error ends the wait. May be empty.
   std::function<Status()> trouble = {};
   std::function<void(std::chrono::microseconds)> nap = {};  // empty: sleeps
 };
 
-// kReady: what `event` was last recorded for is done. Errors: trouble()'s, or what the GPU answers. Must not be used for events
-// or streams that are being captured; disturbs nobody else's capture.
+// Returns kReady when the work before the last record of `event` is done. An error is trouble()'s
+// or the GPU's. It must not be used for events or streams that are being captured. It does not
+// disturb captures of other threads.
 Result<WaitEnd> wait_on_host(const Driver& driver, CUevent event, const HostWait& wait);
-// The same for any question that says "not yet" (false), "yes" or what went wrong.
+// Waits in the same way for any condition: `is_done` returns false, true or an error.
 Result<WaitEnd> wait_on_host(const std::function<Result<bool>()>& is_done, const HostWait& wait);
 
 }  // namespace pc::cuda

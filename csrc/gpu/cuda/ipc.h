@@ -1,5 +1,7 @@
-// Device memory and events that other processes of this host open by handles. Memory of pools, of torch's expandable segments
-// and of other virtual mappings has no such handle: ShareableMemory is for us, and for theirs there is copying.
+// Device memory and events that other processes of this host open by handles. Memory of pools, of
+// torch's expandable segments and of other virtual mappings has no such handle. ShareableMemory
+// serves this library's own memory of that kind; memory of that kind from other libraries must be
+// copied.
 #pragma once
 
 #include <array>
@@ -12,24 +14,26 @@
 
 namespace pc::cuda {
 
-// Handles are bytes and travel as such. They say nothing about who may use them: give them to ranks of this group alone.
+// Handles are bytes and are sent as such. They do not restrict their users: send them only to ranks
+// of this group.
 using HandleBytes = std::array<std::byte, 64>;
 
-// A piece of an allocation; handles are of whole ones.
+// A part of an allocation; the handle refers to the whole allocation.
 struct MemoryHandle {
   HandleBytes allocation{};
   uint64_t offset = 0;
   uint64_t nbytes = 0;
 };
-// kUnsupported: memory of a kind that has no handle, or a system that forbids it. kInvalidArgument: not memory of a device, or
-// more than one allocation. The memory must stay until every process that opened it has closed it.
+// Returns kUnsupported for memory of a kind that has no handle, or if the system forbids it.
+// Returns kInvalidArgument for memory that is not a device's, or a range beyond one allocation. The
+// memory must stay allocated until every process that opened it has closed it.
 Result<MemoryHandle> export_memory(const Context& context, CUdeviceptr at, uint64_t nbytes);
 
-Result<HandleBytes> export_event(const Event& event);  // that was made for kProcesses
+Result<HandleBytes> export_event(const Event& event);  // the event must be created with kProcesses
 Result<Event> open_event(const Context& context, const HandleBytes& handle);
 
-// Another process's allocation, mapped here. The process that made it cannot open it.
-// Thread-safety: immutable. The destructor calls the driver: no static.
+// Another process's allocation, mapped into this one. The process that exported it cannot open it.
+// Thread-safety: immutable. The destructor calls the driver: must not be static.
 class PeerAllocation {
  public:
   static Result<std::shared_ptr<const PeerAllocation>> open(const Context& context,
@@ -48,21 +52,20 @@ class PeerAllocation {
         nbytes_(nbytes) {}
   Context context_;
   CUdeviceptr at_;
-  uint64_t nbytes_;  // 0: the driver does not say
+  uint64_t nbytes_;  // 0: the driver does not report it
 };
 
 struct IpcMemory {
   CUdeviceptr at = 0;
   uint64_t nbytes = 0;
-  std::shared_ptr<const PeerAllocation> allocation;  // keeps it open
+  std::shared_ptr<const PeerAllocation> allocation;  // keeps the mapping open
 };
 
-// Opens each allocation once for as long as somebody has it: opening is slow.
-// Thread-safety: any thread.
+// Opens each allocation only once while it is in use: opening is slow. Thread-safety: any thread.
 class PeerAllocations {
  public:
   explicit PeerAllocations(Context context) : context_(std::move(context)) {}
-  // kInvalidArgument: the piece does not lie in the allocation.
+  // Returns kInvalidArgument if the range exceeds the allocation.
   Result<IpcMemory> open(const MemoryHandle& handle);
 
  private:

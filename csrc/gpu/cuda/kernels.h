@@ -1,4 +1,5 @@
-// The kernels that are built into this library, as one block of data that the driver loads, and launching them.
+// Loads and launches the kernels that are built into this library as one block of data for the
+// driver.
 #pragma once
 
 #include <array>
@@ -16,18 +17,19 @@ namespace pc::cuda {
 struct LaunchShape {
   unsigned blocks = 1;
   unsigned threads = 1;        // of each block
-  unsigned shared_nbytes = 0;  // of each block, beyond what the kernel has anyway
+  unsigned shared_nbytes = 0;  // of each block, in addition to the kernel's static shared memory
 };
 
-// Code on every device: loaded once, whatever contexts there are. Never unloaded, since kernels may be running and graphs may
-// hold some.
-// Thread-safety: immutable.
+// Code for every device, loaded once for all contexts. It is never unloaded, since kernels may be
+// running and graphs may refer to them. Thread-safety: immutable.
 class Kernels {
  public:
-  // `image`: of nvcc -fatbin; must stay. kUnsupported: empty (this build has no kernels), or the driver is too old for them.
+  // `image` is the output of nvcc -fatbin and must stay valid. Returns kUnsupported if it is empty
+  // (this build has no kernels) or the driver is too old for it.
   static Result<Kernels> load(std::shared_ptr<const Driver> driver, std::span<const std::byte> image);
-  // The kernel of this name for the current context, with its code on the device, so that no launch of it loads anything: that
-  // would stop the device, and end a capture. kUnsupported: as load(). kInternal: there is none of this name.
+  // The kernel of this name for the current context. Its code is loaded onto the device, so that no
+  // launch loads anything: that would stop the device and end a capture. Returns kUnsupported as
+  // load() does, and kInternal if there is no kernel of this name.
   Result<CUfunction> find(const std::string& name) const;
 
  private:
@@ -38,10 +40,12 @@ class Kernels {
   CUlibrary library_;
 };
 
-// Queues one kernel. `arguments`: the address of each, read before this returns. The stream's context must be current.
+// Queues one kernel. `arguments` holds the address of each argument; they are read before this
+// returns. The stream's context must be current.
 Status launch(const Driver& driver, CUfunction kernel, const LaunchShape& shape, CUstream stream,
               std::span<void*> arguments);
-// launch(driver, kernel, {blocks, threads}, stream, to, from, count): the types must be the kernel's own.
+// launch(driver, kernel, {blocks, threads}, stream, to, from, count): the types must be those of
+// the kernel's parameters.
 template <class... Argument>
 Status launch(const Driver& driver, CUfunction kernel, const LaunchShape& shape, CUstream stream,
               Argument... arguments) {

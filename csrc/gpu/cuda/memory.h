@@ -1,5 +1,6 @@
-// Memory that the driver gives, and memory of others that it is told about. All of it is slow to get (milliseconds, and the
-// device may stop for it): take it once and keep it, never per call.
+// Memory allocated by the driver, and other memory that is registered with it. All of it is slow to
+// obtain (milliseconds, and the device may stop meanwhile): allocate it once and keep it, never per
+// call.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,9 @@
 
 namespace pc::cuda {
 
-// On one device. Freeing waits until the device has nothing to do, so it must not happen while a kernel there waits for
-// somebody.
-// Thread-safety: at() from any thread; one owner otherwise. The destructor calls the driver: no static.
+// Memory of one device. Freeing it waits until the device is idle, so it must not happen while a
+// kernel there waits for a peer. Thread-safety: at() from any thread; one owner otherwise. The
+// destructor calls the driver: must not be static.
 class DeviceMemory {
  public:
   static Result<DeviceMemory> allocate(const Context& context, std::size_t nbytes);
@@ -40,8 +41,9 @@ class DeviceMemory {
   std::size_t nbytes_;
 };
 
-// On the host, pinned for every device of this process; kernels may use it at the same address.
-// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver: no static.
+// Host memory, pinned for every device of this process; kernels may use it at the same address.
+// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver:
+// must not be static.
 class PinnedMemory {
  public:
   static Result<PinnedMemory> allocate(const Context& context, std::size_t nbytes);
@@ -61,12 +63,13 @@ class PinnedMemory {
   std::span<std::byte> bytes_;
 };
 
-// Somebody else's memory of the host (a shared segment, say), pinned for as long as this lives. The memory must live longer, and
-// nothing may be queued for it when this goes.
-// Thread-safety: one owner. The destructor calls the driver: no static.
+// Host memory of another owner (such as a shared segment), pinned for as long as this object lives.
+// The memory must outlive this object, and no queued work may use it when this object is destroyed.
+// Thread-safety: one owner. The destructor calls the driver: must not be static.
 class RegisteredMemory {
  public:
-  // Memory that is registered already is fine: then it stays so, and whoever did it answers for that.
+  // Accepts memory that is registered already. It then stays registered, and the code that
+  // registered it has to unregister it.
   static Result<RegisteredMemory> of(const Context& context, std::span<std::byte> bytes);
   RegisteredMemory(RegisteredMemory&& other) noexcept
       : context_(std::move(other.context_)),

@@ -1,4 +1,4 @@
-// Sizes of memory as errors say them: "64 MiB", "100 B".
+// Sizes of memory for error messages: "64 MiB", "100 B".
 #pragma once
 
 #include <cstdint>

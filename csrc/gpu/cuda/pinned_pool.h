@@ -1,4 +1,5 @@
-// Pinned memory of the host, used again: pinning takes the driver milliseconds, and letting go may stop the device.
+// Reuses pinned host memory: pinning takes the driver milliseconds, and unpinning may stop the
+// device.
 #pragma once
 
 #include <memory>
@@ -12,12 +13,13 @@
 
 namespace pc::cuda {
 
-// Blocks of powers of two. They are kept until the pool and all that it has leased are gone.
-// Thread-safety: take() from any thread; what it gave may go in any thread, also after the pool.
+// Blocks have sizes of powers of two. They are kept until the pool and all of its leases are
+// destroyed. Thread-safety: take() from any thread; a lease may be destroyed in any thread, also
+// after the pool.
 class PinnedPool {
   struct Block {
     PinnedMemory memory;
-    std::optional<EventPool::Lease> busy;  // until then the GPU uses it
+    std::optional<EventPool::Lease> busy;  // the GPU uses the block until then
   };
   struct FreeList {
     explicit FreeList(Context its) : context(std::move(its)) {}
@@ -34,10 +36,9 @@ class PinnedPool {
     Lease(Lease&&) noexcept = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    std::span<std::byte> bytes() const {
-      return block_->memory.bytes();
-    }  // at least as many as were asked for
-    // The GPU uses it until what `event` was recorded for is done, whoever lets go of this before.
+    std::span<std::byte> bytes() const { return block_->memory.bytes(); }  // at least as many as requested
+    // The GPU uses the block until the work before the record of `event` is done. The lease may be
+    // destroyed earlier.
     void busy_until(EventPool::Lease event) { block_->busy.emplace(std::move(event)); }
     bool is_free() const { return free_list_->is_free(*block_); }
 

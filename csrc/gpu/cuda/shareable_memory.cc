@@ -18,7 +18,7 @@ CUmemAllocationProp exportable_memory_of(CUdevice device) {
   return what;
 }
 
-// Whoever has one of these has all.
+// A driver that has one of these has all.
 Status has_functions(const Driver& driver) {
   const bool has = driver.cuMemGetAllocationGranularity != nullptr && driver.cuMemCreate != nullptr &&
                    driver.cuMemRelease != nullptr && driver.cuMemExportToShareableHandle != nullptr &&
@@ -81,7 +81,7 @@ Status ShareableMemory::map() {
 }
 
 ShareableMemory::~ShareableMemory() {
-  if (!parts_.has_handle) return;  // moved from, or never made: then there may be no context either
+  if (!parts_.has_handle) return;  // moved from or never created; there may be no context either
   const Driver& driver = context_.driver();
   if (!driver.is_usable()) return;
   const Result<ContextGuard> current = context_.enter();
@@ -99,7 +99,8 @@ Result<Fd> ShareableMemory::export_fd() const {
                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                       "cuMemExportToShareableHandle"));
   Fd fd(number);
-  (void)::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);  // or programs that we start would keep the memory
+  // otherwise programs that this process starts would keep the memory
+  (void)::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
   return fd;
 }
 

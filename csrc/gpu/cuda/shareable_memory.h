@@ -1,5 +1,5 @@
-// Device memory that other processes map by a file descriptor, which they get as descriptors are passed (SCM_RIGHTS): who has not
-// been given it cannot guess it.
+// Device memory that other processes map by a file descriptor. The descriptor is passed by
+// SCM_RIGHTS, so a process that has not received it cannot guess it.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace pc::cuda {
 
-// Thread-safety: at() from any thread; one owner otherwise. The destructor calls the driver: no static, and nothing may be
-// queued that uses the memory.
+// Thread-safety: at() from any thread; one owner otherwise. The destructor calls the driver: it
+// must not be static, and no queued work may use the memory then.
 class ShareableMemory {
  public:
-  // At least `nbytes`, on `context`'s device. kUnsupported: see DeviceInfo::shareable_memory.
+  // Allocates at least `nbytes` on `context`'s device. Returns kUnsupported where
+  // DeviceInfo::shareable_memory is false.
   static Result<ShareableMemory> create(const Context& context, std::size_t nbytes);
-  // What another process exported, for use by `context`'s device. `nbytes` is the exporter's nbytes(). The memory lives until
-  // both have let it go.
+  // Maps what another process exported, for use by `context`'s device. `nbytes` is the exporter's
+  // nbytes(). The memory lives until both have released it.
   static Result<ShareableMemory> open(const Context& context, const Fd& fd, std::size_t nbytes);
   ShareableMemory(ShareableMemory&& other) noexcept
       : context_(std::move(other.context_)),
@@ -29,10 +30,10 @@ class ShareableMemory {
 
   Result<Fd> export_fd() const;  // a new descriptor each time
   CUdeviceptr at() const { return parts_.at; }
-  std::size_t nbytes() const { return parts_.nbytes; }  // rounded up as the device wants it
+  std::size_t nbytes() const { return parts_.nbytes; }  // rounded up to the device's granularity
 
  private:
-  struct Parts {  // as far as they have been made
+  struct Parts {  // set as far as they have been created
     CUmemGenericAllocationHandle handle = 0;
     bool has_handle = false;
     CUdeviceptr at = 0;
@@ -40,7 +41,7 @@ class ShareableMemory {
     bool is_mapped = false;
   };
   explicit ShareableMemory(Context context) : context_(std::move(context)) {}
-  Status map();  // once there is a handle and a size
+  Status map();  // requires the handle and the size
 
   Context context_;
   Parts parts_;

@@ -1,4 +1,4 @@
-// Queues of work for a GPU: our own, and what can be asked of anybody's.
+// Queues of work for a GPU: streams of this library, and queries about any stream.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace pc::cuda {
 
-// A stream of ours, which does not wait for the legacy default stream. Destroying it lets what is queued go on; memory that this
-// work uses must stay until it is done.
-// Thread-safety: get() from any thread, and the driver takes work from any thread; one owner otherwise. The destructor calls
-// the driver, so the stream must go before the process ends: no static.
+// A stream of this library, which does not wait for the legacy default stream. Queued work
+// continues after its destruction; memory that this work uses must stay valid until it is done.
+// Thread-safety: get() from any thread, and the driver accepts work from any thread; one owner
+// otherwise. The destructor calls the driver, so the stream must be destroyed before the process
+// ends and must not be static.
 class Stream {
  public:
   static Result<Stream> create(const Context& context);
@@ -35,18 +36,21 @@ class Stream {
   CUstream stream_;
 };
 
-// On which a call's arrays are made, and used afterwards.
+// The stream on which a call's arrays are made and used afterwards.
 inline CUstream stream_of(const Request& call) {
   return static_cast<CUstream>(call.stream.value_or(nullptr));
 }
-// What is queued on `stream` after this waits for what `event` was last recorded for. Costs the host nothing. The stream's
-// context must be current.
+// Work queued on `stream` after this waits for the work before the last record of `event`. The host
+// does not wait. The stream's context must be current.
 Status stream_waits(const Driver& driver, CUstream stream, CUevent event);
-// A number that no other stream of this process has, or will have: handles come again. None: the driver does not tell.
+// A number that no other stream of this process has or will have, unlike handles, which are reused.
+// Returns none if the driver does not provide it.
 std::optional<uint64_t> id_of(const Driver& driver, CUstream stream);
-// Whether everything is done that was queued. Not for a stream that is being captured.
+// Returns whether everything queued is done. It must not be used for a stream that is being
+// captured.
 Result<bool> is_done(const Driver& driver, CUstream stream);
-// Whether work goes into a CUDA graph instead of being done. kUnsupported: the capture was invalidated by an earlier call.
+// Returns whether work is captured into a CUDA graph instead of being run. Returns kUnsupported if
+// an earlier call invalidated the capture.
 Result<bool> is_capturing(const Driver& driver, CUstream stream);
 
 }  // namespace pc::cuda

@@ -12,7 +12,7 @@ namespace pc::cuda {
 
 struct TimelineSemaphore::FreeList {
   std::mutex mutex;
-  std::vector<uint32_t*> words;  // guarded by mutex; the rest of the memory that has been taken
+  std::vector<uint32_t*> words;  // guarded by mutex; allocated words that are not in use
 };
 
 TimelineSemaphore::TimelineSemaphore(std::shared_ptr<FreeList> free_list,

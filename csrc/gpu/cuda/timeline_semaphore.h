@@ -1,4 +1,5 @@
-// Numbers that only grow and that streams wait for. The host raises one by a plain store, whatever the driver is busy with.
+// Increasing numbers that streams wait for. The host raises one by a plain store, even while the
+// driver is busy.
 #pragma once
 
 #include <atomic>
@@ -13,8 +14,9 @@ namespace pc::cuda {
 
 class SemaphorePool;
 
-// Counts as a circle, as await_value() does. Thread-safety: all methods. A stream may come to a wait when nobody has this any more:
-// its memory is never given back to the driver, and who has it next goes on from where the number stands.
+// Comparisons are cyclic, as for await_value(). Thread-safety: all methods. A stream may reach a
+// wait after the last reference is gone: the memory is never freed, and its next user continues
+// from the current number.
 class TimelineSemaphore {
  public:
   TimelineSemaphore(const TimelineSemaphore&) = delete;
@@ -23,14 +25,16 @@ class TimelineSemaphore {
 
   uint32_t value() const { return word().load(std::memory_order_acquire); }
   bool has_reached(uint32_t value) const { return static_cast<int32_t>(this->value() - value) >= 0; }
-  // Never less than before: whoever signals knows what others do.
+  // Values must not decrease: the caller coordinates with the other signalling threads.
   void signal(uint32_t value) { word().store(value, std::memory_order_release); }
-  // Likewise, when the stream comes to that. Its context must be current.
+  // Signals when the stream reaches this point. The same rule holds. The stream's context must be
+  // current.
   Status signal_on(CUstream stream, uint32_t value) const;
-  // Fills and writes bytes beside the number on the stream: what the driver loads for either when it is first used is there then.
-  // Its context must be current.
+  // Fills and writes bytes beside the number on the stream, so that whatever the driver loads on
+  // first use of either operation is loaded then. The stream's context must be current.
   Status warm_up(CUstream stream) const;
-  // What is queued on `stream` from now on waits until the number is at least this. Its context must be current.
+  // Work queued on `stream` from now on waits until the number is at least `value`. The stream's
+  // context must be current.
   Status wait_on(CUstream stream, uint32_t value) const;
 
  private:
@@ -45,11 +49,12 @@ class TimelineSemaphore {
   uint32_t* const at_;
 };
 
-// Where semaphores come from and go back to. Thread-safety: all methods.
+// Provides and reuses semaphores. Thread-safety: all methods.
 class SemaphorePool {
  public:
   SemaphorePool();
-  // Any stream of this process may wait for it. Null: the driver lets no stream wait for memory.
+  // Any stream of this process may wait for it. Returns null if the driver lets no stream wait for
+  // memory.
   Result<std::shared_ptr<TimelineSemaphore>> take(const Context& context);
 
  private:

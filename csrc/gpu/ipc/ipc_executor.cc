@@ -20,20 +20,22 @@
 namespace pc {
 namespace {
 
-// The user's own group compares the ranks until the deadline of the call, and says who is missing; who waits too long for its own
-// array says that. Others hear it meanwhile.
+// The user's own group compares the calls until the call's deadline and reports a missing rank; a
+// rank that waits too long for its own array reports that. The thread waits this long afterwards,
+// so that the other ranks receive these reports first.
 constexpr double kAfterwards_s = 0.5;
 
 }  // namespace
 
-// What a rank tells the others of its part in a call. Plain data, exchanged as bytes by ranks of one version of this library.
+// What a rank sends to the other ranks about its part in a call. Plain data, exchanged as bytes by
+// ranks of one version of this library.
 struct IpcExecutor::Card {
-  uint64_t call = 0;  // a digest of what must be equal on all
+  uint64_t call = 0;  // a digest of what must be equal on all ranks
   PeerArray in, out;
-  // Of an alltoall with uneven parts.
+  // For an alltoall with uneven parts.
   uint64_t counts[device::kMostSources] = {}, recv_counts[device::kMostSources] = {};
   uint32_t is_uneven = 0;
-  uint32_t out_of_reach = 0;  // not 0: nobody reaches its arrays, so all go through the host
+  uint32_t out_of_reach = 0;  // not 0: no rank can access its arrays, so all run the call through the host
 };
 
 struct IpcExecutor::Gpu {
@@ -48,9 +50,9 @@ struct IpcExecutor::Gpu {
   IpcMemory memory;
   IpcScratch scratch;
   cuda::DeviceKernels device_kernels;
-  std::shared_ptr<StagedCalls> staged;  // made for the first call that needs it
+  std::shared_ptr<StagedCalls> staged;  // created for the first call that needs it
   std::vector<std::shared_ptr<const void>> kept =
-      {};  // of a call that went wrong, which others may still make
+      {};  // arrays of a failed call that other ranks may still use
 };
 
 class IpcExecutor::Work final : public cuda::DeviceWork {
@@ -102,14 +104,14 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
 
  private:
   enum class Stage : uint8_t { kWaiting, kBegun, kGivenUp };
-  // False: it has been given up.
+  // Returns false if the call has been given up.
   bool begin() {
     Stage waiting = Stage::kWaiting;
     return stage_.compare_exchange_strong(waiting, Stage::kBegun);
   }
 
   friend class IpcExecutor;
-  // The caller's may be gone by then.
+  // Copies the list, because the caller's may be destroyed by then.
   static void keep(std::unique_ptr<const IoVec>& kept, const IoVec*& list) {
     kept = std::make_unique<const IoVec>(*list);
     list = kept.get();
@@ -125,11 +127,11 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
   Request request_;
   std::unique_ptr<const IoVec> in_list_, out_list_;
   const std::vector<uint64_t> counts_, recv_counts_;
-  std::shared_ptr<const void> keeps_;   // changed by the thread alone
-  const cuda::EventPool::Lease begin_;  // what makes its arrays is done
+  std::shared_ptr<const void> keeps_;   // written only by the thread
+  const cuda::EventPool::Lease begin_;  // recorded after the work that makes its arrays
   std::atomic<Stage> stage_{Stage::kWaiting};
   std::atomic<bool> refused_{false};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable ended_;
   std::optional<Status> outcome_;
 };
@@ -161,7 +163,7 @@ IpcExecutor::~IpcExecutor() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  // Freeing would wait for the GPU, or give memory to others that a late rank still writes.
+  // Freeing would wait for the GPU, or release memory that a late rank still writes.
   if (is_busy_ || in_use_) abandoned_->add(std::shared_ptr<const Gpu>(std::move(gpu_)));
 }
 
@@ -178,9 +180,10 @@ Status IpcExecutor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const bool captured,
                       cuda::is_capturing(context_.driver(), cuda::stream_of(call.request)));
   if (!captured) return gpu_->events.reserve(1);
-  return Status(Code::kUnsupported,
-                "ranks that share a GPU meet on the host in every call, so it cannot be captured into a CUDA "
-                "graph: make it outside");
+  return Status(
+      Code::kUnsupported,
+      "ranks that share a GPU synchronize on the host in every call, so it cannot be captured into a CUDA "
+      "graph: make it outside");
 }
 
 Result<std::shared_ptr<cuda::DeviceWork>> IpcExecutor::launch(const cuda::DeviceCall& call,
@@ -221,7 +224,7 @@ Status IpcExecutor::close(const WaitContext& context) {
 }
 
 void IpcExecutor::run() {
-  (void)prctl(PR_SET_TIMERSLACK, 1UL);  // its naps are as short as they say, not 50 us longer
+  (void)prctl(PR_SET_TIMERSLACK, 1UL);  // without this, each sleep is 50 us longer
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -236,7 +239,8 @@ void IpcExecutor::run() {
       work->refused_ = false;
     }
     if (failure_.is_ok() && !work->is_refused()) failure_ = how;
-    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);  // let go before anybody hears
+    // released before any waiter is notified
+    std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);
     if (in_use_) gpu_->kept.push_back(std::move(keeps));
     work->end(how);
     queue_.pop_front();
@@ -255,20 +259,22 @@ Status IpcExecutor::make(Work& work) {
     PC_TRY(queue(context, [&](cuda::CUstream stream) {
       const Result<Request> made = gpu_->scratch.substitute(request, gpu_->memory, stream);
       if (made.is_ok()) within_reach = made.value();
-      return Status::ok();  // else there is no memory for it
+      return Status::ok();  // otherwise there is no memory for it
     }));
   }
   PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
   const auto out_of_reach =
       std::find_if(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; });
-  // A card may be here though its rank has given the call up since. So all say once more that they are in it.
+  // A rank may have given up the call after it sent its card, so all ranks confirm that they are in
+  // it.
   if (!work.begin()) return Status(Code::kAborted, "the call was interrupted before all ranks were in it");
   in_use_ = true;
   PC_TRY(barrier("all ranks are in a call between GPUs", deadline));
   if (out_of_reach != cards.end()) {
     if (control_group_.rank() == 0 && !std::exchange(warned_, true))
       log_.warning("a call of ranks that share a GPU goes through the host: rank " +
-                   std::to_string(out_of_reach - cards.begin()) + " has no memory there that others reach");
+                   std::to_string(out_of_reach - cards.begin()) +
+                   " has no memory there that its peers reach");
     PC_ASSIGN_OR_RETURN(const std::string lack, lack_on_host(work, deadline));
     if (!lack.empty()) {
       gpu_->memory.let_go();
@@ -291,7 +297,7 @@ Status IpcExecutor::make(Work& work) {
   return Status::ok();
 }
 
-// Waits until the GPU has done what `what` queues.
+// Waits until the GPU has done the work that `what` queues.
 Status IpcExecutor::queue(const WaitContext& context, const std::function<Status(cuda::CUstream)>& what) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
   PC_ASSIGN_OR_RETURN(const cuda::EventPool::Lease end, gpu_->events.take());
@@ -317,8 +323,9 @@ Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards,
   }
   const DType dtype = elements_of(request, control_group_.size()).dtype;
   PC_TRY(control_group_
-             .alive());  // opening may have taken long, and who has given this call up wants its arrays back
-  if (context.deadline.expired()) return Status(Code::kTimeout, "others' arrays could not be opened in time");
+             // opening may have taken long, and a rank that gave up the call needs its arrays back
+             .alive());
+  if (context.deadline.expired()) return Status(Code::kTimeout, "peers' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
     for (const IpcStep& move : ipc_steps(request, control_group_.rank(), workers_, arrays)) {
       const std::vector<const void*> from(move.from.begin(), move.from.end());
@@ -347,11 +354,11 @@ Status IpcExecutor::until_reached(cuda::CUevent event, const WaitContext& contex
   return Status(Code::kTimeout, what).with_rank(control_group_.rank());
 }
 
-// `within_reach`: the same call of arrays that others reach, or none.
+// `within_reach` is the same call with arrays that other ranks can access, or an empty request.
 IpcExecutor::Card IpcExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
   const Elements elements = elements_of(request, control_group_.size());
-  // With the parts: whoever moves for others goes by its own counts.
+  // Includes the parts: a worker that moves arrays for other ranks uses its own counts.
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
                            "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
                            "/" + std::to_string(parts_of(request));
@@ -400,11 +407,12 @@ Status IpcExecutor::barrier(const char* label, Deadline deadline) {
 UserCall IpcExecutor::staged(const Work& work) const {
   UserCall call;
   call.request = work.request_;
-  call.request.stream = gpu_->stream.get();  // what makes the arrays has ended
+  call.request.stream = gpu_->stream.get();  // the work that makes the arrays has ended
   return call;
 }
 
-// Which rank has no pinned memory for the call, and why: the same words on all ranks. Empty: all have it.
+// Returns which rank has no pinned memory for the call and why, as the same text on all ranks.
+// Returns an empty string if all have it.
 Result<std::string> IpcExecutor::lack_on_host(const Work& work, Deadline deadline) {
   struct HostBuffers {
     char why_not[232] = {};

@@ -1,13 +1,17 @@
-// Collectives of ranks that reach each other's arrays on GPUs: ranks that share one, which NCCL refuses. A thread makes the calls
-// of one group in their order:
+// Collectives of ranks that access each other's arrays on GPUs: ranks that share a GPU, which NCCL
+// refuses. A thread runs the calls of one group in their order:
 //
-//   waits for what makes the array | cards: where each lies | all are in it | a worker's steps (ipc_steps.h) | all are through
-//                                    an allgather             a barrier       kernels or copies              a barrier
+//   waits until the array is made
+//   cards: the location of each array                    an allgather
+//   all ranks have entered the call                      a barrier
+//   a worker's steps (ipc_steps.h)                       kernels or copies
+//   all ranks have finished                              a barrier
 //
-// Cards and barriers are calls of a group of the same ranks that is made for this, so the user's own go on meanwhile. A rank whose
-// array nobody reaches uses memory of its own instead (ipc_scratch.h); if there is none it says so, and all
-// go through the host. Nobody waits for another rank on the GPU, so what a dead rank leaves behind is no
-// kernel that spins. The host waits for the end: docs/gpu.md.
+// Cards and barriers are calls of a separate internal group of the same ranks, so the user's own
+// calls continue meanwhile. If the other ranks cannot access a rank's array, that rank uses memory
+// of its own instead (ipc_scratch.h). If it cannot allocate any, it reports that, and all ranks run
+// the call through the host. No rank waits for another on the GPU, so a dead rank leaves no kernel
+// that spins. The host waits for the end: docs/gpu.md.
 #pragma once
 
 #include <condition_variable>
@@ -36,11 +40,11 @@ namespace pc {
 class IpcExecutor final : public cuda::DeviceExecutor {
  public:
   struct Parts {
-    Communicator* control_group;  // of the same ranks, for this alone
+    Communicator* control_group;  // a group of the same ranks, used only by this object
     IpcMemory memory;
     cuda::DeviceKernels device_kernels;
-    Status can_reduce;          // on all ranks
-    std::vector<Rank> workers;  // by rank: who moves for it
+    Status can_reduce;          // for all ranks
+    std::vector<Rank> workers;  // by rank: the rank that moves arrays for it
     std::shared_ptr<Abandoned> abandoned;
     Logger log;
   };
@@ -54,7 +58,7 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
-  Status look_around() override { return Status::ok(); }  // what went wrong is the end of some call
+  Status look_around() override { return Status::ok(); }  // every failure ends some call
   std::size_t running() const override;
   void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;
@@ -82,14 +86,14 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Communicator& control_group_;
   const std::shared_ptr<Abandoned> abandoned_;
   const Logger log_;
-  std::unique_ptr<Gpu> gpu_;  // used by the thread alone, besides its events
-  bool is_busy_ = false;      // likewise: what this rank has queued may not have ended
-  bool in_use_ = false;       // likewise: some rank may use the arrays of a call
-  bool warned_ = false;       // likewise
+  std::unique_ptr<Gpu> gpu_;  // except its events, used only by the thread
+  bool is_busy_ = false;      // work queued by this rank may not have ended; used only by the thread
+  bool in_use_ = false;       // some rank may use the arrays of a call; used only by the thread
+  bool warned_ = false;       // used only by the thread
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Work>> queue_;  // the first is being made
+  std::deque<std::shared_ptr<Work>> queue_;  // the first is being run
   Status failure_;                           // ends every call
   bool stopping_ = false;
   std::thread thread_;  // set once

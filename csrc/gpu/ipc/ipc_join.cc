@@ -20,7 +20,7 @@ namespace {
 // Plain data, exchanged as bytes by ranks of one version of this library.
 struct Words {
   char text[200] = {};
-  void set(const std::string& why) {  // the first counts; long ones are cut
+  void set(const std::string& why) {  // the first reason is kept; long ones are truncated
     if (text[0] == '\0') why.copy(text, sizeof text - 1);
   }
   std::string value() const { return {text, strnlen(text, sizeof text)}; }
@@ -36,7 +36,7 @@ Status not_in_reach(const std::string& why) {
   return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
 }
 
-// What all know without asking.
+// Checks what all ranks know without communication.
 Status may_reach(const Communicator& group, const HostMap& hosts) {
   if (hosts.count(group.world_ranks()) > 1) return not_in_reach("they are on several hosts");
   if (group.size() <= device::kMostSources) return Status::ok();
@@ -44,7 +44,7 @@ Status may_reach(const Communicator& group, const HostMap& hosts) {
                       std::to_string(device::kMostSources));
 }
 
-// Of each rank: the first rank of the world that is in its process; negative: it is this one.
+// For each rank: the first world rank in its process; negative for a rank of this process.
 std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, bool by_handles) {
   const auto first = [&](Rank world_rank) {
     const auto same = [&its = hosts.ranks[static_cast<std::size_t>(world_rank)]](const HostMap::Entry& each) {
@@ -123,7 +123,7 @@ Status all_show(const std::vector<Facts>& all) {
   return Status::ok();
 }
 
-// One rank of each GPU, which moves for all that share it.
+// Selects one rank of each GPU, which moves arrays for all ranks that share it.
 std::vector<Rank> workers_of(const std::vector<Facts>& all) {
   std::vector<Rank> workers;
   for (const Facts& each : all) {
@@ -173,7 +173,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
                       gather_plain(group, facts, "what each rank shows of its GPU", left_s()));
   PC_TRY(all_show(all));
 
-  Status refused;  // by what all know; else what fails here is this rank's alone
+  Status refused;  // set if all ranks know that it is refused; any other failure here is this rank's alone
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
     PC_ASSIGN_OR_RETURN(Communicator* const control_group, runtime.make_internal_group(group));
     Words outcome;
@@ -205,7 +205,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
     return IpcExecutor::create(trial.value().context, std::move(parts));
   }();
   if (joined.is_ok() || !refused.is_ok()) return joined;
-  // The others may wait for this rank in the trial, or in the first call.
+  // The other ranks may wait for this rank in the trial, or in the first call.
   const Status end = group.alive();
   if (end.is_ok()) group.quit(joined.status());
   if (!end.is_ok()) return end;

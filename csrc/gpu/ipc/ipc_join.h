@@ -1,5 +1,5 @@
-// Finds out whether the ranks of a group reach each other's arrays on GPUs, by doing it: each opens what every other shows, and
-// reads there what it must hold.
+// Determines whether the ranks of a group can access each other's arrays on GPUs, by a trial: each
+// rank opens memory that every other rank exports, and checks the value there.
 #pragma once
 
 #include <memory>
@@ -20,14 +20,14 @@ struct IpcResources {
   int device = 0;
   Logger log = Logger();
   std::span<const std::byte> kernels = {};  // embedded_kernels()
-  // Of all groups of a process, and as long as the process. Null: made for this one.
+  // Shared by all groups of a process, for the life of the process. Null: a new one is created.
   std::shared_ptr<IpcMappings> mappings = {};
   std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Resources
-  bool by_handles = false;                    // ranks of one process reach each other as those of others do
+  bool by_handles = false;                    // treat ranks of this process as those of other processes
 };
 
-// All members call it, as they would call any collective. kUnsupported, on all of them with the same words: they do not. What
-// fails in the middle ends the group.
+// All members call it like any collective. Returns kUnsupported on all of them with the same
+// message if they cannot access each other's arrays. A failure in the middle ends the group.
 Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
                                                        const IpcResources& resources, double timeout_s);
 

@@ -1,5 +1,6 @@
-// Allocations of other processes' GPU memory that are open here. They stay open, for opening one takes the driver long, until they are
-// in the way of another or have not been used for long. What its process frees meanwhile stays in use until then.
+// Allocations of other processes' GPU memory that are open here. They stay open, since opening one
+// is slow for the driver, until they conflict with another or have not been used for long. Memory
+// that its process frees meanwhile remains in use until then.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +14,22 @@
 
 namespace pc {
 
-// Where an allocation lies in its process. Plain data.
+// The location of an allocation in its process. Plain data.
 struct PeerAllocationId {
   uint64_t begin = 0, nbytes = 0;
-  uint64_t id = 0;  // no other of that process ever has it
+  uint64_t id = 0;  // unique in that process for all time
   cuda::HandleBytes handle = {};
 };
 
 // Thread-safety: all methods.
 class IpcMappings {
  public:
-  // `process`: any number that tells processes apart. What is given stays open while somebody has it.
+  // `process` is any number that identifies the process. The result stays open while it is
+  // referenced.
   Result<std::shared_ptr<const cuda::PeerAllocation>> open(const cuda::Context& context, Rank process,
                                                            const PeerAllocationId& what);
-  void close(const cuda::Context& context, Rank process, uint64_t id);  // once nobody has it
+  // closes once it is no longer referenced
+  void close(const cuda::Context& context, Rank process, uint64_t id);
 
  private:
   using Key = std::tuple<int, Rank, uint64_t>;  // device, process, PeerAllocationId::id
@@ -35,7 +38,7 @@ class IpcMappings {
     uint64_t used = 0;
     std::shared_ptr<const cuda::PeerAllocation> allocation;
   };
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::map<Key, Open> open_;
   uint64_t uses_ = 0;
 };

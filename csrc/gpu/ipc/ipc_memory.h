@@ -1,4 +1,5 @@
-// Arrays of this GPU as other ranks of the host reach them: by their address in the same process, by a handle in others.
+// Access to arrays on this GPU from other ranks of the host: by address in the same process, by a
+// handle in other processes.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +15,27 @@ namespace pc {
 
 // Plain data, exchanged as bytes by ranks of one version of this library.
 struct PeerArray {
-  uint64_t address = 0;  // 0: there is none
+  uint64_t address = 0;  // 0: none
   PeerAllocationId allocation = {};
 };
 
 // Thread-safety: one thread at a time.
 class IpcMemory {
  public:
-  // `processes`: by rank, a number of its process, the same in all groups; negative: it is this one.
+  // `processes` holds for each rank a number of its process, the same in all groups. It is negative
+  // for a rank of this process.
   IpcMemory(cuda::Context context, std::vector<Rank> processes, std::shared_ptr<IpcMappings> mappings);
 
-  // kUnsupported: the array's memory has no handle, and why. It must lie in one block.
+  // Returns kUnsupported with the reason if the array's memory has no handle. The array must be
+  // contiguous.
   Result<PeerArray> export_array(const ConstBuffer& array);
-  bool shows(const ConstBuffer& array);  // it can be exported, and its elements lie where kernels want them
-  // Null: there is none. Open until let_go(); the rank must keep it until this one has told that it is through.
+  // returns whether it can be exported and is aligned as kernels require
+  bool shows(const ConstBuffer& array);
+  // Returns null if there is no array. The result is open until let_go(); the peer must keep the
+  // array until this rank has reported that it has finished.
   Result<std::byte*> reach(Rank peer, const PeerArray& array);
   void let_go() { held_.clear(); }
-  void close(Rank peer, const PeerArray& array);  // its allocation is not going to be used again
+  void close(Rank peer, const PeerArray& array);  // call it when the allocation will not be used again
 
  private:
   const cuda::Context context_;

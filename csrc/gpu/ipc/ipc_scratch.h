@@ -1,5 +1,6 @@
-// Memory of this rank that others reach, in place of arrays that they do not: lists, memory without a handle for other processes,
-// and elements that are not aligned. It is kept for the next call: twice what the largest needs, at most, and as much again of smaller ones.
+// Memory of this rank that other ranks can access, used in place of arrays that they cannot access:
+// lists, memory without a handle for other processes, and misaligned elements. It is kept for the
+// next call: at most twice the need of the largest call, and as much again in smaller blocks.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +16,19 @@ namespace pc {
 class IpcScratch {
  public:
   explicit IpcScratch(cuda::Context context) : context_(std::move(context)) {}
-  // The same call of arrays that others reach. Copies of what it reads are queued on `stream`, whose context must be current.
-  // Valid until the next one. Errors: there is no memory for it.
+  // Returns the same call with arrays that other ranks can access. Copies of its inputs are queued
+  // on `stream`. Its context must be current. The result is valid until the next substitute(). An
+  // error means that no memory could be allocated.
   Result<Request> substitute(const Request& request, IpcMemory& memory, cuda::CUstream stream);
-  // The results, back to where they belong, if they are here: likewise.
+  // Queues copies of the results in this scratch memory to the arrays of `request`, on `stream`.
+  // Its context must be current.
   Status give_back(const Request& request, const Request& made, Rank rank, cuda::CUstream stream) const;
 
  private:
   Result<std::byte*> allocate(std::size_t nbytes);
 
   const cuda::Context context_;
-  std::vector<cuda::DeviceMemory> blocks_;  // of powers of two; the last is used
+  std::vector<cuda::DeviceMemory> blocks_;  // sizes are powers of two; the last block is in use
 };
 
 }  // namespace pc

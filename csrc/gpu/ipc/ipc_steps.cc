@@ -8,12 +8,12 @@
 namespace pc {
 namespace {
 
-// In elements.
+// A range of elements.
 struct Stretch {
   std::size_t begin = 0, count = 0;
 };
 
-// Pieces begin where vectors do if the array does, and pairs stay together.
+// Pieces are aligned for vector access if the array is, and pairs are not split.
 Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   constexpr std::size_t kGrain = 64;
   const std::size_t each = (count + pieces * kGrain - 1) / (pieces * kGrain) * kGrain;
@@ -21,7 +21,7 @@ Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   return {begin, std::min(each, count - begin)};
 }
 
-// Of what is cut, the piece of this worker.
+// The worker's piece of data that are cut among the workers.
 Stretch piece_of(std::size_t count, Rank worker, std::span<const Rank> workers) {
   std::vector<Rank> all(workers.begin(), workers.end());
   std::sort(all.begin(), all.end());
@@ -51,14 +51,14 @@ class Steps {
   }
 
  private:
-  // What is cut into a piece for each worker.
+  // Adds the steps for data that are cut into one piece per worker.
   void add_cut() {
     if (mine_.count == 0 || has_parts(request_.collective)) return;
     if (reduces(request_.collective)) return combine();
     if (request_.collective == Collective::kBroadcast)
       copy(input(request_.root, mine_.begin), every_output(mine_), mine_.count);
   }
-  // The part of a rank that this one moves for.
+  // Adds the steps for the part of a rank that this one moves for.
   void add_of(Rank rank) {
     const Rank root = request_.root;
     switch (request_.collective) {
@@ -69,12 +69,12 @@ class Steps {
       case Collective::kScatter:
         return copy(input(root, part(rank).begin), {output(rank, 0)}, part(rank).count);
       case Collective::kAlltoall: return alltoall(rank);
-      default: return;  // it is cut; a barrier moves nothing
+      default: return;  // handled by add_cut(), or a barrier, which moves nothing
     }
   }
 
-  // What is the same on several ranks is made once. What is combined from most ranks comes first: in place, it is written where
-  // no other result needs the input any more.
+  // A result that several ranks need is computed once. Results with the most contributors are
+  // computed first: in place, they overwrite inputs that no other result needs any more.
   void combine() {
     struct Result {
       Contributors of;

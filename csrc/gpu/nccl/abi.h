@@ -1,6 +1,7 @@
-// NCCL's C ABI in our own words, as far as we use it: the shapes and numbers of nccl.h from 2.18 on. Its own header needs
-// CUDA's, and a library found at run time may be of another version than any header.
-// tests/cpp/gpu/nccl/abi_against_header.cc compares this with a real one.
+// The part of NCCL's C ABI that this project uses, declared here: the structs and numbers of nccl.h
+// from 2.18 on. NCCL's own header needs CUDA's, and a library found at run time may differ in
+// version from any header. tests/cpp/gpu/nccl/abi_against_header.cc compares this with a real
+// header.
 #pragma once
 
 #include <climits>
@@ -10,7 +11,7 @@
 
 namespace pc::nccl {
 
-struct Comm;                 // NCCL's own, never looked into
+struct Comm;                 // opaque, NCCL's own
 using CommHandle = Comm*;    // ncclComm_t
 using StreamHandle = void*;  // cudaStream_t, CUstream
 
@@ -19,7 +20,7 @@ struct UniqueId {
 };
 static_assert(sizeof(UniqueId) == 128 && std::is_trivially_copyable_v<UniqueId>);
 
-// ncclResult_t. The library may give numbers that are newer than this.
+// ncclResult_t. The library may return numbers that are newer than these.
 enum class ReturnCode : int {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -32,7 +33,7 @@ enum class ReturnCode : int {
   kTimeout = 8,  // since 2.30.3
 };
 
-// ncclDataType_t. There is no 16-bit integer, no bool and no complex number.
+// ncclDataType_t. It has no 16-bit integer, bool or complex type.
 enum class DataType : int {
   kInt8 = 0,
   kUint8 = 1,
@@ -48,19 +49,20 @@ enum class DataType : int {
   kFloat8E5M2 = 11,
 };
 
-// ncclRedOp_t. Numbers from kFirstOwn on are operations made for one communicator. Max comes before min.
+// ncclRedOp_t. Numbers from kFirstOwn on are operations created for one communicator. Max comes
+// before min.
 enum class RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kFirstOwn = 5 };
 
 // ncclScalarResidence_t
 enum class ScalarResidence : int { kDevice = 0, kHostImmediate = 1 };
 
 inline constexpr int kNoColor = -1;     // NCCL_SPLIT_NOCOLOR
-inline constexpr int kShrinkAbort = 1;  // NCCL_SHRINK_ABORT: ends what the parent is doing first
+inline constexpr int kShrinkAbort = 1;  // NCCL_SHRINK_ABORT: ends the operations of the parent first
 
-// ncclConfig_t as of 2.18. A library takes the first `size` bytes, but not more than it knows, and resets what is newer than
-// `version`. So this serves every library from 2.18 on.
-// The trap: 2.26 put trafficClass at offset 44, which is inside this struct's padding. `version` 21800 alone keeps a newer
-// library from reading whatever stands there.
+// ncclConfig_t as of 2.18. A library reads the first `size` bytes, but no more than it knows, and
+// resets fields that are newer than `version`. So this struct serves every library from 2.18 on.
+// Note that 2.26 put trafficClass at offset 44, which is padding in this struct. Only `version`
+// 21800 keeps a newer library from reading the indeterminate bytes there.
 struct ConfigPrefix {
   std::size_t size;
   uint32_t magic;
@@ -88,7 +90,9 @@ struct Config {
   int split_share;
   int traffic_class;  // since 2.26.2
   const char*
-      comm_name;  // this and what follows: since 2.27.3. Not copied: lives as long as the communicator
+      // this and the following fields: since 2.27.3. NCCL keeps the pointer: it must stay valid as
+      // long as the communicator
+      comm_name;
   int collnet_enable;
   int cta_policy;
   int shrink_share;
@@ -105,8 +109,8 @@ inline constexpr uint32_t kConfigMagic = 0xcafebeef;
 inline constexpr int kUndefined = INT_MIN;  // NCCL_CONFIG_UNDEF_INT: NCCL decides
 inline constexpr int kPrefixVersion = 21800, kConfigVersion = 22700;
 
-// Everything is undefined but `blocking`. For a library older than 2.27 the result says that it is the prefix alone, so that
-// the library reads nothing behind that.
+// Leaves every field but `blocking` undefined. For a library older than 2.27 `size` covers only the
+// prefix, so that the library reads nothing beyond it.
 constexpr Config unset_config(int library_version, bool blocking) {
   const bool whole = library_version >= kConfigVersion;
   return {whole ? sizeof(Config) : sizeof(ConfigPrefix),

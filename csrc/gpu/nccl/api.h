@@ -1,5 +1,6 @@
-// The functions of one NCCL library, as a table of pointers. Which of them a library has is decided twice: by the symbol, and
-// by the version that it says it is, because a symbol may be there before it does what its documentation says.
+// The functions of one NCCL library, as a table of pointers. Whether a library has a feature is
+// decided by the symbol and by the version that the library reports, because a symbol may exist
+// before it works as documented.
 #pragma once
 
 #include <functional>
@@ -13,22 +14,22 @@
 
 namespace pc::nccl {
 
-// What not every library from 2.18 on has.
+// Features that not every library from 2.18 on has.
 enum class Feature : uint8_t {
-  kMemory,           // 2.19.1: memory of its own, buffers registered by hand
+  kMemory,           // 2.19.1: NCCL's own allocator, explicitly registered buffers
   kGroupedAbort,     // 2.22.3: several communicators aborted in one group
   kFloat8,           // 2.24.3
-  kShrink,           // 2.27.3: a communicator without the dead
+  kShrink,           // 2.27.3: a communicator without the failed ranks
   kWindows,          // 2.27.3
-  kName,             // 2.27.3: a communicator's name, in NCCL's own log
-  kAlltoall,         // 2.28.3: alltoall, gather and scatter as calls of their own
+  kName,             // 2.27.3: a communicator's name, in NCCL's log
+  kAlltoall,         // 2.28.3: alltoall, gather and scatter as separate calls
   kRevoke,           // 2.28.7
-  kRanksShareDevice  // 2.30.3: several ranks on one GPU, if NCCL_MULTI_RANK_GPU_ENABLE=1 says so
+  kRanksShareDevice  // 2.30.3: several ranks on one GPU, if NCCL_MULTI_RANK_GPU_ENABLE=1
 };
 inline constexpr int kFeatureCount = 9;
 
-// A plain struct, so that a test can put a function of its own in any place. Thread-safety: written once, then only read.
-// Null: this library does not have it.
+// A plain struct, so that a test can replace any function. A pointer is null if this library lacks
+// the function. Thread-safety: written once, then only read.
 struct Api {
   Version version;
 
@@ -59,7 +60,7 @@ struct Api {
                           StreamHandle) = nullptr;
   ReturnCode (*reduce)(const void*, void*, std::size_t count, DataType, RedOp, int root, CommHandle,
                        StreamHandle) = nullptr;
-  // The count is that of one rank's part, here and in all that follow.
+  // Here and below the count is that of one rank's part.
   ReturnCode (*all_gather)(const void*, void*, std::size_t count, DataType, CommHandle,
                            StreamHandle) = nullptr;
   ReturnCode (*reduce_scatter)(const void*, void*, std::size_t count, DataType, RedOp, CommHandle,
@@ -73,7 +74,7 @@ struct Api {
   ReturnCode (*send)(const void*, std::size_t count, DataType, int peer, CommHandle, StreamHandle) = nullptr;
   ReturnCode (*recv)(void*, std::size_t count, DataType, int peer, CommHandle, StreamHandle) = nullptr;
 
-  // An operation of one communicator; destroyed before that.
+  // Creates an operation of one communicator, which must be destroyed before the communicator.
   ReturnCode (*red_op_create_pre_mul_sum)(RedOp*, void* scalar, DataType, ScalarResidence,
                                           CommHandle) = nullptr;
   ReturnCode (*red_op_destroy)(RedOp, CommHandle) = nullptr;
@@ -89,11 +90,11 @@ struct Api {
   bool supports(Feature feature) const;
 };
 
-// One row of the table that the functions are taken from.
+// One row of the table from which the functions are loaded.
 struct Symbol {
-  std::string_view name;  // ends in a zero byte
+  std::string_view name;  // null-terminated
   Version since;
-  bool required;  // the others may be missing
+  bool required;  // false: it may be missing
   void (*put)(Api&, void* address);
   bool (*has)(const Api&);
 };
@@ -101,15 +102,16 @@ std::span<const Symbol> symbols();
 
 struct FeatureRow {
   Feature feature;
-  std::string_view name;  // "ncclCommShrink": for messages
+  std::string_view name;  // for messages: "ncclCommShrink"
   Version since;
 };
 const FeatureRow& describe(Feature feature);
-// "NCCL 2.19.3 has no ncclCommShrink: it came with 2.27.3. `pip install -U nvidia-nccl-cu13` brings a newer one".
+// An error such as "NCCL 2.19.3 has no ncclCommShrink: that came with 2.27.3; `pip install -U
+// nvidia-nccl-cu13` brings a newer one".
 Status lacks(const Api& api, Feature feature);
 
-// Fills the table from whatever finds a symbol by its name (dlsym, a test). kUnsupported: it is no NCCL, too old, or lacks
-// what every version of that number has.
+// Fills the table. `find` looks up a symbol by its name (dlsym, or a test). Returns kUnsupported if
+// the library is no NCCL, is too old, or lacks a function that every NCCL of its version has.
 Result<Api> load_api(const std::function<void*(const char* name)>& find);
 
 std::string_view name_of(ReturnCode code);  // "ncclSystemError"; "an unknown code"

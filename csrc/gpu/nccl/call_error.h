@@ -1,4 +1,4 @@
-// What NCCL's codes mean to us, and the words for them.
+// Translates NCCL's return codes into errors with a message.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace pc::nccl {
 
-// "ncclAllReduce: ncclSystemError (2), unhandled system error; NCCL's last error: ...". `comm` may be null.
+// "ncclAllReduce: ncclSystemError (2), unhandled system error; NCCL's last error: ...". `comm` may
+// be null.
 Status call_error(const Api& api, CommHandle comm, std::string_view call, ReturnCode code);
 
 }  // namespace pc::nccl

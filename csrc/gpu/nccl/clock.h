@@ -1,4 +1,4 @@
-// Time as a communicator's waits see it, so that a test decides when a deadline has passed.
+// The clock of a communicator's waits. A test can replace it to control when a deadline passes.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace pc::nccl {
 class Clock {
  public:
   virtual TimePoint now() = 0;
-  virtual void sleep(std::chrono::nanoseconds time) = 0;  // 0: lets others run
+  virtual void sleep(std::chrono::nanoseconds time) = 0;  // 0: yields the CPU
 
  protected:
   ~Clock() = default;

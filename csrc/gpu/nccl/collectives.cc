@@ -9,7 +9,7 @@
 namespace pc::nccl {
 namespace {
 
-// Of an array that this rank has: not each has both.
+// The dtype of an array that this rank has: not every rank has both.
 DType dtype_of(const Request& request) {
   return request.in.data != nullptr || request.in.list != nullptr ? request.in.dtype : request.out.dtype;
 }
@@ -125,7 +125,7 @@ class Translation {
     for (const uint64_t count : request_.counts.first(static_cast<std::size_t>(rank_))) before += count;
     return before;
   }
-  // Calls `part(owner, begin, count)` for the parts that have elements, until it says false.
+  // Calls `part(owner, begin, count)` for each part that has elements, until it returns false.
   template <class Part>
   bool each_part(std::span<const uint64_t> counts, Part&& part, std::size_t equal = 0) const {
     std::size_t begin = 0;
@@ -160,7 +160,7 @@ class Translation {
   StreamHandle stream_;
   Rank rank_, size_;
   Moved element_;
-  std::size_t nbytes_;  // of one element of ours
+  std::size_t nbytes_;  // of one element of the request
   RedOp op_ = RedOp::kSum;
 };
 
@@ -180,7 +180,7 @@ void call(const Translation& translation, Collective collective, Issue& issue) {
   }
 }
 
-// A list is one call for each of its pieces, in one group: NCCL runs them as one.
+// For a list, issues one call for each of its blocks in one group: NCCL runs them as one.
 template <class Each>
 void each_block(const Request& request, const Issue& issue, Each&& each) {
   const IoVec* const list = request.in.list != nullptr ? request.in.list : request.out.list;
@@ -209,20 +209,21 @@ Status barrier(Communicator& communicator, void* word, StreamHandle stream, cons
   });
 }
 
-// That many ranks, of which each has so much: nothing moves if it is 0 for all.
+// Returns whether all `size` ranks have 0 elements, so that nothing moves.
 bool is_empty(const Request& request, Rank size) {
   return knows_size(request) ? elements_of(request, size).count == 0
                              : request.in.count == 0 && request.out.count == 0;
 }
 
-// With a communicator of one rank, older ones leave the last elements as they were, where the blocks of their kernel do not
-// share the array evenly.
+// With a communicator of one rank, older versions leave the last elements unscaled if the array
+// does not divide evenly among the blocks of their kernel.
 constexpr Version kScalesAlone{2, 29, 7};
 
 Status reduce_by(Communicator& communicator, const Request& request, const WaitContext& context) {
   PC_ASSIGN_OR_RETURN(const Reduced how, reduced(request.in.dtype, request.op));
   RedOp op = how.op;
-  if (op == RedOp::kAvg && communicator.size() == 1) op = RedOp::kSum;  // it need not multiply: kScalesAlone
+  // avoids that bug: no multiplication is needed
+  if (op == RedOp::kAvg && communicator.size() == 1) op = RedOp::kSum;
   if (how.is_scaled()) {
     PC_ASSIGN_OR_RETURN(op, communicator.make_scaled_sum(how.dtype, &how.scalar, context));
   }
@@ -234,7 +235,7 @@ Status reduce_by(Communicator& communicator, const Request& request, const WaitC
     });
   });
   if (!how.is_scaled() || communicator.state() != State::kReady) return status;
-  const Status destroyed = communicator.destroy_op(op, context);  // it may go once the call has settled
+  const Status destroyed = communicator.destroy_op(op, context);  // allowed once the call has settled
   return status.is_ok() ? destroyed : status;
 }
 

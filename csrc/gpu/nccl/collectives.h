@@ -1,16 +1,21 @@
-// Our collectives as calls of NCCL, in the order of a stream. Pure translation: nothing is allocated, copied or waited for
-// but the call itself.
+// Translates this project's collectives into calls of NCCL in the order of a stream. It allocates
+// and copies nothing, and waits only for the call itself.
 //
-// | ours                        | NCCL                                                                                  |
-// |-----------------------------|---------------------------------------------------------------------------------------|
-// | allreduce, broadcast, reduce| the call of that name                                                                 |
-// | barrier                     | ncclAllReduce of one int32, whatever it holds                                         |
-// | allgather, reduce_scatter   | the call of that name; uneven parts: one ncclBroadcast or ncclReduce per rank, grouped |
-// | alltoall, gather, scatter   | the call of that name from 2.28.3 on, for even parts; else ncclSend and ncclRecv, grouped |
-// | scan, exscan, lists         | refused                                                                               |
+// | here                        | NCCL                                                            |
+// |-----------------------------|-----------------------------------------------------------------|
+// | allreduce, broadcast, reduce| the call of that name                                           |
+// | barrier                     | ncclAllReduce of one int32 of any value                         |
+// | allgather, reduce_scatter   | the call of that name; for uneven parts one ncclBroadcast or    |
+// |                             |   ncclReduce per rank, grouped                                  |
+// | alltoall, gather, scatter   | the call of that name from 2.28.3 on, for even parts; otherwise |
+// |                             |   ncclSend and ncclRecv, grouped                                |
+// | lists                       | one call per block, grouped, for allreduce, broadcast, reduce;  |
+// |                             |   otherwise refused                                             |
+// | scan, exscan                | refused                                                         |
 //
-// Where input and output may be the same memory (plan/contracts.h) NCCL's rules are ours: the part is its own place in the whole.
-// An array of no elements issues nothing, on any rank: all know its size, or, in an uneven alltoall, both ends do.
+// The rules on aliasing input and output (plan/contracts.h) are NCCL's: a part must be at its own
+// place in the whole array. An array of no elements issues nothing on any rank: all ranks know its
+// size or, in an uneven alltoall, both ends do.
 #pragma once
 
 #include "base/status.h"
@@ -19,13 +24,14 @@
 
 namespace pc::nccl {
 
-// OK, or kUnsupported and why not. A pure function of what all ranks know.
+// Returns OK, or kUnsupported with the reason. The result depends only on what all ranks know.
 Status can_issue(const Request& request);
-// What this communicator cannot, besides.
+// Checks further restrictions of this communicator.
 Status can_issue_to(const Communicator& communicator, const Request& request);
 
-// The request has been checked (comm/arguments.h) and its arrays are memory of the communicator's GPU. `barrier_word`: 4 bytes
-// of it, of which nobody else makes use, for barriers; null otherwise.
+// The request must have been checked (comm/arguments.h), and its arrays must be memory of the
+// communicator's GPU. `barrier_word` is 4 bytes of that memory which have no other use; it may be
+// null if the request is no barrier.
 Status issue(Communicator& communicator, const Request& request, void* barrier_word,
              const WaitContext& context);
 
@@ -33,7 +39,7 @@ Status issue_send(Communicator& communicator, const ConstBuffer& data, Rank peer
                   const WaitContext& context);
 Status issue_recv(Communicator& communicator, const Buffer& data, Rank peer, StreamHandle stream,
                   const WaitContext& context);
-// Both at once: neither waits for the other. A peer may be this rank itself, if both are.
+// Issues both at once: neither waits for the other. A peer may be this rank itself if both are.
 Status issue_sendrecv(Communicator& communicator, const ConstBuffer& out, Rank dest, const Buffer& in,
                       Rank source, StreamHandle stream, const WaitContext& context);
 

@@ -17,7 +17,8 @@ namespace pc::nccl {
 
 namespace {
 
-// Between two looks of a thread that outlives its call, which only a communicator that is aborted late, or never, has.
+// The polling interval of a thread that outlives its call. Only a communicator that is aborted
+// late, or never, has such a thread.
 constexpr std::chrono::milliseconds kUnsettledPause{20};
 
 enum class Blocks : bool { kNo, kYes };
@@ -89,16 +90,18 @@ Status CommunicatorCore::ended(std::string_view call, WaitEnd end) {
   return Status::ok();
 }
 
-// Makes a call that waits for other ranks, on a thread of its own, which lives until the call has settled or the communicator is
-// gone: up to 2.25 NCCL keeps what is in progress in the memory of the thread that has begun it. If the context ends first, the
-// call is not made any more, or that thread is left in it, and `late` gets its answer; what it writes to lives as long as this.
+// Makes a call that waits for other ranks on a thread of its own. The thread lives until the call
+// has settled or the communicator is dead: up to 2.25 NCCL keeps the operation in progress in
+// thread-local memory of the thread that began it. If the context ends first, the call is either
+// skipped, or its thread is left inside it and passes its result to `late`. What the call writes to
+// lives as long as this object.
 Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                                const WaitContext& context) {
   enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
   struct Aside {
     std::atomic<Stage> stage{Stage::kWaits};
     Status entered;
-    ReturnCode answer = ReturnCode::kSuccess;  // set, as what stands above, before kAnswered
+    ReturnCode answer = ReturnCode::kSuccess;  // set, like `entered`, before kAnswered
     bool moves(Stage from, Stage to) { return stage.compare_exchange_strong(from, to); }
   };
   const auto shared = std::make_shared<Aside>();
@@ -131,14 +134,14 @@ Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()
   return status;
 }
 
-// How a call ends that NCCL has answered.
+// Returns the outcome of a call that NCCL has returned from.
 Status CommunicatorCore::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
   const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
   if (!accepted) return refused(call, answer, context);
-  if (handle == nullptr) return Status::ok();  // it has been destroyed
+  if (handle == nullptr) return Status::ok();  // the communicator has been destroyed
   PC_TRY(settle(call, answer, context));
   int size_there =
-      0;  // up to 2.25 this, and not the question that settles it, ends what that thread has begun
+      0;  // up to 2.25 this call completes what that thread has begun; the query that settles it does not
   const ReturnCode code = api().comm_count(handle, &size_there);
   return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
 }
@@ -157,7 +160,8 @@ Status CommunicatorCore::settle(std::string_view call, ReturnCode code, const Wa
   return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, call, code));
 }
 
-// A call that was refused at once. A wrong argument may have left everything as it was: NCCL knows.
+// Handles a call that NCCL refused at once. After ncclInvalidArgument the communicator may be
+// unaffected, which NCCL's asynchronous error tells.
 Status CommunicatorCore::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
   const Status why = call_error(api(), handle, call, code);
   if (code != ReturnCode::kInvalidArgument) return fail(why);
@@ -183,7 +187,7 @@ Status CommunicatorCore::find_place() {
 
 namespace {
 
-// The mutex, taken within the context's time: who holds it may be stuck inside NCCL.
+// Locks the mutex within the context's time: its holder may be stuck inside NCCL.
 Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const WaitContext& context,
                                           const std::atomic<bool>& stop) {
   std::unique_lock lock(mutex, std::defer_lock);
@@ -199,7 +203,8 @@ Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const
 
 }  // namespace
 
-// What the ranks meet in: non-blocking, so that a rank that does not come costs the others no more than their deadline.
+// Creates the non-blocking communicator with which the ranks rendezvous, so that a missing rank
+// costs the other ranks no more than their deadline.
 Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resources,
                                                          const Membership& membership, const Options& options,
                                                          const WaitContext& context) {
@@ -209,7 +214,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
   bool exists = false;
   {
     const std::lock_guard lock(core->issue);
-    // NCCL_COMM_BLOCKING=1 makes this wait for all ranks.
+    // With NCCL_COMM_BLOCKING=1 this call waits for all ranks.
     const auto begin = [core, membership,
                         config = config_for(*resources.api, core->name, options, Blocks::kNo)]() mutable {
       return core->api().comm_init_rank_config(&core->handle, membership.size, membership.id, membership.rank,
@@ -220,7 +225,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
       core->state.store(State::kDead);
     };
     status = core->aside("ncclCommInitRankConfig", begin, late, context);
-    if (core->left_inside) {  // its handle may come yet, and ends there
+    if (core->left_inside) {  // NCCL may still write its handle; `late` aborts it then
       State failed = State::kFailed;
       core->state.compare_exchange_strong(failed, State::kLeaked);
       return status;
@@ -236,13 +241,13 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
   return made->give_up(status);
 }
 
-// What a call has made that nobody waits for any more.
+// Aborts the result of a call that no thread waits for any more.
 void CommunicatorCore::abort_newborn(CommHandle& its) {
   if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
     (void)api().comm_abort(newborn);
 }
 
-// It is aborted because of `why`, which is the answer; what else goes wrong is logged.
+// Aborts the communicator because of `why`, which it returns; a failure of the abort is logged.
 Status Communicator::give_up(const Status& why) {
   const Status aborted = abort(why);
   if (!aborted.is_ok()) core_->resources.log.warning(aborted.to_string());
@@ -260,7 +265,8 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const Resources& resour
                       join(resources, membership, options, context));
   Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
   if (!made.is_ok()) return joined->give_up(made.status());
-  const Status closed = joined->close(context);  // or aborted; the child shares nothing with it
+  // on failure it was aborted; the child shares nothing with it
+  const Status closed = joined->close(context);
   if (!closed.is_ok())
     resources.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
   return made;
@@ -288,7 +294,7 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
-  CommHandle const handle = core.handle;  // from here on an abort may take it
+  CommHandle const handle = core.handle;  // from here on an abort may take the handle
   core.may_be_stuck.store(true);
   if (core.stop.load()) return core.may_be_stuck.store(false), core.why_aborted();
   const ReturnCode start = core.api().group_start();
@@ -298,9 +304,10 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   }
   Issue issue(core.api(), handle, core.stop);
   if (issue.goes_on()) calls(each, issue);
-  const ReturnCode end = core.api().group_end();  // also of a group that NCCL gives up, or it stays open
+  // also if NCCL refused a call: otherwise the group stays open
+  const ReturnCode end = core.api().group_end();
   core.may_be_stuck.store(false, std::memory_order_release);
-  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be gone
+  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be invalid
   if (issue.refusal() != ReturnCode::kSuccess) return core.refused(issue.refused(), issue.refusal(), context);
   if (end != ReturnCode::kSuccess && end != ReturnCode::kInProgress)
     return core.refused("ncclGroupEnd", end, context);
@@ -328,7 +335,8 @@ Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, 
   PC_TRY(core.why_unusable());
   RedOp op = RedOp::kSum;
   const ReturnCode code = core.api().red_op_create_pre_mul_sum(
-      &op, const_cast<void*>(scalar), dtype, ScalarResidence::kHostImmediate, core.handle);  // it only reads
+      // NCCL only reads the scalar
+      &op, const_cast<void*>(scalar), dtype, ScalarResidence::kHostImmediate, core.handle);
   if (code != ReturnCode::kSuccess) return core.refused("ncclRedOpCreatePreMulSum", code, context);
   core.ops.push_back(op);
   return op;
@@ -383,7 +391,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
   const auto child = std::make_shared<CommunicatorCore>(core.resources, options);
   core.unsettled.push_back(child);
   const auto cut = [own = core_, parent = core.handle, child, failed,
-                    list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts it
+                    list = std::vector<int>(excluded.begin(), excluded.end()),  // NCCL sorts the list
                     config = config_for(core.api(), child->name, options, Blocks::kYes)]() mutable {
     if (own->stop.load()) return ReturnCode::kInternalError;  // as in split()
     return own->api().comm_shrink(parent, list.data(), static_cast<int>(list.size()), &child->handle, &config,
@@ -398,7 +406,8 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
                     made.status().message());
 }
 
-// The child of a call that this communicator has to settle. Under the issue mutex.
+// Takes over the child of a call on this communicator that has ended as `settled`. Requires the
+// issue mutex.
 Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<CommunicatorCore>& child,
                                                           std::string_view call, const Status& settled,
                                                           const WaitContext& context) {
@@ -419,19 +428,19 @@ Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<
   return made->give_up(status);
 }
 
-// Under the issue mutex.
+// Requires the issue mutex.
 Status CommunicatorCore::finalize(const WaitContext& context) {
   for (const RedOp op : std::exchange(ops, {})) (void)api().red_op_destroy(op, handle);
   const auto finalize = [api = resources.api, comm = handle] { return api->comm_finalize(comm); };
   PC_TRY(aside("ncclCommFinalize", finalize, {}, context));
-  CommHandle const own = std::exchange(handle, nullptr);  // an abort meanwhile finds nothing
+  CommHandle const own = std::exchange(handle, nullptr);  // a concurrent abort finds no handle
   const auto destroy = [api = resources.api, own] { return api->comm_destroy(own); };
   const auto late = [this](ReturnCode) { state.store(State::kDead); };
   const Status destroyed = aside("ncclCommDestroy", destroy, late, context);
   if (left_out) handle = own;
   State failed = State::kFailed;
   if (left_inside) {
-    state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL comes back
+    state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL returns
   } else if (handle == nullptr) {
     state.store(State::kDead);
   }

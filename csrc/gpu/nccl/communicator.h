@@ -1,22 +1,27 @@
-// One communicator of NCCL: made, used and ended without ever waiting for NCCL beyond a deadline.
+// One communicator of NCCL. No method waits for NCCL beyond a deadline.
 //
 //   init -> ready -> finalizing -> dead            close()
-//             |  \-> failed -> aborting -> dead    abort(); leaked, if that does not come back
+//             |  \-> failed -> aborting -> dead    abort(); leaked if the abort does not return
 //
-// Joining is non-blocking and polled up to its deadline. Calls go by a blocking child of what has joined, because NCCL starts a
-// thread for each group of calls on a non-blocking communicator, which costs 15 times as much. The parent goes when its child
-// stands, since each takes as much of the GPU's memory. What waits for other ranks and is rare (joining, split, shrink, close) runs
-// on a thread of its own, and the caller waits for that thread up to its deadline.
+// Joining is non-blocking and polled until its deadline. Calls use a blocking communicator that is
+// split from the joined one, because NCCL starts a thread for each group of calls on a non-blocking
+// communicator, which costs 15 times as much. The parent is closed once its child exists, since
+// each takes the same amount of GPU memory. Rare operations that wait for other ranks (joining,
+// split, shrink, close) run on a thread of their own, and the caller waits for that thread until
+// its deadline.
 //
-// A call may be stuck inside NCCL: its first use of a connection waits for the other ranks, and a full queue of launches waits for
-// the GPU. Its own context cannot end it then. abort() from another thread does: it waits for no thread that is stuck, and NCCL
-// lets the stuck call return as soon as the abort has begun. NCCL frees the communicator meanwhile, and nothing of it up to 2.28
-// makes the abort wait for the call: a call that does not look at its abort flag for half a second reads memory that is gone.
-// Nothing is issued once an abort has begun, but for the call before which its thread has just asked.
+// A call may be stuck inside NCCL: the first use of a connection waits for the other ranks, and a
+// full launch queue waits for the GPU. The call's own context cannot end it then, but abort() from
+// another thread does: it waits for no stuck thread, and NCCL makes the stuck call return once the
+// abort has begun. NCCL frees the communicator meanwhile, and up to 2.28 the abort does not wait
+// for the call: a call that does not check its abort flag for half a second reads freed memory.
+// Nothing is issued once an abort has begun, except a call for which its thread has just checked
+// that there is no abort.
 //
-// Errors. ncclInvalidArgument (4) is the caller's fault. If the call had no effect the communicator is as good as before; but NCCL
-// may keep it as its asynchronous error, and then it is as failed as after all other codes: only abort() and, maybe, shrink() are
-// left. The first cause stays, and every later call answers with it.
+// Errors: ncclInvalidArgument (4) is a mistake of the caller. If the call had no effect the
+// communicator is still usable. But NCCL may keep the code as its asynchronous error; then the
+// communicator has failed, as after every other code, and only abort() and possibly shrink() are
+// left. The first cause is kept, and every later call returns it.
 #pragma once
 
 #include <atomic>
@@ -38,7 +43,7 @@ struct CommunicatorCore;
 
 Result<UniqueId> make_unique_id(const Api& api);
 
-// The calls of one group. Only inside Communicator::grouped().
+// The calls of one group. Valid only inside Communicator::grouped().
 class Issue {
  public:
   Issue(const Api& api, CommHandle comm, const std::atomic<bool>& stop)
@@ -47,7 +52,8 @@ class Issue {
         stop_(stop) {}
   const Api& api() const { return api_; }
   CommHandle comm() const { return comm_; }
-  // Takes what a call answered. False: NCCL refused it, or an abort has begun, so the rest is not to be called.
+  // Records a call's return code. Returns false if NCCL refused the call or an abort has begun; no
+  // further call may follow then.
   bool took(std::string_view call, ReturnCode code) {
     if (code == ReturnCode::kSuccess || code == ReturnCode::kInProgress)
       return !stop_.load(std::memory_order_acquire);
@@ -57,10 +63,10 @@ class Issue {
     }
     return false;
   }
-  // Whether another call may follow.
+  // Returns whether another call may follow.
   bool goes_on() const { return refusal_ == ReturnCode::kSuccess && !stop_.load(std::memory_order_acquire); }
   std::string_view refused() const { return refused_; }
-  ReturnCode refusal() const { return refusal_; }  // kSuccess: there was none
+  ReturnCode refusal() const { return refusal_; }  // kSuccess: none was refused
 
  private:
   const Api& api_;
@@ -70,13 +76,14 @@ class Issue {
   ReturnCode refusal_ = ReturnCode::kSuccess;
 };
 
-// Thread-safety: all methods but the destructor. Calls that issue wait for each other; abort() waits for none that is stuck.
-// The destructor never calls NCCL: what was neither closed nor aborted is leaked, with a warning. At that time the driver may be
-// gone, or another rank may not take part.
+// Thread-safety: all methods but the destructor. Calls that issue wait for each other; abort()
+// waits for no stuck call. The destructor never calls NCCL: a communicator that was neither closed
+// nor aborted is leaked, with a warning. The driver may be unusable at that time, or another rank
+// may not take part.
 class Communicator {
  public:
-  // Together with the other ranks. The GPU's context is current in this thread. If that fails or takes too long, what there is
-  // of it has been aborted.
+  // All ranks call it. The GPU's context must be current in this thread. If it fails or times out,
+  // whatever was created has been aborted.
   static Result<std::unique_ptr<Communicator>> init(const Resources& resources, const Membership& membership,
                                                     const Options& options, const WaitContext& context);
   Communicator(const Communicator&) = delete;
@@ -87,11 +94,12 @@ class Communicator {
   Rank size() const;
   const Api& api() const;
   State state() const;
-  Status cause() const;  // of its failure or its end; OK while it is good
+  Status cause() const;  // cause of its failure or end; OK while it is usable
 
-  // ncclGroupStart, `calls(Issue&)`, ncclGroupEnd. What was issued may still run on its streams. Where NCCL_COMM_BLOCKING=0 makes
-  // NCCL answer ncclInProgress, also until that has settled. The context bounds the wait for other calls and for that alone: a
-  // call that is stuck inside NCCL ends by abort().
+  // Calls ncclGroupStart, `calls(Issue&)` and ncclGroupEnd. Issued work may still run on its
+  // streams afterwards. If NCCL_COMM_BLOCKING=0 makes NCCL return ncclInProgress, it also waits
+  // until that has settled. The context bounds only that wait and the wait for other calls: a call
+  // that is stuck inside NCCL ends by abort().
   template <class Calls>
   Status grouped(const WaitContext& context, Calls&& calls) {
     return grouped(
@@ -100,30 +108,35 @@ class Communicator {
         const_cast<void*>(static_cast<const void*>(&calls)));
   }
 
-  // Whether NCCL has found an error meanwhile. Cheap, never waits: while another thread issues, that one finds out.
+  // Returns the asynchronous error that NCCL has found, if any. It is cheap and never waits: while
+  // another thread issues, it returns OK, and that thread finds the error.
   Status check();
 
-  // A sum whose contributions are multiplied by a number first, which lies at `scalar` and is of that type. For this
-  // communicator; close() destroys what is left.
+  // Creates a sum that first multiplies each contribution by the number at `scalar`, which is of
+  // type `dtype`. It belongs to this communicator; close() destroys the remaining ones.
   Result<RedOp> make_scaled_sum(DataType dtype, const void* scalar, const WaitContext& context);
   Status destroy_op(RedOp op, const WaitContext& context);
 
-  // All members call it. Ranks of one color (0 or more) get a communicator of their own, ordered by key; with kNoColor: null.
+  // All members call it. Ranks of one color (0 or more) get a communicator of their own, ordered by
+  // key. Returns null for kNoColor.
   Result<std::unique_ptr<Communicator>> split(int color, int key, const Options& options,
                                               const WaitContext& context);
-  // The members that are not in `excluded` call it, with equal lists, also on a communicator that has failed. This one is then to
-  // be aborted. kUnsupported: NCCL is too old, or cannot go on with this one; abort it, and init a new one among those.
+  // The members that are not in `excluded` call it, with equal lists; the communicator may have
+  // failed. It must be aborted afterwards. Returns kUnsupported if NCCL is too old, or cannot
+  // continue from this communicator; then abort it, and init a new one among those members.
   Result<std::unique_ptr<Communicator>> shrink(std::span<const Rank> excluded, const Options& options,
                                                const WaitContext& context);
 
-  // Waits until everything issued has been done by all ranks, then frees it. What has failed is aborted, and why it had failed
-  // is the answer.
+  // Waits until all ranks have completed everything issued, then frees the communicator. A failed
+  // communicator is aborted, and the cause of its failure is returned.
   Status close(const WaitContext& context);
 
-  // Ends what runs and frees it. All members have to. On a thread of its own: if NCCL does not come back in time the
-  // communicator is leaked, and that is the answer (kTimeout). Who waits in another call returns with kAborted and `why`.
+  // Ends running operations and frees the communicator. All members must call it. It runs on a
+  // thread of its own: if NCCL does not return in time, the communicator is leaked and kTimeout is
+  // returned. Other calls that wait return kAborted with `why`.
   Status abort(const Status& why);
-  // Several at once, as ranks that share more than one must do it: one after the other may wait for another rank's first.
+  // Aborts several communicators at once. Ranks that share more than one must use this: aborting
+  // them one after the other may wait for another rank that began with a different one.
   static Status abort_all(std::span<Communicator* const> communicators, const Status& why);
 
  private:

@@ -1,4 +1,4 @@
-// Aborts of communicators, which may take long or never come back: each on a thread of its own.
+// Aborts of communicators, which may take long or never return: each runs on a thread of its own.
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -14,11 +14,12 @@
 namespace pc::nccl {
 namespace {
 
-// A thread that is inside NCCL for so long is taken to be stuck there.
+// A thread that is inside NCCL for this long is considered stuck.
 constexpr std::chrono::milliseconds kStuck{20};
 
-// The issue mutex, which a thread that is inside NCCL lets go at once, since `stop` is set; or nothing, if it is stuck there: NCCL
-// lets it return once the communicator is being aborted, and until then it needs nothing that the abort changes.
+// Locks the issue mutex, which a thread inside NCCL releases at once because `stop` is set. If that
+// thread is stuck, returns without the lock: NCCL lets the stuck thread return once the
+// communicator is being aborted, and until then the thread uses nothing that the abort changes.
 std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
   std::unique_lock lock(core.issue, std::try_to_lock);
   TimePoint since = now();
@@ -30,17 +31,17 @@ std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
   return lock;
 }
 
-// An abort on a thread of its own, and what has become of it. Shared with that thread.
+// An abort on a thread of its own, and its outcome. Shared with that thread.
 struct Abortion {
   std::vector<std::shared_ptr<CommunicatorCore>> cores;
   std::atomic<bool> done{false};
-  ReturnCode code = ReturnCode::kSuccess;  // the first that is no success; read when done
+  ReturnCode code = ReturnCode::kSuccess;  // the first failure; read once done
 
   void take_code(ReturnCode answer) {
     if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
       code = answer;
   }
-  // Those that are not dead may come to be, or never.
+  // Marks those that are not dead as leaked. They may still become dead later.
   void leak() {
     for (const auto& core : cores) {
       State aborting = State::kAborting;
@@ -59,7 +60,7 @@ struct Abortion {
       if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
         take_code(api.comm_abort(handle));
       else if (core->left_inside)
-        continue;  // ncclCommDestroy has it, and tells when it is dead
+        continue;  // ncclCommDestroy owns it, and its thread reports when it is dead
       freed.push_back(core);
       core->ops.clear();
     }
@@ -89,7 +90,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   for (const auto& each : all) {
     try {
       threads.emplace_back([each] { each->run(); });
-    } catch (const std::system_error& error) {  // not in this one, which may not come back
+    } catch (const std::system_error& error) {  // not run in this thread, because the abort may never return
       threads.emplace_back();
       each->leak();
       each->done.store(true);

@@ -1,4 +1,4 @@
-// The inside of a Communicator, private to communicator*.cc.
+// The implementation of a Communicator, private to communicator*.cc.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,8 @@
 
 namespace pc::nccl {
 
-// What an abort that does not come back, and NCCL itself, may still look at after the Communicator is gone.
+// State that NCCL, and an abort that does not return, may still use after the Communicator is
+// destroyed.
 struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   CommunicatorCore(const Resources& resources_, const Options& options)
       : resources(resources_),
@@ -27,13 +28,14 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
     const State now = state.load();
     return now == State::kDead || now == State::kLeaked;
   }
-  // The first cause stays. Of a communicator that is being ended the state stays too.
+  // Records a failure. The first cause is kept. The state of a communicator that is being ended
+  // does not change.
   Status fail(const Status& why);
   Status why_unusable() const;
   Status why_aborted() const;
   bool begin_abort(const Status& why);
 
-  // Under the issue mutex:
+  // These require the issue mutex:
   using Late = std::function<void(ReturnCode answer)>;
   Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                const WaitContext& context);
@@ -49,22 +51,23 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   const std::string name;  // NCCL keeps a pointer to it
   Rank rank = 0, size = 1;
   std::atomic<State> state{State::kInit};
-  std::atomic<bool> stop{false};  // set by an abort: every wait inside ends
-  std::atomic<bool> may_be_stuck{
-      false};  // the thread that holds the issue mutex is in a call of NCCL that may wait
+  std::atomic<bool> stop{false};          // set by an abort; ends every internal wait
+  std::atomic<bool> may_be_stuck{false};  // the holder of the issue mutex is in a call of NCCL that may wait
 
-  std::mutex issue;  // guards the calls into NCCL for this communicator, and what follows
-  // NCCL writes it, of a child at any time until the parent has settled. An abort takes it from a thread that is stuck.
+  std::mutex issue;  // guards the calls into NCCL for this communicator, and the members below
+  // NCCL may write a child's handle at any time until the parent has settled. An abort takes the
+  // handle from a stuck thread.
   CommHandle handle = nullptr;
-  // What has become of the last call that was to be made aside: its context ended before NCCL answered; it was not made at all.
+  // Outcome of the last aside(): its context ended before NCCL returned (left_inside); the call was
+  // not made at all (left_out).
   bool left_inside = false, left_out = false;
   std::vector<RedOp> ops;
-  // Whose handle NCCL may still write, because making them did not settle.
+  // Children that did not settle: NCCL may still write their handles.
   std::vector<std::shared_ptr<CommunicatorCore>> unsettled;
 
-  mutable std::mutex cause_mutex;  // guards what follows
+  mutable std::mutex cause_mutex;  // guards the members below
   Status cause;
-  std::shared_ptr<CommunicatorCore> kept;  // itself, if it was not closed: NCCL goes on using it
+  std::shared_ptr<CommunicatorCore> kept;  // itself if it was not closed, because NCCL still uses it
 };
 
 }  // namespace pc::nccl

@@ -31,11 +31,11 @@ struct Executor::Shared {
   const std::shared_ptr<cuda::TimelineSemaphore> agreed;
   cuda::EventPool events;
   const std::unique_ptr<Communicator> communicator;
-  // From an abort on, agreed says nothing more: calls up to this one had been agreed.
+  // Set by an abort. From then on `agreed` does not tell which calls were agreed; last_agreed does.
   std::atomic<bool> refuses{false};
-  uint32_t last_agreed = 0;  // set before `refuses`
+  uint32_t last_agreed = 0;  // written before `refuses`
 
-  std::mutex launching;  // what one call puts on a stream is put there in one go
+  std::mutex launching;  // keeps all that one call puts on a stream together
 
   std::mutex mutex;
   std::deque<std::shared_ptr<Work>> running;  // guarded by mutex
@@ -43,7 +43,7 @@ struct Executor::Shared {
 
 namespace {
 
-// The floating-point numbers that a call gives this rank; empty: it gives none.
+// The floating-point output that a call writes on this rank; empty: none.
 Buffer floats_from(const Request& request, Rank rank) {
   const Collective collective = request.collective;
   const bool is_root = rank == request.root;
@@ -76,7 +76,8 @@ class Executor::Work final : public cuda::DeviceWork {
     PC_TRY(cuda::stream_waits(shared_->context.driver(), stream, end()));
     return hold(stream);
   }
-  // Streams do not wait for it any more: all ranks have made it and the calls before it, or it has been refused.
+  // Returns true if streams no longer wait for the call: all ranks have made it and the calls
+  // before it, or it has been refused.
   bool lets_go_on() const { return !number_ || shared_->agreed->has_reached(*number_); }
   bool is_agreed() const {
     const bool goes_on = lets_go_on();
@@ -92,7 +93,7 @@ class Executor::Work final : public cuda::DeviceWork {
   }
   const std::shared_ptr<const void>& keeps() const { return keeps_; }
   uint32_t number() const { return *number_; }
-  // Behind its end, on `stream`, until `is_given_up()`.
+  // Fills the result after the call's end on `stream`, until `is_given_up()`.
   template <class IsGivenUp>
   Status fill_with_nan(cuda::CUstream stream, const IsGivenUp& is_given_up) const {
     const cuda::Driver& driver = shared_->context.driver();
@@ -133,19 +134,20 @@ class Executor::Work final : public cuda::DeviceWork {
 
   std::optional<Status> seen() const override {
     if (!let_go_.load(std::memory_order_acquire)) return std::nullopt;
-    // An abort makes kernels end, but not before the communicator is in another state.
+    // An abort ends kernels too, but only after it has changed the communicator's state.
     const bool is_well = reached_.load(std::memory_order_acquire) && is_agreed() &&
                          shared_->communicator->state() == State::kReady;
     return is_well ? Status::ok() : outcome();
   }
   bool in_graph() const override { return in_graph_; }
 
-  // Whether the GPU needs none of its arrays any more: also when it went wrong, but not before.
+  // Returns whether the GPU no longer needs its arrays. Holds after a failure too, but not before.
   bool has_let_go() const {
-    return lets_go_on() && has_come_to_end();  // else it may be filled
+    return lets_go_on() && has_come_to_end();  // otherwise its result may be filled
   }
-  // Which of these have. To ask the driver takes as long as to launch one, and keeps others out of it; but those of a stream end in
-  // their order, so few questions tell it of many.
+  // Queries which of these works have ended, and sets let_go_ for them. A query of the driver takes
+  // as long as a launch and blocks other threads' calls. Works of one stream end in order, so few
+  // queries determine the state of many works.
   static void ask(const std::deque<std::shared_ptr<Work>>& works) {
     std::map<uint64_t, std::vector<Work*>> streams;
     for (const std::shared_ptr<Work>& each : works) {
@@ -162,20 +164,22 @@ class Executor::Work final : public cuda::DeviceWork {
         (*each)->reached_ = true;
         if ((*each)->lets_go_on()) (*each)->let_go_ = true;
       }
-      // An error says something of the one that was asked for alone.
+      // An error concerns only the work that was queried.
       for (; end != in_order.end() && (*end)->has_let_go(); ++end) (*end)->let_go_ = true;
     }
   }
-  bool let_go() const { return let_go_; }  // as far as has been asked
+  bool let_go() const { return let_go_; }  // as of the last ask()
   void issues() { is_issued_ = true; }
   bool is_issued() const { return is_issued_; }
-  // Its end was not recorded, since the communicator had failed: what it keeps is never let go.
+  // Its end was not recorded, since the communicator had failed: what it keeps is never released.
   bool has_no_end() const { return !is_recorded_; }
   void keep_nothing() { keeps_ = nullptr; }
 
-  // While it is made.
+  // Called while the work is constructed.
   Status take_events() {
-    if (in_graph_) {  // what was recorded into a graph cannot be asked for afterwards, so it must not go to the pool
+    // an event recorded into a graph cannot be queried afterwards, so it must not return to the
+    // pool
+    if (in_graph_) {
       PC_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::create(shared_->context));
       own_.emplace(std::move(event));
       return Status::ok();
@@ -193,9 +197,9 @@ class Executor::Work final : public cuda::DeviceWork {
   }
 
  private:
-  // An aborted kernel ends too, so the communicator is asked as well.
+  // An aborted kernel ends too, so the communicator is checked as well.
   Result<bool> ended() const {
-    // The driver may not answer while an abort is under way, and what it would answer says nothing then.
+    // The driver may block during an abort, and its result is meaningless then.
     if (shared_->communicator->state() != State::kReady) PC_TRY(shared_->communicator->check());
     PC_ASSIGN_OR_RETURN(const bool end, reached());
     PC_TRY(shared_->communicator->check());
@@ -204,7 +208,7 @@ class Executor::Work final : public cuda::DeviceWork {
     return Status(Code::kAborted, "not all ranks are known to have made this call");
   }
   Result<bool> reached() const {
-    if (has_no_end()) return false;  // an event without a record reads as reached
+    if (has_no_end()) return false;  // an unrecorded event counts as reached
     if (reached_.load(std::memory_order_acquire)) return true;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
     PC_ASSIGN_OR_RETURN(const bool now, cuda::is_reached(shared_->context.driver(), end()));
@@ -213,15 +217,16 @@ class Executor::Work final : public cuda::DeviceWork {
   }
 
   const std::shared_ptr<Shared> shared_;
-  std::shared_ptr<const void> keeps_;  // changed by the thread that takes it out of Shared::running
+  std::shared_ptr<const void> keeps_;  // written by the thread that takes the work out of Shared::running
   const bool in_graph_;
-  const std::optional<uint32_t> number_;  // null: no stream waits until it is agreed
-  Buffer floats_;                         // of its results
+  const std::optional<uint32_t> number_;  // none: no stream waits until it is agreed
+  Buffer floats_;                         // its floating-point results
   std::unique_ptr<const IoVec> list_;
-  bool is_issued_ = false;          // NCCL has seen its arrays
-  bool is_recorded_ = false;        // its end
-  std::optional<uint64_t> stream_;  // on which its end is recorded, by id; null: it is asked for by itself
-  mutable std::atomic<bool> reached_{false};  // its end, which need not be asked for again
+  bool is_issued_ = false;    // NCCL has received its arrays
+  bool is_recorded_ = false;  // its end event
+  // id of the stream on which its end is recorded; none: the work is queried by itself
+  std::optional<uint64_t> stream_;
+  mutable std::atomic<bool> reached_{false};  // its end; not queried again once true
   std::atomic<bool> let_go_{false};
   std::optional<cuda::EventPool::Lease> lease_;
   std::optional<cuda::Event> own_;
@@ -262,7 +267,8 @@ Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
   PC_ASSIGN_OR_RETURN(call.is_captured,
                       cuda::is_capturing(shared_->context.driver(), cuda::stream_of(call.request)));
-  // What it needs is had before other ranks hear of it, so that a full GPU fails this call and not the group.
+  // All resources are obtained before other ranks are informed of the call, so that a full GPU
+  // fails this call and not the group.
   if (!call.is_captured) PC_TRY(shared_->events.reserve(call.on_caller_stream ? 1 : 2));
   if (call.request.collective == Collective::kBarrier) PC_TRY(barrier_word(call.is_captured).status());
   return Status::ok();
@@ -270,7 +276,8 @@ Status Executor::ready(cuda::DeviceCall& call) {
 
 std::shared_ptr<cuda::TimelineSemaphore> Executor::agreed() const { return shared_->agreed; }
 
-// Made for the first barrier: giving memory back waits for the whole GPU, so most groups have none.
+// Allocated for the first barrier: freeing memory waits for the whole GPU, so most groups allocate
+// none.
 Result<void*> Executor::barrier_word(bool is_captured) {
   if (!gpu_->word) {
     if (is_captured)
@@ -290,7 +297,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
   PC_TRY(work->take_events());
   const std::lock_guard in_one_go(shared_->launching);
   const Status queued = queue(call, *work, context);
-  // What is on the stream by then may need the arrays, also if the rest was refused.
+  // Work that is on the stream by then may need the arrays, even if the rest was refused.
   if (!call.is_captured && work->is_issued()) {
     const std::lock_guard lock(shared_->mutex);
     shared_->running.push_back(work);
@@ -303,11 +310,11 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const bool captured = call.is_captured;
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = cuda::stream_of(call.request);
-  // A stream that waits for one that is captured is captured too, until that capture ends.
+  // A stream that waits for a captured one is captured too, until that capture ends.
   const cuda::CUstream side_stream = (captured ? gpu_->graph_stream : gpu_->stream).get();
   const cuda::CUstream ours = call.on_caller_stream ? theirs : side_stream;
   if (!call.on_caller_stream) {
-    // Both may go at once: a wait that is queued keeps what it waits for.
+    // Either event may be released at once: a queued wait keeps its record.
     std::optional<cuda::Event> of_graph;
     std::optional<cuda::EventPool::Lease> lease;
     if (captured) {
@@ -329,7 +336,8 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   }
   work.issues();
   const Status issued = issue(*shared_->communicator, request, word, context);
-  // An event without a record reads as reached. The driver is not asked for one while it may be held up by what is aborted.
+  // An unrecorded event counts as reached. The driver is not called to record one while the abort
+  // may block it.
   if (shared_->communicator->state() != State::kReady)
     return issued.is_ok() ? shared_->communicator->check() : issued;
   const Status recorded = work.record_end(ours);
@@ -344,12 +352,14 @@ Status Executor::look_around() {
 }
 
 void Executor::let_go_of_ended() {
-  // Without the lock, since the driver may not answer while a thread is stuck inside NCCL, and others launch meanwhile.
+  // Query without the lock, since the driver may block while a thread is stuck inside NCCL, and
+  // other threads launch meanwhile.
   Work::ask([this] {
     const std::lock_guard lock(shared_->mutex);
     return shared_->running;
   }());
-  std::vector<std::shared_ptr<Work>> ended;  // let go without the lock: what they keep may be anything
+  // released without the lock: destroying what they keep may run any code
+  std::vector<std::shared_ptr<Work>> ended;
   {
     const std::lock_guard lock(shared_->mutex);
     std::deque<std::shared_ptr<Work>>& running = shared_->running;
@@ -361,8 +371,9 @@ void Executor::let_go_of_ended() {
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
 }
 
-// How results that nobody may take for good are filled with NaN, each before the streams that wait for its call go on. On a thread
-// of its own, since the driver may not answer; it lives until the last stream may go on, and keeps the arrays until then.
+// Fills results that must not be used with NaN, each before the streams that wait for its call
+// continue. It runs on a thread of its own, since the driver may block. It lives until the last
+// stream may continue, and keeps the arrays until then.
 struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_,
           uint32_t last_, std::shared_ptr<Abandoned> abandoned_)
@@ -386,20 +397,22 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
       keeps.clear();
     } else {
       let_streams_go();
-      std::exchange(abandoned, nullptr)->add(shared_from_this());  // something may be written yet
+      std::exchange(abandoned, nullptr)->add(shared_from_this());  // the arrays may still be written
     }
     const std::lock_guard lock(mutex);
     is_over = true;
     changed.notify_all();
   }
-  // Whether all of it has been queued in that time. Else nothing more is, but for the call of the driver that is under way.
+  // Returns whether everything has been queued within that time. If not, nothing more is queued,
+  // except by a driver call in progress.
   bool is_queued_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, wait_limit, [this] { return queued.has_value(); });
     given_up = !queued || !queued->is_ok();
     return !given_up;
   }
-  // Whether run() has come to its end by then. It may be kept by the driver, which the host's own store does not ask.
+  // Returns whether run() has ended within that time. The driver may block run(), but not the
+  // host's own store to the semaphore.
   bool is_over_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, wait_limit, [this] { return is_over; });
@@ -413,22 +426,23 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Status queue() const {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
     const Status filled = fill();
-    const Status signalled =
-        shared->agreed->signal_on(stream, last);  // the last thing that this stream writes
+    const Status signalled = shared->agreed->signal_on(stream, last);  // the last write of this stream
     return filled.is_ok() ? signalled : filled;
   }
-  // Call by call, in their order: the end of one may stand behind the wait for the one before.
+  // Fills call by call in their order: the end of one call may be queued after the wait for the
+  // previous one.
   Status fill() const {
     for (const std::shared_ptr<Work>& each : works) {
       if (is_given_up()) break;
-      // If the driver refuses that, the others are filled all the same.
+      // If the driver refuses this, the other results are still filled.
       (void)each->fill_with_nan(stream, [this] { return is_given_up(); });
       if (is_given_up()) break;
       PC_TRY(shared->agreed->signal_on(stream, each->number()));
     }
     return Status::ok();
   }
-  // The GPU may run the streams that wait and this one in one queue, where the fill never comes: false then.
+  // The GPU may run the waiting streams and this one in a single queue, where the fill is never
+  // reached; returns false then.
   bool ends() const {
     constexpr std::chrono::milliseconds kWaitLimit{1'000}, kLongestNap{100};
     std::chrono::milliseconds nap{1}, overdue{0};
@@ -443,7 +457,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     }
     return false;
   }
-  // No stream waits for ever. Again for a while: the GPU may come to a smaller number that was queued before.
+  // Ensures that no stream waits forever. It repeats the signal for a while: the GPU may still
+  // execute a queued write of a smaller number.
   void let_streams_go() const {
     constexpr std::chrono::milliseconds kNap{10};
     for (int i = 0; i < 100; ++i, std::this_thread::sleep_for(kNap)) shared->agreed->signal(last);
@@ -455,23 +470,23 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
 
   const std::shared_ptr<Shared> shared;
   const std::vector<std::shared_ptr<Work>> works;
-  std::vector<std::shared_ptr<const void>> keeps;  // their arrays, also when the works let them go
+  std::vector<std::shared_ptr<const void>> keeps;  // their arrays, even if the works release them
   const cuda::CUstream stream;
-  const uint32_t last;  // of the calls that have begun
+  const uint32_t last;  // number of the last call that has begun
   std::shared_ptr<Abandoned> abandoned;
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::optional<Status> queued;
   bool given_up = false, is_over = false;
 };
 
 void Executor::abort(const Status& why, uint32_t last) {
-  // Nobody waits on a stream when it has been closed, or where streams do not wait.
+  // No stream waits after close(), or if streams do not wait at all.
   if (shared_->agreed == nullptr || shared_->communicator->state() == State::kDead)
     return (void)shared_->communicator->abort(why);
   shared_->last_agreed = shared_->agreed->value();
   shared_->refuses = true;
-  std::vector<std::shared_ptr<Work>> works;  // one that is launched just now raises the error itself
+  std::vector<std::shared_ptr<Work>> works;  // a call that is being launched now returns the error itself
   {
     const std::lock_guard lock(shared_->mutex);
     std::ranges::copy_if(shared_->running, std::back_inserter(works), [](const std::shared_ptr<Work>& each) {
@@ -487,10 +502,12 @@ void Executor::abort(const Status& why, uint32_t last) {
   refuse(refusal, last, why);
 }
 
-// It is queued before the abort, which frees memory: for that the driver may wait until all streams have done what they have. And
-// streams go on before the abort where it cannot be queued: the driver may be kept by a launch that waits for them.
+// Queues the fill before the abort, because the abort frees memory, for which the driver may wait
+// until all streams have finished. If the fill cannot be queued, streams are released before the
+// abort: the driver may be blocked by a launch that waits for them.
 void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why) {
-  constexpr std::chrono::milliseconds kQueueing{100}, kFilling{3'000};  // longer than Refusal::ends() waits
+  // kFilling exceeds the limit in Refusal::ends()
+  constexpr std::chrono::milliseconds kQueueing{100}, kFilling{3'000};
   refusal_ = refusal;
   const Status started = start_thread(refusing_, "pc-gpu-refuse", "filling refused results with NaN",
                                       [refusal] { refusal->run(); });
@@ -505,7 +522,7 @@ void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, co
 Executor::~Executor() {
   constexpr std::chrono::milliseconds kLastFill{100};
   if (refusing_.joinable() && refusal_->is_over_within(kLastFill)) refusing_.join();
-  const bool is_refusing = refusing_.joinable();  // on a stream of gpu_
+  const bool is_refusing = refusing_.joinable();  // uses a stream of gpu_
   if (is_refusing) refusing_.detach();
   let_go_of_ended();
   std::deque<std::shared_ptr<Work>> running;
@@ -513,7 +530,8 @@ Executor::~Executor() {
     const std::lock_guard lock(shared_->mutex);
     running.swap(shared_->running);
   }
-  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never comes, or a call for what never makes its array.
+  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never arrives, or a
+  // call for work that never produces its array.
   if (is_refusing || !running.empty() || shared_->communicator->state() != State::kDead)
     abandoned_->add(
         std::make_shared<const std::pair<std::unique_ptr<Gpu>, std::deque<std::shared_ptr<Work>>>>(
@@ -523,7 +541,7 @@ Executor::~Executor() {
 Status Executor::wait_for_all(const WaitContext& context) {
   for (;;) {
     let_go_of_ended();
-    std::shared_ptr<Work> first;  // nothing that still runs was launched before it
+    std::shared_ptr<Work> first;  // all running works were launched after it
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->running.empty()) return Status::ok();
@@ -543,7 +561,7 @@ Status Executor::close(const WaitContext& context) {
   return shared_->communicator->close(context);
 }
 
-// NCCL wants nothing to be under way on a communicator that is split.
+// NCCL requires that a communicator being split has no operations in progress.
 Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key,
                                                               const WaitContext& context) {
   PC_TRY(wait_for_all(context));

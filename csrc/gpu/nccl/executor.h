@@ -1,14 +1,16 @@
-// Calls of arrays on a GPU, run by NCCL: behind what the caller's stream has, and before what it gets when it waits.
+// Calls of arrays on a GPU, run by NCCL: after the queued work of the caller's stream, and before
+// its work that follows a wait.
 //
-//   the caller's stream   ...makes x | E_in           waits for E_out | uses x ...
-//   a stream of ours                  waits for E_in | NCCL | E_out
+//   the caller's stream     ...makes x | E_in           waits for E_out | uses x ...
+//   the executor's stream               waits for E_in | NCCL | E_out
 //
-// Not before all ranks are known to have made the call does a stream go past it: behind E_out it waits for a semaphore. If they have
-// not, NCCL is aborted, and a stream of ours fills the result with NaN before it signals.
+// A stream does not pass the call before all ranks are known to have made it: after E_out it waits
+// for a semaphore. If some rank has not made the call, NCCL is aborted, and a stream of the
+// executor fills the result with NaN before it signals the semaphore.
 //
-// On the caller's stream everything is there, and only E_out is recorded, for the host. A stream that is
-// being captured into a graph gets the same operations; nobody asks for their events then, since they are run
-// when the graph is.
+// A call on the caller's stream is queued entirely there, and only E_out is recorded, for the host.
+// A stream that is being captured into a graph gets the same operations; their events are never
+// queried, since the operations run when the graph is launched.
 #pragma once
 
 #include <deque>
@@ -27,19 +29,19 @@
 
 namespace pc::nccl {
 
-// One rank's part of one group. Thread-safety: all methods.
+// One rank's executor of one group. Thread-safety: all methods.
 class Executor final : public cuda::DeviceExecutor {
  public:
-  struct Gpu {  // this rank's
+  struct Gpu {  // resources of this rank
     cuda::Context context;
-    cuda::Stream stream, graph_stream;                // the second for calls that go into graphs
-    cuda::Stream refusing_stream;                     // on which results are filled with NaN
-    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for those that are split from this one; may be null
+    cuda::Stream stream, graph_stream;                // the second is for calls that are captured into graphs
+    cuda::Stream refusing_stream;                     // fills results with NaN
+    std::shared_ptr<cuda::SemaphorePool> semaphores;  // for executors split from this one; may be null
     std::shared_ptr<cuda::TimelineSemaphore> agreed;  // null: the driver lets no stream wait for memory
-    std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, for barriers, once there was one
+    std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, allocated for the first barrier
     static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);
   };
-  // `abandoned` takes what calls that may still run need when this executor goes.
+  // `abandoned` receives what calls that may still run need when this executor is destroyed.
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator, std::shared_ptr<Abandoned> abandoned);
   ~Executor() override;
   Executor(const Executor&) = delete;
@@ -69,10 +71,10 @@ class Executor final : public cuda::DeviceExecutor {
   Result<void*> barrier_word(bool is_captured);
   Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
 
-  const std::shared_ptr<Shared> shared_;  // with its works
+  const std::shared_ptr<Shared> shared_;  // shared with its works
   std::unique_ptr<Gpu> gpu_;
   const std::shared_ptr<Abandoned> abandoned_;
-  std::shared_ptr<Refusal> refusal_;  // of refusing_, which the thread that aborts has started
+  std::shared_ptr<Refusal> refusal_;  // of refusing_, which the aborting thread has started
   std::thread refusing_;
 };
 

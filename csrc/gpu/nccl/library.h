@@ -1,4 +1,5 @@
-// One NCCL library, opened. It stays in the process for good: a framework may have it too, and it has threads of its own.
+// One opened NCCL library. It is never unloaded: a framework may use it too, and it has threads of
+// its own.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@
 
 namespace pc::nccl {
 
-// A candidate that was not taken.
+// A candidate that was rejected.
 struct Attempt {
   std::string how, path, why;
 };
@@ -19,15 +20,15 @@ struct Attempt {
 // Thread-safety: immutable once it is open.
 class Library {
  public:
-  // The first candidate that opens and can be used. kUnsupported: there is none; the message says what was looked at, and
-  // what would help.
+  // Opens the first candidate that can be loaded and used. Returns kUnsupported if there is none;
+  // the message lists the candidates and what would help.
   static Result<Library> open(const SearchEnvironment& around);
 
   const Api& api() const { return *api_; }
-  // For whoever outlives this object: the library itself is never closed.
+  // For users that outlive this object: the library itself is never closed.
   std::shared_ptr<const Api> shared_api() const { return api_; }
   const std::string& how() const { return how_; }
-  const std::string& path() const { return path_; }  // of the file, as the loader knows it
+  const std::string& path() const { return path_; }  // the file's path, as the loader knows it
   const std::vector<Attempt>& tried() const { return tried_; }
   // "NCCL 2.28.9 from /.../libnccl.so.2 (already loaded)": for logs and build information.
   std::string to_string() const;
@@ -44,11 +45,11 @@ class Library {
   std::vector<Attempt> tried_;
 };
 
-// The files named libnccl.so* that are mapped in this process now. Two of them have nothing to do with each other: they fill
-// the same GPU's memory twice, and an order of calls across them is nobody's business. One that is linked into a framework
-// statically does not show.
+// The files named libnccl.so* that are mapped in this process now. Two copies are independent: both
+// take memory of the same GPU, and nothing orders calls across them. A copy that is linked
+// statically into a framework is not found.
 std::vector<std::string> mapped_copies();
-// Empty if there is at most one, else what to tell the user.
+// Returns a warning for the user if there are two or more copies, and an empty string otherwise.
 std::string warning_about(const std::vector<std::string>& copies);
 
 }  // namespace pc::nccl

@@ -1,4 +1,4 @@
-// Asking NCCL again and again: it has no way to wait with a deadline.
+// Polls NCCL, which offers no wait with a deadline.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace pc::nccl {
 
-// How long to pause before the next question. At first not at all, since most answers come within microseconds, then longer
-// and longer, up to 5 ms.
+// How long to pause before the next query. The first queries have no pause, since most operations
+// complete within microseconds; then the pause grows up to 5 ms.
 constexpr std::chrono::microseconds pause_before(int question) {
   constexpr int kAtOnce = 64;
   if (question < kAtOnce) return std::chrono::microseconds(0);
@@ -19,7 +19,8 @@ constexpr std::chrono::microseconds pause_before(int question) {
   return std::min(std::chrono::microseconds(100 << doublings), std::chrono::microseconds(5000));
 }
 
-// Until `done()` is true, `stop` is set (kAborted) or the context ends. Asks at least once.
+// Waits until `done()` is true, `stop` is set (kAborted) or the context ends. Calls `done()` at
+// least once.
 template <class Done>
 WaitEnd poll_until(Clock& clock, const WaitContext& context, const std::atomic<bool>& stop, Done&& done) {
   for (int question = 0;; ++question) {

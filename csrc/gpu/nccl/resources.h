@@ -1,4 +1,4 @@
-// What a communicator of NCCL is made of, and the states that it goes through.
+// The resources of an NCCL communicator, and its states.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,25 @@
 
 namespace pc::nccl {
 
-// What a communicator works with. The clock outlives it.
+// The resources of a communicator. The clock must outlive it.
 struct Resources {
   std::shared_ptr<const Api> api;
   Clock* clock = nullptr;
   Logger log = Logger();
-  double abort_wait_limit_s = 10;  // how long an abort may take before it is given up
-  // Makes the GPU's context current in a thread of the communicator's own, for as long as that lives; NCCL puts back whatever is
-  // current when it is called, which would open another context on the first GPU. May be empty, for tests.
+  double abort_wait_limit_s = 10;  // limit for an abort, after which it is given up
+  // Makes the GPU's context current in a thread of the communicator's own, for the lifetime of the
+  // result. NCCL restores the context that was current when it was called; without this that would
+  // open another context on the first GPU. May be empty, for tests.
   std::function<Result<std::shared_ptr<void>>()> enter_thread = {};
 };
 
 struct Options {
-  std::string name = {};                             // in NCCL's own log, from 2.27.3 on
-  int min_ctas = kUndefined, max_ctas = kUndefined;  // how many of the GPU's multiprocessors it may keep busy
+  std::string name = {};                             // for NCCL's log, from 2.27.3 on
+  int min_ctas = kUndefined, max_ctas = kUndefined;  // bounds on the GPU's multiprocessors that it occupies
 };
 
 struct Membership {
-  UniqueId id = {};  // of make_unique_id() at one rank, told to all
+  UniqueId id = {};  // made by make_unique_id() on one rank and sent to all
   Rank rank = 0, size = 1;
 };
 

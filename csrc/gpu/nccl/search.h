@@ -1,4 +1,5 @@
-// Where a libnccl.so.2 may be. Nothing is opened here: the list is a function of the environment that it is given.
+// Candidate locations of libnccl.so.2. Nothing is opened here: the list depends only on the given
+// environment.
 #pragma once
 
 #include <functional>
@@ -8,28 +9,29 @@
 
 namespace pc::nccl {
 
-// Said by the user: the only candidate then, and if it does not open that is an error.
+// If the user sets it, it is the only candidate, and failing to open it is an error.
 inline constexpr std::string_view kLibraryVariable = "PYCOLLECTIVE_NCCL_LIB";
 inline constexpr std::string_view kLibraryName = "libnccl.so.2";
 
-// What a search looks at.
+// The inputs of a search.
 struct SearchEnvironment {
   std::function<std::string(std::string_view variable)> variable;  // empty: not set
-  // The folders of Python's package nvidia.nccl, in the order of its search path; Python knows them without running code.
+  // The folders of Python's package nvidia.nccl, in the order of its search path; Python finds them
+  // without running code.
   std::vector<std::string> wheel_folders;
   std::function<std::string()>
-      loaded;  // the path of a libnccl.so.2 that is in this process already; empty: none
+      loaded;  // returns the path of a libnccl.so.2 that is already loaded in this process; empty: none
 };
 SearchEnvironment process_environment(std::vector<std::string> wheel_folders = {});
 
 struct Candidate {
   std::string how;   // "PYCOLLECTIVE_NCCL_LIB", "already loaded", "wheel", "CUDA_HOME", "loader"
-  std::string path;  // for dlopen: a path, or the bare name, which the loader looks for itself
+  std::string path;  // for dlopen: a path, or the bare name, which the loader resolves
   bool explicitly = false;
 };
 
-// In the order in which they are to be tried. A copy that some framework has brought in comes before all others: the loader
-// would open a different file as a second NCCL, beside the first.
+// In the order in which they are to be tried. A copy that a framework has loaded precedes all other
+// candidates: opening a different file would load a second NCCL beside it.
 std::vector<Candidate> candidates(const SearchEnvironment& around);
 
 }  // namespace pc::nccl

@@ -28,7 +28,7 @@ std::optional<Element> element_of(DType dtype) {
     case DType::kF64: return Element{DataType::kFloat64};
     case DType::kC64: return Element{DataType::kFloat32, 2};
     case DType::kC128: return Element{DataType::kFloat64, 2};
-    default: return std::nullopt;  // NCCL has no such type, or adds otherwise
+    default: return std::nullopt;  // NCCL has no such type, or adds differently
   }
 }
 
@@ -47,7 +47,7 @@ std::string why_no_element(DType dtype) {
     case DType::kF8E4M3FN:
     case DType::kF8E5M2:
       return "what is too large it makes the largest finite number, where ours becomes infinity or NaN";
-    case DType::kOpaque: return "nobody knows what these bytes mean";
+    case DType::kOpaque: return "the meaning of these bytes is unknown";
     default: return "it has no such type";
   }
 }
@@ -77,7 +77,7 @@ Result<Reduced> reduced_avg(DType dtype, const Element& element, const Reduction
   return Reduced{element.dtype, RedOp::kAvg, element.per_element};
 }
 
-// The factor as NCCL reads it; none if it would be another one.
+// Returns the factor as NCCL reads it, or none if rounding would change it.
 std::optional<Scalar> scalar_of(DataType dtype, double factor) {
   Scalar scalar;
   const float single = static_cast<float>(factor);

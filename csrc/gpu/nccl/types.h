@@ -1,32 +1,44 @@
-// Our element types and operations in NCCL's words, where both mean the same. docs/dtypes.md says what ours mean.
+// Maps this project's element types and operations to NCCL's where both mean the same.
+// docs/dtypes.md defines the meaning here.
 //
-// Everything can be moved: NCCL sees bytes. What NCCL reduces:
+// NCCL can move every type as bytes. What NCCL reduces:
 //
-// | ours                        | NCCL                          | the same?                                                   |
-// |-----------------------------|-------------------------------|-------------------------------------------------------------|
-// | integers sum, prod          | ncclSum, ncclProd             | yes, both wrap                                              |
-// | integers min, max           | ncclMin, ncclMax              | yes                                                         |
-// | int16, uint16               | no such type                  | refused                                                     |
-// | integers avg                | truncates                     | refused; ours has none                                      |
-// | bool sum, max, bor, lor     | ncclMax of uint8              | yes, of bytes 0 and 1. Any other byte is true before and after, |
-// | bool prod, min, band, land  | ncclMin of uint8              |   but need not become 1: kernels that care make it 1 first  |
-// | bool bxor, lxor             | -                             | refused: a sum of bytes is not 0 or 1                       |
-// | floats sum, prod            | ncclSum, ncclProd             | yes; the order of the ranks is NCCL's own, the same at each |
-// |                             |                               |   call of one size. With NVLink SHARP 16-bit sums round once |
-// | floats min, max             | ncclMin, ncclMax              | refused: fminf drops a NaN, ours keeps it; signs of zero    |
-// | float16 avg                 | ncclAvg                       | refused: it divides before it adds, so small values become 0 |
-// | bfloat16, float32, float64  | ncclAvg                       | yes, up to rounding: each contribution is multiplied by 1/n, |
-// |   avg                       |                               |   rounded to that type, where ours divides once or keeps a  |
-// |                             |                               |   running mean. Exact where n is a power of two             |
-// | floats scaled sum           | ncclRedOpCreatePreMulSum      | yes, for a factor that the type holds exactly (float32 and  |
-// |                             |                               |   float64: any, rounded as ours). The product may be fused  |
-// | complex sum, scaled sum, avg| that of twice as many reals   | as of the reals                                             |
-// | complex prod                | -                             | refused                                                     |
-// | float8, everything          | ncclSum of float8 saturates   | refused: ours becomes infinity or NaN                       |
-// | band, bor, bxor, land, lor, | -                             | refused                                                     |
-// |   lxor, minloc, maxloc      |                               |                                                             |
+// | here                 | NCCL                | the same?                                        |
+// |----------------------|---------------------|--------------------------------------------------|
+// | integers sum, prod   | ncclSum, ncclProd   | yes, both wrap                                   |
+// | integers min, max    | ncclMin, ncclMax    | yes                                              |
+// | int16, uint16        | no such type        | refused                                          |
+// | integers avg         | truncates           | refused; there is none here                      |
+// | bool sum, max, bor,  | ncclMax of uint8    | yes for bytes 0 and 1. Any other byte is true    |
+// |   lor                |                     |   before and after, but need not become 1:       |
+// | bool prod, min,      | ncclMin of uint8    |   kernels that depend on it make it 1 first      |
+// |   band, land         |                     |                                                  |
+// | bool bxor, lxor      | -                   | refused: a sum of bytes is not 0 or 1            |
+// | floats sum, prod     | ncclSum, ncclProd   | yes; NCCL chooses the order of ranks, the same   |
+// |                      |                     |   for each call of one size. With NVLink SHARP   |
+// |                      |                     |   16-bit sums round once                         |
+// | floats min, max      | ncclMin, ncclMax    | refused: fminf drops a NaN, which is kept here;  |
+// |                      |                     |   signs of zero differ                           |
+// | float16 avg          | ncclAvg             | refused: it divides before it adds, so small     |
+// |                      |                     |   values become 0                                |
+// | bfloat16, float32,   | ncclAvg             | yes, up to rounding: each contribution is        |
+// |   float64 avg        |                     |   multiplied by 1/n, rounded to that type, where |
+// |                      |                     |   kernels here divide once or keep a running     |
+// |                      |                     |   mean. Exact if n is a power of two             |
+// | floats scaled sum    | ncclRedOp-          | yes, for a factor that the type holds exactly    |
+// |                      |   CreatePreMulSum   |   (float32, float64: any, rounded as here). The  |
+// |                      |                     |   product may be fused                           |
+// | complex sum, scaled  | that of twice as    | as for the reals                                 |
+// |   sum, avg           |   many reals        |                                                  |
+// | complex prod         | -                   | refused                                          |
+// | float8, everything   | ncclSum of float8   | refused: here the result becomes infinity or NaN |
+// |                      |   saturates         |                                                  |
+// | band, bor, bxor,     | -                   | refused                                          |
+// |   land, lor, lxor,   |                     |                                                  |
+// |   minloc, maxloc     |                     |                                                  |
 //
-// What is refused can still go through NCCL as bytes (alltoall, allgather) with our own kernels between.
+// What is refused can still be moved by NCCL as bytes (alltoall, allgather), with this project's
+// kernels between.
 #pragma once
 
 #include <cstddef>
@@ -38,14 +50,14 @@
 
 namespace pc::nccl {
 
-// Of data that are moved as they are: how many elements of NCCL's one of ours is.
+// For data that are moved unchanged: how many NCCL elements make up one element.
 struct Moved {
   DataType dtype = DataType::kUint8;
   std::size_t per_element = 1;
 };
 inline Moved moved(DType dtype) { return {DataType::kUint8, size_of(dtype)}; }
 
-// The factor of a scaled sum, in the type that NCCL reads it in.
+// The factor of a scaled sum, in the type in which NCCL reads it.
 union Scalar {
   double f64 = 0;
   float f32;
@@ -54,12 +66,13 @@ union Scalar {
 
 struct Reduced {
   DataType dtype = DataType::kUint8;
-  RedOp op = RedOp::kSum;  // of a scaled sum: kFirstOwn, which stands for the one made with `scalar`
+  // for a scaled sum kFirstOwn, a placeholder for the operation that is created with `scalar`
+  RedOp op = RedOp::kSum;
   std::size_t per_element = 1;
   Scalar scalar = {};
   bool is_scaled() const { return op == RedOp::kFirstOwn; }
 };
-// kUnsupported, with the reason: NCCL cannot, or means something else.
+// Returns kUnsupported with the reason if NCCL cannot do it, or defines it differently.
 Result<Reduced> reduced(DType dtype, const Reduction& how);
 
 }  // namespace pc::nccl

@@ -1,4 +1,5 @@
-// NCCL's version numbers. Up to 2.8 they were M*1000 + m*100 + p, later M*10000 + m*100 + p: 2.28.9 is 22809.
+// NCCL's version numbers. Up to 2.8 they were M*1000 + m*100 + p, since then M*10000 + m*100 + p:
+// 2.28.9 is 22809.
 #pragma once
 
 #include <compare>
@@ -11,7 +12,7 @@ struct Version {
   auto operator<=>(const Version&) const = default;
 };
 
-constexpr Version version_from_code(int code) {  // what ncclGetVersion gives
+constexpr Version version_from_code(int code) {  // a code from ncclGetVersion
   const int unit = code < 10000 ? 1000 : 10000;
   return {code / unit, code % unit / 100, code % 100};
 }
@@ -24,7 +25,7 @@ inline std::string text_of(const Version& version) {
          std::to_string(version.patch);
 }
 
-// The oldest that has all that we need: ncclCommSplit came with it.
+// The oldest version with everything required: ncclCommSplit came with it.
 inline constexpr Version kOldest{2, 18, 1};
 
 }  // namespace pc::nccl

@@ -1,4 +1,5 @@
-// The arguments of a call of arrays on a GPU: where they lie, and otherwise what is asked of arrays of the CPU.
+// Checks the arguments of a call of arrays on a GPU: their device, and the rules for arrays of the
+// CPU.
 #pragma once
 
 #include "comm/communicator.h"
@@ -6,7 +7,7 @@
 
 namespace pc {
 
-// As UserCall::check(), and its arrays lie on that GPU, before and afterwards.
+// Checks as UserCall::check() does, and that the arrays are on that GPU. Keeps the arrays' device.
 Status check_on_gpu(UserCall& call, int device, const Communicator& group);
 
 inline bool is_there(const ConstBuffer& buffer) { return buffer.data != nullptr || buffer.list != nullptr; }

@@ -1,4 +1,5 @@
-// An array of a GPU as pieces of its memory, and what a collective does with its arrays: for calls that move them elsewhere first.
+// Splits an array on a GPU into the pieces of its memory, and tells which arrays a collective reads
+// and writes, for calls that first move them elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@
 
 namespace pc {
 
-// copy(address, place, nbytes) of each piece; `place`: where it would begin if the array lay in one block.
+// Calls copy(address, place, nbytes) for each piece. `place` is the piece's offset if the array
+// were contiguous.
 template <class Copy>
 Status each_piece(const ConstBuffer& array, Copy&& copy) {
   if (!is_there(array)) return Status::ok();
@@ -24,9 +26,10 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
   return status;
 }
 
-// Not all of the output is written where no rank comes before this one, and what is not stays as it was.
+// Returns true if a rank that no other rank precedes does not write its output (exscan). The output
+// must then keep its old contents.
 inline bool reads_output(const Request& request) { return leaves_output(request.collective); }
-// The root of a broadcast may have one that is its input.
+// Returns false for the root of a broadcast if its output is its input.
 inline bool writes_output(const Request& request, Rank rank) {
   return request.collective != Collective::kBroadcast || request.root != rank ||
          request.in.data != request.out.data || request.in.list != request.out.list;

@@ -1,4 +1,4 @@
-// The handle of a call of arrays on a GPU, whatever moves them.
+// The handle of a call of arrays on a GPU, for every backend.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,14 @@
 
 namespace pc {
 
-// Thread-safety: all methods. Of the context of a wait it takes the deadline; Ctrl-C and the end of the group it hears as the group
-// does.
+// Thread-safety: all methods. Waits use only the deadline of their context; they detect Ctrl-C and
+// the end of the group as the group does.
 class GpuWork : public AsyncWork {
  public:
-  // wait() until then. kTimeout and kInterrupted leave the call running, if outcome() is null.
+  // Waits until the deadline. After kTimeout and kInterrupted the call still runs if outcome() is
+  // empty.
   virtual Status until_ended(Deadline deadline) = 0;
-  Status wait(double timeout_s) {  // negative: without end
+  Status wait(double timeout_s) {  // negative: no limit
     return until_ended(timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s));
   }
   std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives) final;
@@ -33,13 +34,13 @@ class GpuWork : public AsyncWork {
   TimePoint ended_at() const final;
 
  protected:
-  void end(const Status& outcome);     // the first word counts
-  std::shared_ptr<AsyncWork> on_cpu_;  // compares the ranks meanwhile, or moves the data; may be null
+  void end(const Status& outcome);     // the first outcome is kept
+  std::shared_ptr<AsyncWork> on_cpu_;  // compares the ranks' calls meanwhile, or moves the data; may be null
   std::string operation_;
 
  private:
   const TimePoint made_ = now();
-  mutable std::mutex outcome_mutex_;  // guards what follows; nobody is asked with it
+  mutable std::mutex outcome_mutex_;  // guards the members below; no other object is called while it is held
   std::optional<Status> outcome_;
   TimePoint ended_at_{};
 };

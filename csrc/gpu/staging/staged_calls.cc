@@ -19,15 +19,16 @@
 namespace pc {
 namespace {
 
-// Between two looks at copies that somebody is to hear of.
+// The interval at which copies are polled while a caller waits to be notified.
 constexpr std::chrono::milliseconds kCopiesRound{1};
 
-// Where input and output lie in one block of the host: as they do on the GPU, if they share memory there.
+// Offsets of input and output in one block of host memory. They overlap there as they do on the
+// GPU.
 struct HostBlock {
   std::size_t in = 0, out = 0, nbytes = 0;
 };
 HostBlock block_for(const UserCall& call) {
-  constexpr std::size_t kAlignment = 64;  // so that no element is misplaced
+  constexpr std::size_t kAlignment = 64;  // keeps every element aligned
   const ConstBuffer& in = call.request.in;
   const Buffer& out = call.request.out;
   const std::size_t in_nbytes = in.nbytes(), out_nbytes = out.nbytes();
@@ -56,14 +57,14 @@ bool writes_output(const UserCall& call, Rank rank) {
 
 struct StagedCalls::Staging {
   cuda::PinnedPool::Lease memory;
-  UserCall call;   // the same, of that memory
-  Buffer results;  // the array on the GPU that gets the output; or there is none
-  // What those point to: the caller's may be gone by then.
+  UserCall call;   // the same call, with its arrays in that memory
+  Buffer results;  // the array on the GPU that receives the output; may be absent
+  // Copies of what those refer to: the caller's may be destroyed by then.
   std::unique_ptr<const IoVec> list = {};
   std::vector<uint64_t> counts = {}, recv_counts = {};
 };
 
-// One call that goes on without its caller. Thread-safety: all methods.
+// One call that continues without its caller. Thread-safety: all methods.
 class StagedCalls::Call final : public GpuWork {
  public:
   Call(std::shared_ptr<StagedCalls> calls, Staging staging, std::shared_ptr<const void> keeps)
@@ -115,8 +116,8 @@ class StagedCalls::Call final : public GpuWork {
     return outcome && !outcome->is_ok() ? *outcome
                                         : Status(Code::kNotInitialized, "the group of this call was closed");
   }
-  // How it went, once its result is on its way to the GPU. Null: this wait ended first. An error while outcome() is null: it was
-  // refused.
+  // Returns the outcome once the result is being copied to the GPU. Returns none if this wait ended
+  // first. An error while outcome() is empty means that the wait was refused.
   std::optional<Status> until_in_flight(StagedCalls& calls, Deadline deadline) {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
@@ -124,7 +125,7 @@ class StagedCalls::Call final : public GpuWork {
     if (in_flight && !in_flight->is_ok()) end(*in_flight);
     return in_flight;
   }
-  // Once it has ended on the CPU: queues the copies back, and says how it went.
+  // Once the call has ended on the CPU, queues the copies back and returns the outcome.
   std::optional<Status> come_back(StagedCalls& calls) {
     const std::lock_guard lock(mutex_);
     if (came_back_) return failure_;
@@ -143,20 +144,20 @@ class StagedCalls::Call final : public GpuWork {
     const std::lock_guard lock(mutex_);
     return copies_reached(calls);
   }
-  Result<bool> copies_reached(const StagedCalls& calls) const {  // mutex_ held
+  Result<bool> copies_reached(const StagedCalls& calls) const {  // requires mutex_
     if (end_ == nullptr) return came_back_;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, calls.context_.enter());
     return cuda::is_reached(calls.context_.driver(), end_);
   }
 
   const std::weak_ptr<StagedCalls> calls_;
-  Staging staging_;                            // written by come_back() alone
-  std::shared_ptr<const void> keeps_;          // used by the watcher alone
-  std::function<void(const Status&)> on_end_;  // likewise
-  mutable std::mutex mutex_;                   // guards what follows
+  Staging staging_;                            // written only by come_back()
+  std::shared_ptr<const void> keeps_;          // used only by the watcher
+  std::function<void(const Status&)> on_end_;  // used only by the watcher
+  mutable std::mutex mutex_;                   // guards the members below
   bool came_back_ = false;
   Status failure_;
-  cuda::CUevent end_ = nullptr;  // of the copies back, which staging_ keeps; null: there are none
+  cuda::CUevent end_ = nullptr;  // of the copies back, owned by staging_; null: there are none
 };
 
 Result<std::shared_ptr<StagedCalls>> StagedCalls::create(Communicator& group,
@@ -236,7 +237,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream_.get(), group_.waiting_until(deadline)));
   const auto started = std::make_shared<Call>(shared_from_this(), std::move(staging), call.keeps);
   started->on_end_ = std::move(on_end);
-  // It keeps `started`, and so the memory, until it has ended.
+  // The callback keeps `started`, and so the memory, until the call has ended.
   const auto ended = [started, weak = weak_from_this()](const Status&) {
     const std::shared_ptr<StagedCalls> calls = weak.lock();
     if (calls == nullptr) return;
@@ -252,14 +253,14 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
-    news_ = true;  // it may have ended before
+    news_ = true;  // the call may have ended before
   }
   changed_.notify_all();
   return std::shared_ptr<GpuWork>(started);
 }
 
 Status StagedCalls::reserve(const UserCall& call) {
-  PC_TRY(events_.reserve(2));  // of the copies out and back
+  PC_TRY(events_.reserve(2));  // for the copies out and back
   return pinned_.take(block_for(call).nbytes).status();
 }
 
@@ -289,7 +290,7 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
   move(request.in, block.in);
   move(request.out, block.out);
   request.stream = {};
-  staging.call.keeps = nullptr;  // Call has it
+  staging.call.keeps = nullptr;  // held by Call
   PC_TRY(queue_copies_out(call, staging, stream));
   const Result<WaitEnd> read =
       cuda::wait_on_host([&]() -> Result<bool> { return staging.memory.is_free(); }, {context});
@@ -338,7 +339,7 @@ Status StagedCalls::until_back(const UserCall& call, Deadline deadline,
                  "its result has not reached the GPU");
 }
 
-// What the end of a wait for this GPU means. `what`: why it took too long.
+// Translates the end of a wait for this GPU. `what` is the message if it took too long.
 Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, const char* what) {
   PC_TRY(end.status());
   switch (end.value()) {
@@ -372,7 +373,8 @@ void StagedCalls::watch() {
   }
 }
 
-// Whether results are on their way to the GPU, of which nothing tells when they are there.
+// Returns whether results are being copied to the GPU; nothing notifies the host when these copies
+// complete.
 bool StagedCalls::look_at_calls() {
   std::vector<std::shared_ptr<Call>> running, ended;
   {

@@ -1,11 +1,12 @@
-// Calls of arrays on a GPU that the CPU makes: the arrays go to pinned memory of the host, from there into a call of the group
-// like any other, and back.
+// Calls of arrays on a GPU that the CPU makes: the arrays are copied to pinned host memory, from
+// there a normal call of the group runs, and the results are copied back.
 //
-//   the array's stream   ...makes x | x to the host |                      | back | uses x ...
-//   the host                      waits for that    | the call, on the CPU |  waits for that, if the call is a blocking one
+//   the array's stream  ...makes x | x to the host |             | back | uses x ...
+//   the host                   waits for that      | call on CPU | waits for that if it is blocking
 //
-// What the CPU can do can be done so: every dtype, operation and message, with ranks whose arrays lie on the CPU in the same call.
-// What goes wrong goes wrong as on the CPU: the group goes on. Each array is staged whole, in memory that is kept for the next.
+// This supports whatever the CPU supports: every dtype, operation and message, also if the arrays
+// of other ranks in the same call are on the CPU. Errors are as on the CPU: the group remains
+// usable. Each array is staged whole, in memory that is kept for the next call.
 #pragma once
 
 #include <condition_variable>
@@ -27,22 +28,25 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  public:
-  // `wait_limit_s`: for the copy of a result to the GPU, when the call has ended well on all ranks.
+  // `wait_limit_s` limits the copy of a result to the GPU after the call has succeeded on all
+  // ranks.
   static Result<std::shared_ptr<StagedCalls>> create(Communicator& group,
                                                      const std::shared_ptr<const cuda::Driver>& driver,
                                                      int device, double wait_limit_s);
-  ~StagedCalls();  // what the GPU still uses is leaked
+  ~StagedCalls();  // memory that the GPU still uses is leaked
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
 
-  // In this thread, from end to end.
+  // Runs the whole call in this thread.
   Status run(const UserCall& call, double timeout_s);
-  // Returns when the arrays have been read. `on_end`: once, when it has ended, in the watcher; shall not wait.
+  // Returns when the arrays have been read. `on_end` is called once, in the watcher thread, when
+  // the call has ended; it must not wait.
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {});
-  // Takes the pinned memory and the events that such a call needs, and keeps them for the next call.
+  // Allocates the pinned memory and the events that such a call needs, and keeps them for the next
+  // call.
   Status reserve(const UserCall& call);
-  // Waits for what has been begun.
+  // Waits for the calls that have begun.
   Status close(double timeout_s);
 
  private:
@@ -56,23 +60,23 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   Deadline wait_limit() const { return Deadline::after(wait_limit_s_); }
   Status until_back(const UserCall& call, Deadline deadline, const std::function<Result<bool>()>& reached);
   Status settled(const Result<WaitEnd>& end, const UserCall& call, const char* what);
-  Status start_watching();  // mutex_ held
+  Status start_watching();  // requires mutex_
   void watch();
   bool look_at_calls();
 
   Communicator& group_;
   const double wait_limit_s_;
   const cuda::Context context_;
-  const cuda::Stream stream_;  // beside the arrays' own
+  const cuda::Stream stream_;  // separate from the arrays' streams
   cuda::EventPool events_;
   cuda::PinnedPool pinned_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Call>> running_;
   bool news_ = false;  // a call has ended on the CPU
   bool stopping_ = false;
-  std::thread watcher_;  // from the first begin() on
+  std::thread watcher_;  // started by the first begin()
 };
 
 }  // namespace pc

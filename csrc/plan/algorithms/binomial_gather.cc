@@ -1,9 +1,12 @@
-// Idea     Parts go up a binomial tree: a rank collects those of its subtree, which are local peers, and sends them on together.
-// Cost     ceil(log2 n) rounds; the root receives ceil(log2 n) messages. A part is sent once per level that it climbs. Inner
-//          ranks need one chunk of scratch per rank of their subtree.
-// n = 4    root 0:   3 -> 2 (p3), 1 -> 0 (p1);   2 -> 0 (p2 p3)
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-// Limits   For small parts on many ranks. Uneven parts, which leave gaps in scratch, travel as one message each.
+//   Idea     Parts go up a binomial tree: a rank collects the parts of its subtree, which are those
+//            of consecutive ranks, and sends them on together.
+//   Cost     ceil(log2 n) rounds; the root receives ceil(log2 n) messages. A part is sent once per
+//            level that it climbs. Inner ranks need one chunk of scratch per rank of their subtree.
+//   n = 4    root 0:   3 -> 2 (p3), 1 -> 0 (p1);   2 -> 0 (p2 p3)
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005.
+//   Limits   For small parts on many ranks. Uneven parts would leave gaps in scratch, so each is a
+//            message of its own.
 #include "plan/algorithms/binomial_tree.h"
 #include "plan/algorithms/part_runs.h"
 #include "plan/builder.h"

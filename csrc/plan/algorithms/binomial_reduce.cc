@@ -1,11 +1,15 @@
-// Idea     The broadcast tree backwards: a rank adds what its children send to its own contribution and passes
-//          the sum to its parent. The array is cut into `split` chunks that follow each other up the tree.
-// Cost     ceil(log2 n) rounds; each rank but the root sends the array once. Inner ranks need two chunks of scratch,
-//          used in turn: one is filled while the other is being sent. Leaves send their input as it lies.
-// n = 4    root 0:   3 -> 2 -> 0       the smallest subtree first: it is ready first
-//                    1 -> 0
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-// Limits   The root receives ceil(log2 n) times the array. Each chunk is summed in the same order in every run.
+//   Idea     The broadcast tree backwards: a rank adds what its children send to its own
+//            contribution and passes the sum to its parent. The array is cut into `split` chunks
+//            that follow each other up the tree.
+//   Cost     ceil(log2 n) rounds; each rank but the root sends the array once. Inner ranks need two
+//            chunks of scratch, used alternately: one is filled while the other is being sent.
+//            Leaves send their input without packing.
+//   n = 4    root 0:   3 -> 2 -> 0       the smallest subtree first: it is ready first
+//                      1 -> 0
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005.
+//   Limits   The root receives ceil(log2 n) times the array. Each chunk is summed in the same order
+//            in every run.
 #include <array>
 
 #include "plan/algorithms/binomial_tree.h"

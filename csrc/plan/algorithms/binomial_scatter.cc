@@ -1,9 +1,13 @@
-// Idea     Binomial gather backwards: a rank gets the parts of its whole subtree together, keeps its own and passes the others on.
-// Cost     ceil(log2 n) rounds; the root sends ceil(log2 n) messages. A part is sent once per level that it descends. Inner
-//          ranks need one chunk of scratch per rank of their subtree.
-// n = 4    root 0:   0 -> 2 (p2 p3), 0 -> 1 (p1);   2 -> 3 (p3)
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-// Limits   For small parts on many ranks. Uneven parts, which leave gaps in scratch, travel as one message each.
+//   Idea     Binomial gather backwards: a rank receives the parts of its whole subtree together,
+//            keeps its own and passes the rest on.
+//   Cost     ceil(log2 n) rounds; the root sends ceil(log2 n) messages. A part is sent once per
+//            level that it descends. Inner ranks need one chunk of scratch per rank of their
+//            subtree.
+//   n = 4    root 0:   0 -> 2 (p2 p3), 0 -> 1 (p1);   2 -> 3 (p3)
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005.
+//   Limits   For small parts on many ranks. Uneven parts would leave gaps in scratch, so each is a
+//            message of its own.
 #include "plan/algorithms/binomial_tree.h"
 #include "plan/algorithms/part_runs.h"
 #include "plan/builder.h"

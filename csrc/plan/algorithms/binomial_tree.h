@@ -1,5 +1,6 @@
-// The tree behind binomial broadcast and reduce. Ranks are counted from the root: place 0 is the root. The parent of a
-// place is the place without its lowest set bit, so a place is the top of the places that share its higher bits.
+// The tree behind binomial broadcast, reduce, gather and scatter. Places are ranks counted from the
+// root: place 0 is the root. The parent of a place is the place without its lowest set bit. A
+// place's subtree is the places that share its bits above its trailing zeros.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +13,9 @@ namespace pc {
 struct BinomialTree {
   struct Child {
     Rank rank = 0;
-    Rank descendants = 0;  // ranks in its subtree, itself included
+    Rank descendants = 0;  // ranks in its subtree, including itself
   };
-  Rank parent = -1;             // -1: this is the root
+  Rank parent = -1;             // -1 at the root
   std::vector<Child> children;  // smallest subtree first
 
   Rank descendants() const {

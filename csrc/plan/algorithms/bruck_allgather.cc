@@ -1,13 +1,16 @@
-// Idea     A rank holds the parts of the ranks from itself on, going round. In every round it gets as many again from the
-//          rank that is just beyond them, and gives its own to the rank that is as far before it.
-// Cost     ceil(log2 n) rounds for every n; each rank sends n-1 parts in all. No scratch: parts lie where they belong from the
-//          start, and what runs over the end of the array goes as two messages (Bruck's own form rotates at the end).
-// n = 5    round 0   rank 0 holds 0, gets 1           from 1
-//          round 1   rank 0 holds 0 1, gets 2 3       from 2
-//          round 2   rank 0 holds 0 1 2 3, gets 4     from 4
-// Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for all-to-all communications in
-//          multiport message-passing systems, 1997.
-// Limits   For small parts; large ones travel better around a ring, where all messages go to local peers.
+//   Idea     A rank holds the parts of consecutive ranks, beginning with its own (rank 0 follows
+//            the last rank). In every round it receives as many parts again from the rank just
+//            beyond them, and sends its own to the rank at the same distance before it.
+//   Cost     ceil(log2 n) rounds for every n; each rank sends n-1 parts in all. No scratch: parts
+//            are at their final place from the start, and a run that wraps around the end of the
+//            array becomes two messages (Bruck's own form rotates at the end).
+//   n = 5    round 0   rank 0 holds 0, gets 1           from 1
+//            round 1   rank 0 holds 0 1, gets 2 3       from 2
+//            round 2   rank 0 holds 0 1 2 3, gets 4     from 4
+//   Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for
+//            all-to-all communications in multiport message-passing systems, 1997.
+//   Limits   For small parts. For large parts a ring is better, because all its messages go between
+//            adjacent ranks.
 #include <algorithm>
 
 #include "plan/algorithms/part_runs.h"

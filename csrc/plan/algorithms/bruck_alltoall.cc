@@ -1,12 +1,15 @@
-// Idea     What a rank has for the rank `way` places after it travels in hops of powers of two: in the round of bit k, all
-//          that still has bit k of its way to go takes one hop of 2^k ranks, together in one message.
-// Cost     ceil(log2 n) rounds of one message, about n/2 parts each. What is on its way lies in the result, at the place
-//          where, once here, that way ends; 2 * ceil(n/2) chunks of scratch to pack and unpack messages.
-// n = 4    round 0   -> 1 after: the parts that go 1 or 3 places         part of way 3: 0 -> 1 -> 3
-//          round 1   -> 2 after: the parts that go 2 or 3 places
-// Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for all-to-all communications in
-//          multiport message-passing systems, 1997.
-// Limits   Every part is sent log2(n)/2 times on average: for small parts on many ranks. Equal parts only. Not in place.
+//   Idea     The data that a rank has for the rank `way` places after it travels in hops of powers
+//            of two. In the round of bit k, all data with bit k set in its `way` makes one hop of
+//            2^k ranks, together in one message.
+//   Cost     ceil(log2 n) rounds of one message, about n/2 parts each. Data in transit is stored in
+//            the result, in the place of the part that arrives here after the same `way`. 2 *
+//            ceil(n/2) chunks of scratch pack and unpack messages.
+//   n = 4    round 0   -> 1 after: the parts that go 1 or 3 places    part of way 3: 0 -> 1 -> 3
+//            round 1   -> 2 after: the parts that go 2 or 3 places
+//   Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for
+//            all-to-all communications in multiport message-passing systems, 1997.
+//   Limits   Every part is sent log2(n)/2 times on average: for small parts on many ranks. Equal
+//            parts only. Not in place.
 #include <vector>
 
 #include "plan/builder.h"
@@ -19,7 +22,8 @@ Plan bruck_alltoall(const Shape& shape) {
   PlanBuilder plan("bruck", shape, n * n, n > 1 ? 2 * most : 0);
   const auto start = [&](uint32_t way) { return input(self * n + (self + way) % n); };
   const auto waiting = [&](uint32_t way) { return output((self + n - way) % n * n + self); };
-  // Chunks of scratch side by side. All parts are of one size, so it does not matter which ones a message names.
+  // Consecutive chunks of scratch. All parts have the same size, so it does not matter which ones a
+  // message names.
   const auto packed = [](uint32_t first, uint32_t count) {
     return Place{Area::kScratch, {first, count}, {0, count}};
   };

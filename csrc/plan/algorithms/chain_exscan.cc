@@ -1,9 +1,12 @@
-// Idea     As chain_scan.cc, but a rank keeps what came to it before it adds its own and passes the sum on.
-// Cost     n-1 rounds for the first chunk; each rank sends the array once. Two chunks of scratch, used in turn: what came waits
-//          there until the sum has been sent, for both want the same place in the result.
-// n = 4    0 -> 1 -> 2 -> 3        rank 2 gets 0 + 1, sends 0 + 1 + 2, keeps 0 + 1
-// Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11), pipelined.
-// Limits   n-1 latencies: for large arrays.
+//   Idea     As chain_scan.cc, but a rank keeps the sum that it received, before it adds its own
+//            contribution and passes the new sum on.
+//   Cost     n-1 rounds for the first chunk; each rank sends the array once. Two chunks of scratch,
+//            used alternately: the received sum waits there until the new sum has been sent,
+//            because both need the same place in the result.
+//   n = 4    0 -> 1 -> 2 -> 3        rank 2 gets 0 + 1, sends 0 + 1 + 2, keeps 0 + 1
+//   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11),
+//            pipelined.
+//   Limits   n-1 latencies: for large arrays.
 #include <algorithm>
 
 #include "plan/builder.h"

@@ -1,9 +1,11 @@
-// Idea     Sums run along the chain of ranks: each adds its own to what comes and passes the sum on. The array is cut into
-//          `split` chunks that follow each other.
-// Cost     n-1 rounds for the first chunk; each rank sends the array once. No scratch.
-// n = 4    0 -> 1 -> 2 -> 3
-// Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11), pipelined.
-// Limits   n-1 latencies: for large arrays.
+//   Idea     Sums run along the chain of ranks: each rank adds its contribution to the sum that it
+//            receives and passes the new sum on. The array is cut into `split` chunks that follow
+//            each other.
+//   Cost     n-1 rounds for the first chunk; each rank sends the array once. No scratch.
+//   n = 4    0 -> 1 -> 2 -> 3
+//   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11),
+//            pipelined.
+//   Limits   n-1 latencies: for large arrays.
 #include "plan/builder.h"
 
 namespace pc {

@@ -1,13 +1,17 @@
-// Idea     Two binary trees share the work, half of the array each. In each, sums go up to the root, chunk after chunk, and
-//          results come down again while later chunks still go up. Inner ranks of one tree are leaves of the other, so
-//          everybody sends and receives all the time.
-// Cost     About 2 log2(n) rounds for the first chunk, and each rank sends 2 times the array in all (a ring 2(n-1)/n times,
-//          but in 2(n-1) rounds). No scratch. `split` chunks per tree.
-// n = 4    tree 0:   0 - 2 - 1        tree 1:   3 - 1 - 2          up: sums, lanes 0 and 2
-//                         \ 3                        \ 0           down: results, lanes 1 and 3
-// Source   P. Sanders, J. Speck and J. L. Traeff, Two-tree algorithms for full bandwidth broadcast, reduction and scan,
-//          2009. The trees of NCCL (https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/).
-// Limits   For many ranks and arrays too small to fill a ring. An element's order of summation depends on which half it is in.
+//   Idea     Two binary trees share the work, half of the array each. In each tree sums go up to
+//            the root, chunk after chunk, and results come down again while later chunks still go
+//            up. Inner ranks of one tree are leaves of the other, so every rank sends and receives
+//            all the time.
+//   Cost     About 2 log2(n) rounds for the first chunk, and each rank sends 2 times the array in
+//            all (a ring 2(n-1)/n times, but in 2(n-1) rounds). No scratch. `split` chunks per
+//            tree.
+//   n = 4    tree 0:   0 - 2 - 1        tree 1:   3 - 1 - 2          up: sums, lanes 0 and 2
+//                           \ 3                        \ 0           down: results, lanes 1 and 3
+//   Source   P. Sanders, J. Speck and J. L. Traeff, Two-tree algorithms for full bandwidth
+//            broadcast, reduction and scan, 2009. The trees of NCCL
+//            (https://developer.nvidia.com/blog/massively-scale-deep-learning-training-nccl-2-4/).
+//   Limits   For many ranks and arrays too small to fill a ring. An element's order of summation
+//            depends on the half of the array that contains it.
 #include "plan/algorithms/in_order_trees.h"
 #include "plan/builder.h"
 

@@ -1,7 +1,9 @@
-// The two trees behind the double binary tree. In the first, ranks stand in order: what is left of a rank in the drawing
-// is smaller. A rank's height is the number of its trailing zero bits, so every odd rank is a leaf, and rank 0 is the root
-// with one child. The second is the first seen in a mirror, or, for odd n, shifted by one: whoever has children in one is
-// a leaf in the other (but for one rank if n is odd), so both directions of everybody's link are busy.
+// The two trees behind the double binary tree. In the first tree the ranks are in order: every rank
+// in a left subtree is smaller than the subtree's parent. A rank's height is the number of its
+// trailing zero bits, so every odd rank is a leaf. Rank 0 is the root and has one child. The second
+// tree is the mirror image of the first if n is even, or the first shifted by one rank if n is odd.
+// A rank with children in one tree is a leaf in the other (except for one rank if n is odd), so
+// every rank uses both directions of its link.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +17,10 @@ namespace pc {
 struct TreePlace {
   struct Child {
     Rank rank = 0;
-    Rank descendants = 0;  // ranks in its subtree, itself included
+    Rank descendants = 0;  // ranks in its subtree, including itself
   };
-  Rank parent = -1;             // -1: this is the root
-  std::vector<Child> children;  // two at most
+  Rank parent = -1;             // -1 at the root
+  std::vector<Child> children;  // at most two
 };
 
 inline TreePlace in_order_place(Rank self, Rank size) {
@@ -29,7 +31,7 @@ inline TreePlace in_order_place(Rank self, Rank size) {
           {static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size - 1))), size - 1});
     return place;
   }
-  const Rank low = self & -self;  // its subtree: all ranks nearer than that
+  const Rank low = self & -self;  // its subtree: the ranks at a distance below `low`
   place.parent = (self ^ low) | (low * 2);
   if (place.parent >= size) place.parent = self ^ low;
   if (low > 1) place.children.push_back({self - low / 2, low - 1});
@@ -39,7 +41,7 @@ inline TreePlace in_order_place(Rank self, Rank size) {
   return place;
 }
 
-// `tree`: 0 or 1.
+// `tree` is 0 or 1.
 inline TreePlace double_tree_place(int tree, Rank self, Rank size) {
   if (tree == 0) return in_order_place(self, size);
   const bool mirrors = size % 2 == 0;

@@ -1,8 +1,9 @@
-// Idea     Every rank sends its part to the root, which receives each where it belongs.
-// Cost     One message per rank but the root, eight on their way at once; nothing is sent twice. No scratch.
-// n = 4    root 0:   1 -> 0, 2 -> 0, 3 -> 0
-// Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.5).
-// Limits   The root handles n-1 messages: for few ranks or large parts.
+//   Idea     Every rank sends its part to the root, which receives each part at its final place.
+//   Cost     One message per rank but the root, eight in flight at once; nothing is sent twice. No
+//            scratch.
+//   n = 4    root 0:   1 -> 0, 2 -> 0, 3 -> 0
+//   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.5).
+//   Limits   The root handles n-1 messages: for few ranks or large parts.
 #include "plan/builder.h"
 
 namespace pc {

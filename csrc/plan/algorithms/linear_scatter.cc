@@ -1,8 +1,9 @@
-// Idea     The root sends every rank its part.
-// Cost     One message per rank but the root, all on their way at once; nothing is sent twice. No scratch.
-// n = 4    root 0:   0 -> 1, 0 -> 2, 0 -> 3
-// Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.6).
-// Limits   The root handles n-1 messages: for few ranks or large parts.
+//   Idea     The root sends every rank its part.
+//   Cost     One message per rank but the root, all in flight at once; nothing is sent twice. No
+//            scratch.
+//   n = 4    root 0:   0 -> 1, 0 -> 2, 0 -> 3
+//   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.6).
+//   Limits   The root handles n-1 messages: for few ranks or large parts.
 #include "plan/builder.h"
 
 namespace pc {

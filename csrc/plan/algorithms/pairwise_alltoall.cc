@@ -1,8 +1,11 @@
-// Idea     Every rank sends each other rank what it has for it, straight from input to output.
-// Cost     n-1 messages of one part each way, eight of them on their way at once. No scratch. Parts may differ in size.
-// n = 4    what rank 0 does:   -> 1, <- 3;   -> 2, <- 2;   -> 3, <- 1
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-// Limits   n-1 messages per rank: for many ranks and small parts Bruck's algorithm has fewer.
+//   Idea     Every rank sends each other rank's data directly to that rank, straight from input to
+//            output.
+//   Cost     n-1 messages of one part each way, eight in flight at once. No scratch. Parts may
+//            differ in size.
+//   n = 4    what rank 0 does:   -> 1, <- 3;   -> 2, <- 2;   -> 3, <- 1
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005.
+//   Limits   n-1 messages per rank: for many ranks and small parts Bruck's algorithm has fewer.
 #include "plan/builder.h"
 
 namespace pc {

@@ -1,9 +1,11 @@
-// Idea     Every rank sends to each other rank that rank's part, straight from the input, and adds what comes to its own.
-// Cost     n-1 messages of one part each way, all on their way at once: one latency. No scratch.
-// n = 4    what rank 0 does:   p1 -> 1, + p0 from 3;   p2 -> 2, + p0 from 2;   p3 -> 3, + p0 from 1
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005
-//          ("pairwise exchange").
-// Limits   Every rank talks to every other: on a network with slow links between far hosts a ring is better.
+//   Idea     Every rank sends each other rank's part to that rank, straight from the input, and
+//            adds what it receives to its own part.
+//   Cost     n-1 messages of one part each way, all in flight at once: one latency. No scratch.
+//   n = 4    rank 0:   p1 -> 1, + p0 from 3;   p2 -> 2, + p0 from 2;   p3 -> 3, + p0 from 1
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005 ("pairwise exchange").
+//   Limits   Every rank exchanges messages with every other rank: on a network with slow links
+//            between far hosts a ring is better.
 #include "plan/builder.h"
 
 namespace pc {

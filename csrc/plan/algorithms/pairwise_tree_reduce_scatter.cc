@@ -1,13 +1,16 @@
-// Idea     Every rank sends to each other rank that rank's part, as in pairwise, but combines what comes for its own along the
-//          tree of recursive_doubling_allreduce.cc, near ranks first. Let p be the largest power of two in n: a leaf is a
-//          rank below p with the one that is p above it, if there is one; two blocks of leaves make one of twice the size.
-// Cost     n-1 messages of one part each way. Blocks of other ranks wait in scratch, one of each size; one that is no
-//          chain of ranks, from 4 ranks on, is combined in the output and copied there, for scratch is never added to scratch.
-// n = 6    (((0 + 4) + (1 + 5)) + (2 + 3)) on every rank, whichever part it is
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005:
-//          pairwise exchange, in the order of recursive doubling.
-// Limits   Every rank talks to every other, and takes from them in the order of the tree. For a fixed order of summation:
-//          all parts have the same one, and the same bits as the allreduces of fixed order.
+//   Idea     Every rank sends each other rank's part to that rank, as in pairwise, but combines
+//            what it receives along the tree of recursive_doubling_allreduce.cc, near ranks first.
+//            Let p be the largest power of two <= n. A leaf is a rank r below p together with rank
+//            r + p, if that exists. Two blocks of leaves make one block of twice the size.
+//   Cost     n-1 messages of one part each way. Blocks of other ranks wait in scratch, one block of
+//            each size. A block that is no chain of ranks (possible from 4 ranks on) is combined in
+//            the output and copied to scratch, because scratch is never added to scratch.
+//   n = 6    (((0 + 4) + (1 + 5)) + (2 + 3)) on every rank, for every part
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005: pairwise exchange, in the order of recursive doubling.
+//   Limits   Every rank exchanges messages with every other rank, and receives in the order of the
+//            tree. For a fixed order of summation: it is the same for all parts, and gives the same
+//            bits as the allreduces of fixed order.
 #include <algorithm>
 #include <bit>
 
@@ -20,7 +23,7 @@ struct Block {  // of the tree's leaves
   Rank first, leaves;
 };
 
-// How one rank combines one chunk, its own, which lies in the output at first.
+// How one rank combines its own chunk, which is in the output at first.
 class TreeSum {
  public:
   TreeSum(PlanBuilder& plan, const Shape& shape, uint32_t chunk)
@@ -32,7 +35,7 @@ class TreeSum {
     leaf_ = self_ < power_ ? self_ : self_ - power_;
   }
   static Rank power_in(Rank size) { return static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size))); }
-  static uint32_t slots(Rank size) {  // one for each size of a block, one for this rank's contribution
+  static uint32_t slots(Rank size) {  // one per block size, one for this rank's contribution
     return size < 3 ? 0 : static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(power_in(size)))) + 1;
   }
 
@@ -52,7 +55,8 @@ class TreeSum {
  private:
   static Block beside(Block block) { return {block.first ^ block.leaves, block.leaves}; }
   Rank ranks(Block block) const { return block.leaves + std::clamp(extra_ - block.first, 0, block.leaves); }
-  // Its ranks are added one by one: the second operand of every sum is a single rank's contribution.
+  // Returns true if the block's ranks are added one by one: the second operand of every sum is a
+  // single rank's contribution.
   bool is_chain(Block block) const {
     return block.leaves == 1 || (block.leaves == 2 && block.first + 1 >= extra_);
   }
@@ -61,7 +65,8 @@ class TreeSum {
     return scratch(static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(block.leaves))), own_);
   }
 
-  // Whatever has to be combined in the output, the largest first: a block's own blocks are smaller.
+  // Combines every block that must be combined in the output, the largest first. A block's own
+  // sub-blocks are smaller, so their slots are still free.
   void prepare_blocks() {
     const Place mine = scratch(static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(power_))), own_);
     bool is_saved = false;
@@ -76,7 +81,7 @@ class TreeSum {
     if (is_saved) plan_.copy(mine, output(own_));
   }
 
-  // A block without this rank, into the output.
+  // Combines a block that does not contain this rank, in the output.
   void combine(Block block) {
     if (is_chain(block)) return take_chain(block, output(own_));
     const Rank half = block.leaves / 2;
@@ -117,7 +122,7 @@ class TreeSum {
   }
 
   PlanBuilder& plan_;
-  const Rank power_, extra_;  // that many leaves have two ranks
+  const Rank power_, extra_;  // `extra_` leaves have two ranks
   Rank self_ = 0, leaf_ = 0;
   const uint32_t own_;
 };

@@ -1,4 +1,5 @@
-// Parts of neighbouring ranks, going round after the last rank, as runs that lie together in the array.
+// Splits the parts of consecutive ranks (rank 0 follows the last rank) into runs that are
+// contiguous in the array.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +11,12 @@ namespace pc {
 
 struct PartRun {
   Chunks parts;       // by name; one chunk per part
-  uint32_t skip = 0;  // how many parts come before it
+  uint32_t skip = 0;  // how many parts come before this run
 };
 
-// `count` parts from rank `first` on. One run, or two if they go round; `each`: one for every part, for memory where parts
-// of unknown sizes do not lie together.
+// Returns the runs of `count` parts, beginning with the part of rank `first`: one run, or two if
+// the ranks wrap around. With `each`, every part is a run of its own, for memory in which parts of
+// unknown sizes are not contiguous.
 inline std::vector<PartRun> part_runs(Rank first, Rank count, Rank size, bool each = false) {
   std::vector<PartRun> runs;
   for (Rank done = 0; done < count;) {

@@ -1,15 +1,19 @@
-// Idea     Ranks that differ in bit k swap halves: each sends one half of what it still cares for and adds what it gets to
-//          the other (reduce-scatter). At the end each has one chunk of the whole sum; the same swaps backwards, without
-//          adding, spread the chunks (all-gather). Let p be the largest power of two in n: the ranks from p on first give
-//          their contribution to the rank that is p below them, stand by, and get the result at the end.
-// Cost     2 log2(p) rounds, 2 more if n is no power of two; each rank sends 2(p-1)/p of the array, as little as a ring,
-//          those that stand by or are stood by for once more all of it. No scratch.
-// n = 4    halves of c0..c3:  round 0   0 <-> 1   0 keeps c0 c1, 1 keeps c2 c3; 2 and 3 likewise
-//                             round 1   0 <-> 2   0 keeps c0, 2 keeps c1; 1 and 3: c2, c3
-//                             round 2   0 <-> 2   round 3   0 <-> 1: the finished chunks come back the same way
-// Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004.
-// Limits   Good in the middle: fewer rounds than a ring, less data than recursive doubling. Nothing follows anything in a
-//          pipeline. Sums every element in the order of recursive doubling, near ranks first: the same bits as that.
+//   Idea     Ranks that differ in bit k swap halves: each sends one half of the chunks that it
+//            still reduces and adds what it receives to the other half (reduce-scatter). At the end
+//            each rank has one chunk of the whole sum. The same swaps backwards, without adding,
+//            spread the chunks (all-gather). Let p be the largest power of two <= n. Each rank r >=
+//            p first gives its contribution to rank r - p, stands by, and receives the result at
+//            the end.
+//   Cost     2 log2(p) rounds, 2 more if n is no power of two. Each of the p ranks sends 2(p-1)/p
+//            of the array, as little as a ring. A rank that stands by sends the whole array once;
+//            its partner does so in addition. No scratch.
+//   n = 4    halves of c0..c3:  round 0   0 <-> 1   0 keeps c0 c1, 1 keeps c2 c3; so do 2 and 3
+//                               round 1   0 <-> 2   0 keeps c0, 2 keeps c1; 1 and 3: c2, c3
+//                               round 2   0 <-> 2   round 3   0 <-> 1: the finished chunks go back
+//   Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004.
+//   Limits   For arrays of middle size: fewer rounds than a ring, less data than recursive
+//            doubling. It is not pipelined. It sums every element in the order of recursive
+//            doubling, near ranks first, and gives the same bits.
 #include <algorithm>
 #include <bit>
 

@@ -1,14 +1,19 @@
-// Idea     In round k, ranks that differ in bit k swap all they have and add it, so what a rank holds doubles
-//          each time. Let p be the largest power of two in n. The ranks from p on first give their contribution
-//          to the rank that is p below them, stand by, and get the result at the end.
-// Cost     log2(p) rounds, 2 more if n is no power of two; the whole array per round. One scratch chunk.
-// n = 4    round 0   0 <-> 1   2 <-> 3          n = 6 (p = 4)   4 -> 0, 5 -> 1; rounds among 0..3; 0 -> 4, 1 -> 5
-//          round 1   0 <-> 2   1 <-> 3
-// Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication operations in MPICH, 2005.
-// Limits   Sends the whole array log2(p) times: for small arrays. Partners compute a + b and b + a: all ranks
-//          get the same bits only if the kernels give the same bits for both, weights swapped along.
-// Why scratch: a send's memory may be read until it completes, so what arrives meanwhile must not be added to it yet. A
-// plain recv_reduce is right over sockets and wrong over shared memory.
+//   Idea     In round k, ranks that differ in bit k swap all they have and add it, so the number of
+//            contributions in a rank's sum doubles each time. Let p be the largest power of two <=
+//            n. Each rank r >= p first gives its contribution to rank r - p, stands by, and
+//            receives the result at the end.
+//   Cost     log2(p) rounds, 2 more if n is no power of two; the whole array per round. One scratch
+//            chunk.
+//   n = 4    round 0   0 <-> 1   2 <-> 3     n = 6 (p = 4)   4 -> 0, 5 -> 1; rounds among 0..3;
+//            round 1   0 <-> 2   1 <-> 3                     0 -> 4, 1 -> 5
+//   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
+//            operations in MPICH, 2005.
+//   Limits   Sends the whole array log2(p) times: for small arrays. Partners compute a + b and b +
+//            a: all ranks get the same bits only if the kernels give the same bits for both, with
+//            swapped weights.
+//   Scratch  A send's memory may be read until the send completes, so arriving data must not be
+//            added to it earlier. A plain recv_reduce would be right over sockets and wrong over
+//            shared memory.
 #include <algorithm>
 #include <bit>
 
@@ -29,7 +34,8 @@ Plan recursive_doubling_allreduce(const Shape& shape) {
   }
   if (self < extra) plan.recv_reduce(self + power, output(0), {.dst = 1, .src = 1});
   for (Rank distance = 1; distance < power; distance *= 2) {
-    // What a rank holds so far: the contributions of its block of `distance` ranks and of those that stand by for them.
+    // What a rank holds so far: the contributions of its block of `distance` ranks and of the ranks
+    // that stand by for them.
     const auto held = [&](Rank rank) {
       const Rank first = rank & ~(distance - 1);
       return distance + std::clamp(extra - first, 0, distance);

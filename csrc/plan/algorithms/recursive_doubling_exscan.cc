@@ -1,11 +1,12 @@
-// Idea     First everybody hands its array to the next rank, which takes it in the place of its own; then the ranks from 1 on
-//          scan as in recursive_doubling_scan.cc. So a rank gets the sum of those before it. Rank 0 gets nothing.
-// Cost     1 + ceil(log2(n-1)) rounds, the whole array per round. One chunk of scratch.
-// n = 4    round 0   0 -> 1 -> 2 -> 3        rank 3 holds 2
-//          round 1   1 -> 2 -> 3             rank 3 holds 1..2
-//          round 2   1 -> 3                  rank 3 holds 0..2
-// Source   W. D. Hillis and G. L. Steele, Data parallel algorithms, 1986.
-// Limits   As there.
+//   Idea     First every rank sends its array to the next rank, which stores it in place of its
+//            own. Then the ranks from 1 on scan as in recursive_doubling_scan.cc, so a rank gets
+//            the sum of the ranks before it. Rank 0 gets nothing.
+//   Cost     1 + ceil(log2(n-1)) rounds, the whole array per round. One chunk of scratch.
+//   n = 4    round 0   0 -> 1 -> 2 -> 3        rank 3 holds 2
+//            round 1   1 -> 2 -> 3             rank 3 holds 1..2
+//            round 2   1 -> 3                  rank 3 holds 0..2
+//   Source   W. D. Hillis and G. L. Steele, Data parallel algorithms, 1986.
+//   Limits   Those of recursive_doubling_scan.cc.
 #include <algorithm>
 
 #include "plan/builder.h"

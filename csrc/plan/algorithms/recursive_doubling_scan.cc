@@ -1,10 +1,11 @@
-// Idea     After round k a rank holds the sum of the 2^k ranks that end with it. It sends that to the rank 2^k after it and
-//          adds what the rank 2^k before it sends.
-// Cost     ceil(log2 n) rounds, the whole array per round. One chunk of scratch, because the array is being sent meanwhile.
-// n = 4    round 0   0 -> 1 -> 2 -> 3        rank 3 holds 2..3
-//          round 1   0 -> 2, 1 -> 3          rank 3 holds 0..3
-// Source   W. D. Hillis and G. L. Steele, Data parallel algorithms, 1986.
-// Limits   Sends the whole array log2(n) times: for small arrays.
+//   Idea     Before round k a rank holds the sum of the 2^k ranks that end with it. It sends this
+//            sum to the rank 2^k after it and adds the sum that the rank 2^k before it sends.
+//   Cost     ceil(log2 n) rounds, the whole array per round. One chunk of scratch, because the
+//            array is being sent while data arrives.
+//   n = 4    round 0   0 -> 1 -> 2 -> 3        rank 3 holds 2..3
+//            round 1   0 -> 2, 1 -> 3          rank 3 holds 0..3
+//   Source   W. D. Hillis and G. L. Steele, Data parallel algorithms, 1986.
+//   Limits   Sends the whole array log2(n) times: for small arrays.
 #include <algorithm>
 
 #include "plan/builder.h"

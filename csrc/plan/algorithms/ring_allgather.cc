@@ -1,13 +1,15 @@
-// Idea     Every rank's part travels once around the ring: a rank passes on what has just arrived. Asked for, each part is
-//          cut into `split` pieces; four lanes take them in turn, so that one is sent on while another arrives.
-// Cost     n-1 rounds; each rank sends n-1 parts, which no all-gather can beat. No scratch.
-// n = 4    0 -> 1 -> 2 -> 3 -> 0          what each rank sends to its right in each round
-//            round    0    1    2
-//            rank 0   p0   p3   p2
-//            rank 1   p1   p0   p3
-// Source   The second half of P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
-//          workstations, 2009.
-// Limits   n-1 latencies: slow for small parts. With uneven parts every link carries the largest one in some round.
+//   Idea     Every rank's part travels once around the ring: a rank passes on what has just
+//            arrived. With `split` > 1 each part is cut into `split` pieces, distributed
+//            round-robin over four lanes, so that one piece is sent on while another arrives.
+//   Cost     n-1 rounds; each rank sends n-1 parts, the minimum for an all-gather. No scratch.
+//   n = 4    0 -> 1 -> 2 -> 3 -> 0          what each rank sends to its right in each round
+//              round    0    1    2
+//              rank 0   p0   p3   p2
+//              rank 1   p1   p0   p3
+//   Source   The second half of P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms
+//            for clusters of workstations, 2009.
+//   Limits   n-1 latencies: slow for small parts. With uneven parts every link carries the largest
+//            one in some round.
 #include "plan/builder.h"
 
 namespace pc {
@@ -20,7 +22,7 @@ Plan ring_allgather(const Shape& shape) {
 
   PlanBuilder plan("ring", shape, static_cast<uint32_t>(n) * shape.split);
   for (uint32_t piece = 0; piece < shape.split; ++piece) {
-    // The piece of the rank that is `back` places behind this one.
+    // The piece of the rank that is `back` places before this one.
     const auto chunk = [&](Rank back) {
       return output(static_cast<uint32_t>((shape.rank - back + n) % n) * shape.split + piece);
     };

@@ -1,14 +1,15 @@
-// Idea     The sum for rank r starts at r+1 and travels around the ring to r; everybody on the way adds its contribution.
-//          Asked for, each part is cut into `split` pieces that four lanes take in turn.
-// Cost     n-1 rounds; each rank sends n-1 parts. The input is not written, so sums on their way lie in scratch: two chunks
-//          per lane, one of which is sent while the other is filled.
-// n = 4    0 -> 1 -> 2 -> 3 -> 0          what each rank sends to its right in each round (sums of that many ranks)
-//            round    0       1       2
-//            rank 0   p3 (1)  p2 (2)  p1 (3)
-//            rank 1   p0 (1)  p3 (2)  p2 (3)
-// Source   The first half of P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
-//          workstations, 2009.
-// Limits   n-1 latencies. Talks to local peers only: for many hosts and large parts.
+//   Idea     The sum for rank r starts at rank r+1 and travels around the ring to r; every rank on
+//            the path adds its contribution. With `split` > 1 each part is cut into `split` pieces,
+//            distributed round-robin over four lanes.
+//   Cost     n-1 rounds; each rank sends n-1 parts. The input is not written, so partial sums are
+//            kept in scratch: two chunks per lane, one of which is sent while the other is filled.
+//   n = 4    0 -> 1 -> 2 -> 3 -> 0          what each rank sends to its right in each round
+//              round    0       1       2   (in parentheses: the number of ranks summed)
+//              rank 0   p3 (1)  p2 (2)  p1 (3)
+//              rank 1   p0 (1)  p3 (2)  p2 (3)
+//   Source   The first half of P. Patarasuk and X. Yuan, Bandwidth optimal all-reduce algorithms
+//            for clusters of workstations, 2009.
+//   Limits   n-1 latencies. Sends to adjacent ranks only: for many hosts and large parts.
 #include <algorithm>
 #include <array>
 

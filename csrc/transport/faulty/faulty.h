@@ -1,4 +1,5 @@
-// A transport that misbehaves on order, around a real one. For tests; never part of what is shipped.
+// A wrapper around a real transport that injects faults on request. It is for tests only and is
+// never shipped.
 #pragma once
 
 #include <functional>
@@ -18,10 +19,11 @@ class FaultyTransport final : public Transport {
  public:
   explicit FaultyTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
 
-  // What is posted to `peer` from now on stays here: to that peer we are alive and silent. release() posts it.
+  // Holds back everything that is posted to `peer` from now on: the peer sees a rank that is alive
+  // and silent. release() posts what was held back.
   void hold(Rank peer);
   void release(Rank peer);
-  // Dies without goodbye, as by SIGKILL, at the post after `posts` more of them.
+  // Lets `posts` more posts succeed and dies without a goodbye at the next one, as by SIGKILL.
   void die_after(std::size_t posts);
 
   std::string_view name() const override { return inner_->name(); }
@@ -55,8 +57,8 @@ class FaultyTransport final : public Transport {
   void complete_held(const Status& why);
 
   const std::unique_ptr<Transport> inner_;
-  std::mutex mutex_;                        // guards what follows
-  std::map<Rank, std::vector<Held>> held_;  // a peer has an entry while it is held
+  std::mutex mutex_;                        // guards the members below
+  std::map<Rank, std::vector<Held>> held_;  // has an entry for a peer while that peer is held
   std::optional<std::size_t> posts_left_;
 };
 

@@ -21,9 +21,9 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMoveBytes = kMiB;  // moved by one call; what is left is poll()'s
+constexpr std::size_t kMoveBytes = kMiB;  // moved by one call; poll() moves the rest
 
-// Both ends of the channel between two ranks. Thread-safety: `mutex` guards what follows it.
+// Both ends of the channel between two ranks. Thread-safety: `mutex` guards the members below it.
 struct Pair {
   Pair(Rank low, Rank high, const LinkLimits& limits)
       : links{Link(low, high, 0, limits), Link(high, low, 0, limits)} {
@@ -34,13 +34,13 @@ struct Pair {
   }
   std::mutex mutex;
   std::array<Link, 2> links;  // of the lower rank, of the higher rank
-  std::array<Fd, 2> control;  // likewise, until they are taken
+  std::array<Fd, 2> control;  // of the lower rank, of the higher rank, until they are taken
   bool ended = false;         // one side has left: nothing moves any more
 };
 
-// Signals that a rank's poll() has something to do. Notified with the lock of the pair in question held,
-// answered before that lock is taken: so the answer to any ring sees its work, also when it drains the ring
-// of somebody who came just now.
+// Signals that a rank's poll() has something to do. notify() is called while the lock of the pair
+// is held, and answer() before that lock is taken. So a poll() that answered a notification sees
+// the work of it, even if it cleared the event of a thread that notified just now.
 struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> notified{false};  // spares poll() the system call
@@ -76,7 +76,8 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
     return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
   }
   Status join(Rank rank, const WaitContext& context);
-  // Moves frames both ways; the pair's lock is held. Notifies both ends if something is left.
+  // Moves frames both ways; the caller holds the pair's lock. Notifies both ends if something is
+  // left.
   std::size_t move(Pair& pair, Rank a, Rank b);
 
  private:
@@ -95,7 +96,7 @@ Status Hub::join(Rank rank, const WaitContext& context) {
   const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
   const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms()); };
   while (!somebody_joined_.wait_for(lock, slice(), all_here)) {
-    lock.unlock();  // the probe runs other people's code
+    lock.unlock();  // the probe runs the user's code
     const WaitEnd end = Waiter::check(context);
     lock.lock();
     if (end == WaitEnd::kTimeout) break;
@@ -148,7 +149,7 @@ class InprocTransport final : public Transport {
   InprocTransport(const InprocTransport&) = delete;
   InprocTransport& operator=(const InprocTransport&) = delete;
   ~InprocTransport() override {
-    // Without shutdown this is a death, seen by the peers as such.
+    // Without shutdown() this is a death, and the peers see it as such.
     leave(Status(Code::kAborted, "the transport is gone"),
           Status(Code::kPeerFailure, "rank " + std::to_string(rank_) + " closed without goodbye")
               .with_peer(rank_));
@@ -226,7 +227,8 @@ class InprocTransport final : public Transport {
       });
       if (unsent == 0 || deadline.expired()) break;
       ::poll(nullptr, 0,
-             deadline.slice_ms(1));  // a peer's receive moves the rest in that peer's thread, unseen by us
+             // a peer's receive moves the rest in that peer's thread, and this rank is not notified
+             deadline.slice_ms(1));
     }
     leave(Status(Code::kAborted, "the transport was shut down"),
           Status(Code::kPeerExited, "rank " + std::to_string(rank_) + " shut down").with_peer(rank_));

@@ -1,4 +1,5 @@
-// Ranks inside one process: tests, simulators, worlds of threads. Frames go from one Link to the other by one copy.
+// The transport between ranks of one process, for tests, simulators and worlds of threads. It
+// copies each frame once, from one Link to the other.
 #pragma once
 
 #include <memory>
@@ -8,12 +9,12 @@
 
 namespace pc {
 
-// Where the ranks of one world meet. Thread-safety: all methods.
+// Connects the ranks of one world. Thread-safety: all methods.
 class InprocHub {
  public:
   static std::shared_ptr<InprocHub> create(Rank size, const LinkLimits& limits = {});
   virtual ~InprocHub() = default;
-  // Once per rank; null if it is taken or outside the world.
+  // Call it once per rank. Returns null if the rank is taken or outside the world.
   virtual std::unique_ptr<Transport> make_transport(Rank rank) = 0;
 };
 

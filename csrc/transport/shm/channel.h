@@ -1,6 +1,6 @@
-// How the frames of one rank for another lie in its shared memory. Two rings: slots, one for each frame,
-// whose stamp says that it is there, and bytes, for what does not fit into a slot. A small message is one
-// cache line, which is flag, header and payload.
+// The layout of one rank's frames to another rank in its shared memory. There are two rings: slots,
+// one for each frame, with a stamp that marks the frame as present, and bytes, for what does not
+// fit into a slot. A small message is one cache line that holds flag, header and payload.
 #pragma once
 
 #include <algorithm>
@@ -23,34 +23,36 @@ struct alignas(kCacheLinePair) ChannelSlot {
 
 inline constexpr std::size_t kChannelSlots = 1024;
 struct alignas(4096) Channel {
-  // What its owner has taken from the other rank's channel, so far as it has said so.
+  // What its owner has taken from the other rank's channel, as far as the owner has reported it.
   std::atomic<uint64_t> slots_taken{0}, bytes_taken{0};
-  std::atomic<uint64_t> ring_nbytes{0};  // of what follows this struct
-  std::atomic<uint64_t> ended{0};        // not 0: its owner gave the other's channel up
-  // How far its owner has come with what it puts into the ring of bytes: a frame with more than kPutAtOnce
-  // and at most kEagerBytes there is announced before it is whole, so that the other rank can copy behind.
+  std::atomic<uint64_t> ring_nbytes{0};  // size of the ring of bytes that follows this struct
+  std::atomic<uint64_t> ended{0};        // not 0: the owner has given up the other rank's channel
+  // How far the owner has filled the ring of bytes. A frame with more than kPutAtOnce and at most
+  // kEagerBytes there is announced before it is complete, so that the other rank can copy while the
+  // owner still writes.
   alignas(kCacheLinePair) std::atomic<uint64_t> bytes_put{0};
   ChannelSlot slots[kChannelSlots];
 };
 inline constexpr std::size_t kPutAtOnce = 8192;
 
-// Where in the ring of bytes the next frame begins that has `nbytes` there: they lie together. Both sides
-// count alike.
+// Returns where in the ring of bytes the next frame with `nbytes` there begins. The bytes of a
+// frame are contiguous. Both sides compute the same position.
 inline uint64_t place_in_ring(uint64_t position, uint64_t nbytes, uint64_t ring_nbytes) {
   const uint64_t to_end = ring_nbytes - position % ring_nbytes;
   return nbytes <= to_end ? position : position + to_end;
 }
 inline uint64_t end_in_ring(uint64_t place, uint64_t nbytes) { return place + (nbytes + 63) / 64 * 64; }
 
-// The words of a slot. A short message has payload and description in the slot, others in the ring of bytes,
-// in this order.
+// The words of a slot. A short message has its payload and description in the slot. Every other
+// message has them in the ring of bytes, in this order.
 struct SlotWords {
   uint8_t type = 0, klass = 0, flags = 0, is_short = 0;
   uint32_t group = 0, tag = 0;
-  // As in the header of the wire. Short: bytes of the description, bytes of the payload << 16.
+  // As in the wire header. For a short message: bytes of the description, plus bytes of the payload
+  // << 16.
   uint32_t index = 0;
   uint64_t sequence = 0, digest = 0;
-  // What is before kExtentEnd lies in one cache line with the stamp.
+  // The bytes before kExtentEnd share one cache line with the stamp.
   static constexpr std::size_t kHead = 32, kExtentEnd = 56;
   static constexpr std::size_t kCapacity = ChannelSlot::kBytes - kHead;
   union {
@@ -69,7 +71,7 @@ inline bool is_short(const FrameHeader& header) {
          header.segment_nbytes + std::size_t{header.description_nbytes} <= SlotWords::kCapacity;
 }
 
-// All but `data` of a short one.
+// Fills in everything except `data` of a short message.
 inline SlotWords words_of(const FrameHeader& header) {
   SlotWords words;
   words.type = static_cast<uint8_t>(header.type);
@@ -90,7 +92,7 @@ inline SlotWords words_of(const FrameHeader& header) {
   return words;
 }
 
-// Its owner may write on: only the copy is looked at.
+// The owner may still write to the slot, so only the copy may be inspected.
 inline void copy_words(const ChannelSlot& slot, SlotWords& words) {
   std::memcpy(static_cast<void*>(&words), slot.bytes, SlotWords::kExtentEnd);
   if (words.is_short != 0 &&
@@ -99,7 +101,7 @@ inline void copy_words(const ChannelSlot& slot, SlotWords& words) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// What no frame of ours has is an error.
+// Returns an error if the words describe no frame that this library writes.
 inline Result<FrameHeader> header_of(const SlotWords& words, uint32_t epoch) {
   FrameHeader header;
   header.type = static_cast<FrameType>(words.type);

@@ -12,13 +12,16 @@
 namespace pc {
 namespace {
 
-// Of a large message: the peer takes one while the next is put. An eager one must fit.
+// Segments of a large message: the peer takes one while the next is put. An eager message must fit
+// into one frame.
 constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
-// In a frame up to here the peer copies behind the writer. Of a longer one it has the frame before meanwhile, and what it looks at is dear to write.
+// Up to this size the peer copies a frame while it is still being written. During a longer frame
+// the peer is busy with the previous one, and the progress word that it polls is expensive to
+// write.
 constexpr std::size_t kBehind = kEagerBytes;
-constexpr uint64_t kReportSeldom = 8;  // the peer hears of every eighth of a ring that was taken
-// Two such arrays, the sender's and the receiver's, do not stay in the caches: then slots need not be read
-// before they are written.
+constexpr uint64_t kReportSeldom = 8;  // the peer is informed after each eighth of a ring that was taken
+// Two arrays of this size, the sender's and the receiver's, do not stay in the caches, so the slots
+// need not be read before they are written.
 constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
 constexpr std::size_t kFull = std::numeric_limits<std::size_t>::max();
 
@@ -45,7 +48,7 @@ bool ShmConnection::unsent() const {
 Status ShmConnection::open() {
   if (own_ != nullptr) return Status::ok();
   PC_ASSIGN_OR_RETURN(const SharedRange range, local_peers_.grow(sizeof(Channel) + ends_.ring_nbytes));
-  own_ = reinterpret_cast<Channel*>(range.memory.data());  // begins as zeros
+  own_ = reinterpret_cast<Channel*>(range.memory.data());  // initially zeros
   ring_ = range.memory.subspan(sizeof(Channel), ends_.ring_nbytes);
   own_->ring_nbytes.store(ring_.size(), std::memory_order_relaxed);
   wakeup_.own_header().channels[ends_.peer_place].store(range.offset, std::memory_order_seq_cst);
@@ -53,7 +56,7 @@ Status ShmConnection::open() {
 }
 
 void ShmConnection::send_goodbye() {
-  if (own_ != nullptr) link_.send_goodbye();  // else there is nobody to hear it here
+  if (own_ != nullptr) link_.send_goodbye();  // else the peer cannot receive it here
 }
 
 // ---- Writing.
@@ -74,7 +77,8 @@ std::size_t ShmConnection::write() {
   return frames;
 }
 
-// How many bytes may lie together in the next frame; kFull: there is no slot for it.
+// Returns the largest number of contiguous bytes for the next frame, or kFull if there is no slot
+// for it.
 Result<std::size_t> ShmConnection::capacity_for_frame() {
   PC_TRY(open());
   PC_TRY(find_theirs().status());
@@ -114,14 +118,15 @@ void ShmConnection::put(const FrameHeader& header, const ConstIoVec& payload,
   wakeup_.wake(ends_.peer);
 }
 
-// In one order with ShmWakeup::fall_asleep(): either the sleeper sees this, or it is seen asleep.
+// Sequentially consistent with ShmWakeup::fall_asleep(): either the sleeper sees this frame, or
+// this rank sees it asleep.
 void ShmConnection::announce(const SlotWords& words, std::size_t nbytes) {
   ChannelSlot& slot = own_->slots[slots_ % kChannelSlots];
   std::memcpy(slot.bytes, &words, nbytes);
   slot.stamp.exchange(++slots_, std::memory_order_seq_cst);
 }
 
-// Says how far it is now and then. Returns where the next frame's bytes may begin.
+// Publishes its progress from time to time. Returns where the next frame's bytes may begin.
 uint64_t ShmConnection::put_bytes(const ConstIoVec& payload, std::span<const std::byte> description) {
   const uint64_t nbytes = payload.size() + description.size();
   const uint64_t place = place_in_ring(bytes_, nbytes, ring_.size());
@@ -160,7 +165,7 @@ Result<bool> ShmConnection::find_theirs() {
   if (offset == 0) return false;
   if (offset == SegmentHeader::kRefused)
     return Status(Code::kPeerFailure, "it had no memory for its side of the connection");
-  PC_TRY(open());  // where this rank says what it has taken
+  PC_TRY(open());  // this rank's channel reports what it has taken
   const auto hostile = [] { return Status(Code::kPeerFailure, "its shared memory has another layout"); };
   if (offset % alignof(Channel) != 0) return hostile();
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
@@ -172,7 +177,7 @@ Result<bool> ShmConnection::find_theirs() {
   return true;
 }
 
-// Takes one frame. Bytes that it has; 0: none has come.
+// Takes one frame. Returns the number of its bytes, or 0 if none has arrived.
 Result<std::size_t> ShmConnection::take() {
   PC_ASSIGN_OR_RETURN(const bool found, find_theirs());
   if (!found || !next().has_come()) return std::size_t{0};
@@ -219,7 +224,8 @@ void ShmConnection::taken(const Arrived& frame) {
   report_taken();
 }
 
-// Seldom: the peer looks there only if it has no room, and then most of it is free.
+// Reports seldom: the peer reads these words only if it has no room, and then most of the ring is
+// free.
 void ShmConnection::report_taken() {
   if (slots_taken_ - slots_reported_ < kChannelSlots / kReportSeldom &&
       bytes_taken_ - bytes_reported_ < ring_.size() / kReportSeldom)
@@ -231,7 +237,7 @@ void ShmConnection::report_taken() {
   wakeup_.wake(ends_.peer);
 }
 
-// ---- The short way.
+// ---- The fast path.
 
 bool ShmConnection::send_at_once(const SendOp& op) {
   if (!open_ || own_ == nullptr) return false;
@@ -255,24 +261,24 @@ bool ShmConnection::recv_at_once(const RecvOp& op) {
   if (slot.slot == nullptr || !slot.has_come()) return false;  // another thread has taken it
   SlotWords words;
   const Result<Arrived> looked = look(words);
-  if (!looked.is_ok()) return false;  // the long way finds this too
+  if (!looked.is_ok()) return false;  // the regular path reports this error
   const Arrived& frame = looked.value();
   if (!link_.can_receive_at_once(frame.header, op.id, op.nbytes) || !copy_behind(frame, op.payload.data()))
     return false;
   link_.received_at_once(frame.header);
   taken(frame);
-  write();  // credit
+  write();  // sends the credit
   return true;
 }
 
-// While the peer is still at it. False: it makes no progress.
+// Copies while the peer may still be writing. Returns false if the peer makes no progress.
 bool ShmConnection::copy_behind(const Arrived& frame, std::byte* to) const {
   const uint64_t nbytes = frame.header.segment_nbytes;
   if (nbytes <= kPutAtOnce) {
     if (nbytes != 0) std::memcpy(to, frame.at, nbytes);
     return true;
   }
-  constexpr int kWaitLimit = 2000;  // looks without progress
+  constexpr int kWaitLimit = 2000;  // consecutive looks without progress
   int steps = static_cast<int>(nbytes / kPutAtOnce) + 2;
   const uint64_t begin = frame.bytes_end - end_in_ring(0, nbytes + frame.header.description_nbytes);
   uint64_t done = 0;

@@ -1,5 +1,5 @@
-// One local peer: the channels to and from it, and the protocol on them. A frame is copied into the channel
-// whole, and taken from it whole; so nothing is ever half moved.
+// One local peer: the channels to and from it, and the protocol on them. Frames are copied into and
+// out of a channel as a whole, so no frame is ever half moved.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@ class ShmConnection {
  public:
   struct Ends {
     Rank me = 0, peer = 0;
-    std::size_t my_place = 0, peer_place = 0;  // among the ranks that share memory
+    std::size_t my_place = 0, peer_place = 0;  // index among the ranks that share memory
     std::size_t ring_nbytes = 0;
     uint32_t epoch = 0;
     bool oversubscribed = false;
     CoreWatch* core = nullptr;
   };
-  // Both outlive it; `header` is the peer's.
+  // `local_peers` and `wakeup` outlive it; `header` is the peer's.
   ShmConnection(LocalPeers& local_peers, ShmWakeup& wakeup, const SegmentHeader& header, const Ends& ends,
                 const LinkLimits& limits);
   ShmConnection(const ShmConnection&) = delete;
@@ -34,39 +34,42 @@ class ShmConnection {
 
   Link& link() { return link_; }
   Rank peer() const { return ends_.peer; }
-  bool unsent() const;  // something waits to be written, or for the peer to want it
-  // Each moves a bounded amount and returns how many frames moved. A failure closes the connection.
+  bool unsent() const;  // a frame waits to be written, or a message waits for the peer's CLEAR
+  // Each moves a bounded amount and returns the number of frames moved. A failure closes the
+  // connection.
   std::size_t read();
   std::size_t write();
-  // The short way; see Transport. Where a receive need not wait any more: it has come, or the long way is to be taken.
+  // The fast path of Transport. recv_at_once() does not wait for the message: it returns false if
+  // none has arrived.
   bool send_at_once(const SendOp& op);
   bool recv_at_once(const RecvOp& op);
   struct Next {
-    const ChannelSlot* slot;  // null: there is none to wait for
+    const ChannelSlot* slot;  // null: there is no slot to wait for
     uint64_t stamp;
     bool has_come() const { return slot->stamp.load(std::memory_order_seq_cst) == stamp; }
   };
   Next next();
-  // Of the one thread that waits for next(), which does without the lock meanwhile.
+  // True while a thread waits for next(), which it does without the lock. At most one thread does
+  // so.
   std::atomic<bool>& waits_briefly() { return waits_briefly_; }
   Waiter& waiter() { return waiter_; }
 
   bool ended_by_peer() const {
     return open_ && theirs_ != nullptr && theirs_->ended.load(std::memory_order_seq_cst) != 0;
   }
-  void send_goodbye();                      // behind all that was posted
-  void end_as_peer_did(const Status& why);  // when all is read that it wrote before
-  void close(const Status& why);            // completes everything posted, now and later, with `why`
+  void send_goodbye();                      // queued behind everything posted before
+  void end_as_peer_did(const Status& why);  // after it has read all that the peer wrote before its end
+  void close(const Status& why);  // completes all operations, already posted and later ones, with `why`
 
  private:
   Status open();
-  Result<bool> find_theirs();  // false: the peer has written nothing yet
+  Result<bool> find_theirs();  // returns false if the peer has written nothing yet
   Result<std::size_t> take();
-  // A frame that has come. `words` holds its bytes if it is short.
+  // A frame that has arrived. `words` holds its bytes if it is short.
   struct Arrived {
     FrameHeader header;
     const std::byte* at;  // payload, then description
-    uint64_t bytes_end;   // in the ring
+    uint64_t bytes_end;   // position in the ring behind the frame's bytes
   };
   Result<Arrived> look(SlotWords& words) const;
   void taken(const Arrived& frame);
@@ -88,14 +91,14 @@ class ShmConnection {
   std::atomic<bool> waits_briefly_{false};
   Waiter waiter_;
 
-  Channel* own_ = nullptr;  // made when something is to be written or taken
+  Channel* own_ = nullptr;  // created when something is to be written or taken
   std::span<std::byte> ring_;
   SharedCopy shared_copy_;
   uint64_t slots_ = 0, bytes_ = 0;  // put so far
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;
-  uint64_t slots_taken_ = 0, bytes_taken_ = 0;        // so far
-  uint64_t slots_reported_ = 0, bytes_reported_ = 0;  // of these, known to the peer
+  uint64_t slots_taken_ = 0, bytes_taken_ = 0;        // taken so far
+  uint64_t slots_reported_ = 0, bytes_reported_ = 0;  // how many of these have been reported to the peer
 };
 
 }  // namespace pc

@@ -11,10 +11,10 @@ namespace pc {
 namespace {
 
 constexpr std::chrono::milliseconds kLooks{1};  // between two looks
-// Twice as long after each further move, which helps less and less.
+// The interval doubles after each further move, since each one helps less.
 constexpr std::chrono::milliseconds kAfterMove{10};
-constexpr int kMostDoublings = 2;                     // a move takes some 20 us: 0.05 % of the time at most
-constexpr std::chrono::milliseconds kForgotten{200};  // then a move is a first one
+constexpr int kMostDoublings = 2;                     // a move takes about 20 us: 0.05 % of the time at most
+constexpr std::chrono::milliseconds kForgotten{200};  // after this time a move counts as the first one again
 
 void find_cores_in(const cpu_set_t& set, std::vector<int>& cores) {
   cores.clear();
@@ -23,8 +23,8 @@ void find_cores_in(const cpu_set_t& set, std::vector<int>& cores) {
   }
 }
 
-// This thread goes to that core, and may then use the same cores as before. Whoever was restricted by nobody must not become
-// so by us: cores that its container is given later would be kept from it.
+// Moves this thread to `core` and restores the set of cores that it may use. An unrestricted thread
+// must not become restricted: it could not use cores that its container is given later.
 bool move_to(int core, const cpu_set_t& usable) {
   cpu_set_t only, all, now;
   CPU_ZERO(&only);
@@ -45,7 +45,7 @@ std::optional<int> better_core(std::span<const int> cores, std::size_t self, std
   if (own < 0 || std::find(later.begin(), later.end(), own) != later.end()) return std::nullopt;
   const auto ranks = [&](int core) { return std::count(cores.begin(), cores.end(), core); };
   std::optional<int> best;
-  auto least = ranks(own) - 1;  // a move to a core with as many would only exchange the two
+  auto least = ranks(own) - 1;  // a move to a core with as many ranks would only swap the two cores
   for (std::size_t i = 0; i < usable.size() && least > 0; ++i) {
     if (const auto there = ranks(usable[i]); there < least) {
       least = there;
@@ -64,7 +64,7 @@ void CoreBalancer::preempted() {
   if (now >= next && next_.compare_exchange_strong(next, later, std::memory_order_relaxed)) {
     try {
       look();
-    } catch (const std::bad_alloc&) {  // then it stays where it is
+    } catch (const std::bad_alloc&) {  // the thread stays on its core
     }
   }
 }
@@ -77,7 +77,7 @@ void CoreBalancer::look() {
   if (!lock.owns_lock()) return;
   const std::size_t self = wakeup_.find_cores(cores_);
   cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // more cores than a set has
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return;  // there are more cores than a set can hold
   find_cores_in(set, usable_);
   const std::optional<int> core = better_core(cores_, self, usable_);
   if (!core || !move_to(*core, set)) return;

@@ -1,6 +1,7 @@
-// Which core a rank waits on. The kernel may put two ranks on one core while another one is idle, and leaves them there for
-// seconds: each sleeps while the other one runs, so neither looks busy, and each wakes the other where it runs itself. A call
-// then takes 4 us instead of 0.6. So a rank that waits says where, and one that finds itself with too many others moves.
+// Decides on which core a rank waits. The kernel may place two ranks on one core while another core
+// is idle, and leaves them there for seconds: each sleeps while the other runs, so neither looks
+// busy, and each wakes the other on its own core. A call then takes 4 us instead of 0.6. So each
+// waiting rank publishes its core, and a rank that shares it with too many ranks moves.
 #pragma once
 
 #include <atomic>
@@ -15,11 +16,14 @@
 
 namespace pc {
 
-// `cores`: where each rank of this host was last seen, -1 if it was not; `self` is one of them. A usable core with two ranks
-// fewer than the own one, which has the fewest of all. None if there is none, or if a rank further on will move.
+// `cores` is where each rank of this host was last seen, or -1 if it was not; `self` is the index
+// of this rank. Returns the usable core with the fewest ranks, if it has at least two fewer than
+// this rank's core. Returns nothing if there is no such core, or if a rank with a higher index is
+// on the same core and will move.
 std::optional<int> better_core(std::span<const int> cores, std::size_t self, std::span<const int> usable);
 
-// Of one rank. Moves only the thread that waits, and leaves the cores that it may use as they are. Thread-safety: all methods.
+// Balances one rank. It moves only the thread that waits, and does not change the set of cores that
+// the thread may use. Thread-safety: all methods.
 class CoreBalancer final : public CoreWatch {
  public:
   explicit CoreBalancer(ShmWakeup& wakeup);
@@ -31,9 +35,9 @@ class CoreBalancer final : public CoreWatch {
 
   ShmWakeup& wakeup_;
   std::atomic<Clock::duration::rep> next_{0};   // when to look again
-  std::atomic<Clock::duration::rep> moved_{0};  // when it last did
-  std::atomic<int> moves_{0};                   // shortly after each other
-  std::mutex looking_;                          // guards what follows, which keeps its memory
+  std::atomic<Clock::duration::rep> moved_{0};  // when the thread last moved
+  std::atomic<int> moves_{0};                   // number of moves in quick succession
+  std::mutex looking_;                          // guards the members below, which keep their memory
   std::vector<int> cores_, usable_;
 };
 

@@ -1,4 +1,5 @@
-// Messages through memory that ranks of one host share, and through another transport to all other ranks.
+// Messages through memory that ranks of one host share, and through another transport to all other
+// ranks.
 #pragma once
 
 #include <memory>
@@ -14,10 +15,11 @@ struct ShmOptions {
   uint32_t epoch = 0;
   bool oversubscribed = false;  // more ranks than cores share the host
   LinkLimits limits = {};
-  CoreWatch* core = nullptr;  // of its waits; may be null, else outlives the transport
+  CoreWatch* core = nullptr;  // for its waits; may be null, else it outlives the transport
 };
-// `inner` connects every pair, has the control sockets, and says when a local peer ends. It is not connected
-// yet. The other two are not owned; they outlive the transport, which polls the wakeup for all who use it.
+// `inner` connects every pair, has the control sockets, and reports when a local peer ends. It must
+// not be connected yet. `local_peers` and `wakeup` are not owned and outlive the transport, which
+// polls `wakeup` for all its users.
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
                                                       LocalPeers& local_peers, ShmWakeup& wakeup);

@@ -17,9 +17,10 @@
 namespace pc {
 namespace {
 
-// Where nobody is reached by the inner transport, it has nothing but the end of a peer to tell, which ends a sleep.
+// If shared memory reaches every peer, the inner transport only reports the end of a peer, which
+// also ends a sleep. So it is polled seldom.
 constexpr unsigned kInnerSeldom = 64;
-// Never sent: ends with the connection that it is awaited on.
+// Never sent: a receive of this message ends when its connection ends.
 constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{0}}, 0, 0, 0};
 
 std::size_t ring_nbytes_for(std::size_t ranks) {
@@ -53,7 +54,7 @@ class ShmTransport final : public Transport {
     if (connection == nullptr) return inner_->post_send(peer, op);
     const std::lock_guard lock(mutex_);
     if (!ended_.is_ok()) return complete(op.completions, op.token, ended_);
-    // The peer's CLEAR may have come: then nothing need be asked.
+    // The peer's CLEAR may have arrived; then no REQUEST is needed.
     if (op.payload.size() > options_.limits.eager_bytes) connection->read();
     connection->link().post_send(op);
     connection->write();
@@ -103,28 +104,29 @@ class ShmTransport final : public Transport {
   }
 
  private:
-  // Null: the inner transport's business. Set by connect(), and never changed.
+  // Returns null if the inner transport serves this peer. connect() sets the connections, and they
+  // never change.
   ShmConnection* find(Rank peer) const {
     return peer >= 0 && peer < options_.size ? connections_[static_cast<std::size_t>(peer)].get() : nullptr;
   }
   Status install();
-  std::size_t poll_channels();  // mutex_ held
-  void arm_for_sleepers();      // mutex_ held
-  void end(const Status& why);  // mutex_ held
+  std::size_t poll_channels();  // mutex_ is held
+  void arm_for_sleepers();      // mutex_ is held
+  void end(const Status& why);  // mutex_ is held
 
   const ShmOptions options_;
   LocalPeers& local_peers_;
   ShmWakeup& wakeup_;
-  CompletionQueue ends_;  // of the inner transport's connections, by rank
+  CompletionQueue ends_;  // receives the ends of the inner transport's connections, by rank
   const std::unique_ptr<Transport> inner_;
-  Fd epoll_;  // the inner transport's and the wakeup's
+  Fd epoll_;  // watches the inner transport and the wakeup
   bool reaches_all_ = false;
-  std::atomic<unsigned> polls_{0};                           // since the inner transport was polled
-  std::mutex mutex_;                                         // guards what follows, and all connections
-  std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: no local peer
+  std::atomic<unsigned> polls_{0};                           // polls since the inner transport was polled
+  std::mutex mutex_;                                         // guards the members below, and all connections
+  std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: not a local peer
   std::vector<ShmConnection*> local_peers_in_order_;
-  uint32_t sleepers_ = 0;  // between fall_asleep() and wake_up()
-  bool armed_ = false;     // for them
+  uint32_t sleepers_ = 0;  // threads between fall_asleep() and wake_up()
+  bool armed_ = false;     // the wakeup is armed for them
   Status ended_;           // not OK: after shutdown or abort
 };
 
@@ -216,7 +218,7 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
     if (!has_come) next.slot = nullptr;
   }
   const bool received = next.slot != nullptr && connection->recv_at_once(op);
-  arm_for_sleepers();  // for credit that found no room
+  arm_for_sleepers();  // for credit that did not fit
   connection->waits_briefly().store(false, std::memory_order_release);
   return received;
 }
@@ -242,7 +244,8 @@ bool ShmTransport::fall_asleep() {
   const std::lock_guard lock(mutex_);
   ++sleepers_;
   arm_for_sleepers();
-  // Only now: either this sees what the others have written, or they see that this rank sleeps.
+  // Checked only now: either this rank sees what its peers have written, or they see that it
+  // sleeps.
   for (ShmConnection* connection : local_peers_in_order_) {
     if (connection->ended_by_peer())
       connection->end_as_peer_did(Status(
@@ -252,8 +255,8 @@ bool ShmTransport::fall_asleep() {
   return poll_channels() == 0 && idle;
 }
 
-// Whoever sleeps and waits for nothing here, as a thread that is there for later, need not be woken by every message that
-// another thread awaits wide awake.
+// A thread that sleeps without waiting for a message here, such as the progress thread, need not be
+// woken by every message for which another thread spins.
 void ShmTransport::arm_for_sleepers() {
   if (sleepers_ == 0 || armed_) return;
   armed_ =
@@ -270,7 +273,8 @@ void ShmTransport::wake_up() {
     wakeup_.wake_up();
     armed_ = false;
   }
-  polls_.store(0, std::memory_order_relaxed);  // it may have been the inner transport
+  // the inner transport may have ended the sleep, so the next poll includes it
+  polls_.store(0, std::memory_order_relaxed);
 }
 
 void ShmTransport::shutdown(Deadline deadline) {

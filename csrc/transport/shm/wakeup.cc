@@ -20,7 +20,7 @@ ShmWakeup::ShmWakeup(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Ran
 
 Result<std::unique_ptr<ShmWakeup>> ShmWakeup::create(LocalPeers& local_peers, Rank rank, Rank world_size) {
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory, local_peers.map(rank, 0, sizeof(SegmentHeader)));
-  SegmentHeader* const header = reinterpret_cast<SegmentHeader*>(memory.data());  // begins as zeros
+  SegmentHeader* const header = reinterpret_cast<SegmentHeader*>(memory.data());  // initially zeros
   header->magic.store(kSegmentMagic, std::memory_order_seq_cst);
   return std::unique_ptr<ShmWakeup>(new ShmWakeup(local_peers, rank, *header, world_size));
 }
@@ -49,7 +49,7 @@ std::size_t ShmWakeup::find_cores(std::vector<int>& cores) {
   for (const SegmentHeader* header : headers_) {
     if (header == nullptr) continue;
     if (header == &own_) self = cores.size();
-    // Another rank's number is trusted by nobody: far too large ones are none.
+    // Another rank's number is not trusted: one that is far too large counts as unknown.
     const int64_t core = header->core.load(std::memory_order_relaxed);
     cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
   }
@@ -62,7 +62,7 @@ void ShmWakeup::list(CompletionQueue& queue, uint64_t token) {
   begin_sleep();
 }
 
-// Whoever writes from now on notifies. What was written before is seen by who looks from now on.
+// A peer that writes from now on notifies. A check from now on sees what was written before.
 void ShmWakeup::begin_sleep() {
   if (++sleep_ == 0) ++sleep_;
   sleeping_.store(1, std::memory_order_relaxed);
@@ -101,13 +101,13 @@ void ShmWakeup::wake_up() {
 }
 
 std::size_t ShmWakeup::poll() {
-  // Nobody sleeps here: a late notification may stay for a few polls.
+  // No thread of this rank sleeps, so a late notification may wait for a few polls.
   if (sleeping_.load(std::memory_order_relaxed) == 0 &&
       idle_polls_.fetch_add(1, std::memory_order_relaxed) % 16 != 0)
     return 0;
   if (!local_peers_.clear_notification()) return 0;
   const std::lock_guard lock(mutex_);
-  if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before they look
+  if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before the sleepers look
   std::size_t woken = 0;
   for (const Sleeper& sleeper : sleepers_) {
     if (!sleeper.queue->empty()) continue;

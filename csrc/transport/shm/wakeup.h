@@ -1,5 +1,5 @@
-// Who sleeps among the ranks that share memory, and how to wake him. Nobody pays a system call while all are awake: who writes
-// looks whether the reader sleeps, and notifies only then.
+// Tracks which of the ranks that share memory sleep, and wakes them. No rank pays a system call
+// while all are awake: a writer checks whether the reader sleeps, and notifies only then.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,8 @@
 
 namespace pc {
 
-// Of one rank. In a reactor it ends the sleep of whoever waits there, and wakes the waits that are listed. Thread-safety: all methods.
+// The wakeup of one rank. As a source of a reactor it ends the sleep of the thread that waits
+// there, and wakes the listed waits. Thread-safety: all methods.
 class ShmWakeup final : public Pollable {
  public:
   static Result<std::unique_ptr<ShmWakeup>> create(LocalPeers& local_peers, Rank rank, Rank world_size);
@@ -23,26 +24,27 @@ class ShmWakeup final : public Pollable {
 
   SegmentHeader& own_header() { return own_; }
   std::size_t world_size() const { return headers_.size(); }
-  // kMismatch: it is there and has another layout. Its numbers mean nothing while its magic is 0.
+  // Returns kMismatch if the header is present and has another layout. The header's numbers mean
+  // nothing while its magic is 0.
   Result<const SegmentHeader*> header_of_rank(Rank rank);
   const SegmentHeader& known_header_of(Rank rank) const {
     return *headers_[static_cast<std::size_t>(rank)];
-  }  // later
+  }  // valid after header_of_rank()
 
-  // Where this rank and its known local peers wait, in the order of their ranks; -1: not known. See core
-  // balancer.h. Returns which of them is this rank's.
+  // Fills `cores` with the cores on which this rank and its known local peers wait, in rank order;
+  // -1 means not known. See core_balancer.h. Returns the index of this rank.
   std::size_t find_cores(std::vector<int>& cores);
   void set_core(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
-  // After a write that a local peer may sleep for; the write and this are sequentially consistent.
-  // header_of_rank() came before.
+  // Call it after a write for which a local peer may sleep; the write must be sequentially
+  // consistent, as is this load. header_of_rank() must have been called before.
   void wake(Rank rank) {
     const uint32_t sleep = headers_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
     if (sleep != 0) [[unlikely]]
       notify_once(rank, sleep);
   }
-  // While it is listed, whatever a local peer writes for this rank completes `queue` with `token`. What was
-  // written before must be looked at once more, after list().
+  // While `queue` is listed, everything that a local peer writes for this rank completes `queue`
+  // with `token`. After list(), check once more for what was written before.
   void list(CompletionQueue& queue, uint64_t token);
   void unlist(CompletionQueue& queue);
 
@@ -56,18 +58,18 @@ class ShmWakeup final : public Pollable {
  private:
   ShmWakeup(LocalPeers& local_peers, Rank rank, SegmentHeader& own, Rank world_size);
   void notify_once(Rank rank, uint32_t sleep);
-  void begin_sleep();  // mutex_ held
-  void stay_awake();   // mutex_ held
+  void begin_sleep();  // mutex_ is held
+  void stay_awake();   // mutex_ is held
 
   LocalPeers& local_peers_;
   SegmentHeader& own_;
   std::vector<const SegmentHeader*> headers_;  // by world rank, once known; each is set before it is used
   std::vector<std::atomic<uint32_t>>
-      notified_;  // by world rank: the sleep for which we have notified already
+      notified_;  // by world rank: the number of the sleep that has already been notified
   std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
-  std::mutex mutex_;     // guards what follows, and headers_ while they are found
-  uint32_t sleep_ = 0;   // the number of the last one
-  uint32_t sleeps_ = 0;  // between fall_asleep() and wake_up()
+  std::mutex mutex_;     // guards the members below, and headers_ while they are looked up
+  uint32_t sleep_ = 0;   // the number of the last sleep
+  uint32_t sleeps_ = 0;  // threads between fall_asleep() and wake_up()
   struct Sleeper {
     CompletionQueue* queue;
     uint64_t token;

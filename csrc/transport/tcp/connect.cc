@@ -19,9 +19,9 @@ namespace pc {
 namespace {
 
 constexpr std::chrono::milliseconds kFirstRetry{10}, kLastRetry{500};
-// Then the next address of a peer that has several is tried.
+// After this time the next address of a peer with several addresses is tried.
 constexpr std::chrono::milliseconds kAttempt{2000};
-constexpr std::size_t kSpareConnections = 256;  // beyond one per connection that there shall be
+constexpr std::size_t kSpareConnections = 256;  // in addition to one for each expected connection
 constexpr int kAcceptsPerPoll = 32;
 
 class Mesh {
@@ -48,21 +48,21 @@ class Mesh {
   Result<MeshSockets> run(const WaitContext& context, const std::atomic<bool>& give_up);
 
  private:
-  struct Peer {  // and one connection to it
+  struct Peer {  // one connection to a peer
     Rank rank = -1;
     Role role = Role::kData;
-    uint8_t number = 0;  // among those for data
+    uint8_t number = 0;  // index among the data connections
     ByteStream done;
-    std::string happened;  // the last thing that went wrong with it
-    // Only for lower ranks, which we call:
+    std::string happened;  // the most recent failure
+    // Only for lower ranks, to which this rank connects:
     std::vector<SocketAddress> addresses;
-    Fd connecting;                     // while the kernel still connects
-    std::optional<Greeting> greeting;  // afterwards
+    Fd connecting;                     // set until the kernel has connected
+    std::optional<Greeting> greeting;  // set afterwards
     bool dialling() const { return connecting.valid() || greeting; }
     std::size_t attempts = 0;
     TimePoint retry_at = {}, attempt_ends = {};
     std::chrono::milliseconds backoff = kFirstRetry;
-    const SocketAddress& address() const {  // that the current attempt goes to
+    const SocketAddress& address() const {  // the address of the current attempt
       return addresses[(attempts == 0 ? 0 : attempts - 1) % addresses.size()];
     }
   };
@@ -84,12 +84,12 @@ class Mesh {
     return Hello{
         .role = role, .number = number, .rank = us_.rank, .peer = peer, .size = us_.size, .epoch = us_.epoch};
   }
-  // The first of its connections that is missing; null: all are there.
+  // Returns the first missing connection to that rank, or null if none is missing.
   const Peer* missing_of(Rank rank) const;
   std::size_t missing_ranks() const;
   Status report_missing(double waited_s) const;
   std::size_t per_rank() const { return static_cast<std::size_t>(us_.sockets) + 1; }
-  std::span<Peer> of(Rank rank) {  // for control, and then those for data
+  std::span<Peer> of(Rank rank) {  // the control connection first, then the data connections
     return std::span(peers_).subspan(static_cast<std::size_t>(rank) * per_rank(), per_rank());
   }
   Peer& at(const Hello& theirs) {
@@ -100,14 +100,15 @@ class Mesh {
   const Credentials& credentials_;
   const std::vector<Fd>& listeners_;
   const std::vector<std::string>& addresses_;
-  std::vector<Peer> peers_;          // by rank, our own among them
+  std::vector<Peer> peers_;          // by rank, including this rank
   std::map<int, Greeting> pending_;  // by descriptor
   HandshakeLimiter limiter_;
   Refusals refusals_;
-  Status rejected_;                 // by a peer that knows us: nobody will take us any more
-  std::string accept_failed_;       // why nobody could be accepted, the last time that was so
-  std::size_t missing_ = 0;         // connections
-  TimePoint accept_again_at_ = {};  // after the process ran out of descriptors
+  // set when a peer that knows this job has rejected this rank: no peer will accept it any more
+  Status rejected_;
+  std::string accept_failed_;       // the most recent reason why no connection could be accepted
+  std::size_t missing_ = 0;         // number of missing connections
+  TimePoint accept_again_at_ = {};  // set after the process ran out of descriptors
 };
 
 void tune(int fd, Role role) { role == Role::kControl ? expect_answers(fd) : tune_connection(fd); }
@@ -214,7 +215,7 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
   }
 
   int ms = deadline.slice_ms();
-  for (const Peer& peer : peers_) {  // a dial that is due earlier
+  for (const Peer& peer : peers_) {  // a retry may be scheduled earlier
     if (peer.attempts > 0 && !peer.done.valid() && !peer.dialling()) {
       ms = std::min(ms, Deadline(peer.retry_at).slice_ms());
     }
@@ -260,10 +261,11 @@ Status Mesh::begin_greeting(Peer& peer) {
 }
 
 void Mesh::accept_some(int listener, TimePoint now) {
-  // Not all who wait: those who are here shall speak before the limiter is full and the oldest must go.
+  // Not all pending ones at once: those accepted already must get to speak before the limiter is
+  // full and evicts the oldest.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
-    // out of descriptors or memory: a pending connection may have to go, and the listener has to wait
+    // Out of descriptors or memory: evict a pending connection, and pause the listener.
     if (!fd.is_ok()) {
       accept_failed_ = fd.status().message();
       pending_.erase(limiter_.evict());
@@ -295,14 +297,15 @@ void Mesh::pending_ready(int pending) {
   const Handshake& handshake = found->second.handshake();
   const Status status = found->second.move();
   if (!status.is_ok()) {
-    // Not proven, but said by somebody who speaks as we do: it may help to find out why a rank is missing.
+    // The rank is not proven, but the process speaks this protocol: it may help to find out why a
+    // rank is missing.
     const Rank rank = handshake.has_theirs() ? handshake.theirs().rank : -1;
     if (rank > us_.rank && rank < us_.size) {
       for (Peer& peer : of(rank))
-        peer.happened = "has not called us; somebody who says that it is this rank did: " + status.message();
+        peer.happened = "has not called us; a process that claims to be this rank did: " + status.message();
     }
     if (handshake.has_received()) return reject(pending, status.message());
-    limiter_.leave(pending);  // it only looked whether somebody listens
+    limiter_.leave(pending);  // it only probed whether the port is open
     pending_.erase(pending);
     return;
   }
@@ -365,7 +368,7 @@ Status Mesh::report_missing(double waited_s) const {
     text +=
         ". Turned away " + std::to_string(refusals_.count()) + " connections, the last: " + refusals_.last();
   }
-  if (!accept_failed_.empty()) text += ". At times nobody could be accepted: " + accept_failed_;
+  if (!accept_failed_.empty()) text += ". At times no connection could be accepted: " + accept_failed_;
   text += ". Is every rank running, with the same addresses?";
   return Status(Code::kTimeout, text).with_rank(us_.rank).with_peer(first).with_elapsed(waited_s);
 }

@@ -12,7 +12,7 @@
 namespace pc {
 namespace {
 
-constexpr int kLastReads = 16;  // together more than a socket's buffer holds
+constexpr int kLastReads = 16;  // together they cover more than a socket's buffer holds
 
 }  // namespace
 
@@ -60,7 +60,8 @@ std::size_t Connection::write() {
   if (!open()) return 0;
   const Result<std::size_t> moved = writer_.write(stream_, link_, kBudgetBytes);
   if (!moved.is_ok()) {
-    // The peer may have said why it left before it closed: what it sent is still to be read.
+    // The peer may have sent the reason why it left before it closed, so what it sent is read
+    // first.
     read_the_rest();
     if (open()) broken(moved.status());
     return 1;
@@ -73,7 +74,7 @@ std::size_t Connection::write() {
   return moved.value();
 }
 
-// Writability is watched only while something waits for it, else the sleeper would never sleep.
+// Writability is watched only while output is pending; otherwise the reactor would never sleep.
 Status Connection::want_writable(bool wanted) {
   if (wanted == watching_writable_) return Status::ok();
   epoll_event event{};
@@ -90,11 +91,12 @@ void Connection::broken(const Status& why) {
   if (link_.peer_sent_goodbye()) {
     return close(Status(Code::kPeerExited, "rank " + std::to_string(peer_) + " has shut down"));
   }
-  // A peer that has read our goodbye may close before it has said its own: what ends here is this rank's doing.
-  // Damage and a reset stay what they are.
+  // A peer that has read this rank's goodbye may close before it sends its own, so this end is
+  // caused by this rank. Damage and a reset keep their own codes.
   if (link_.sends_goodbye() && reader_.closed())
     return close(Status(Code::kAborted, "this rank has shut down"));
-  // The operating system's word for it (connection reset, timed out) is the peer's failure to whoever waits for it.
+  // An error of the operating system (connection reset, timed out) is a failure of the peer for
+  // callers.
   const Code code = why.code() == Code::kSystem ? Code::kPeerFailure : why.code();
   close(Status(code, "connection to rank " + std::to_string(peer_) + " (" + peer_address_ +
                          ") lost: " + why.message()));

@@ -1,4 +1,5 @@
-// One peer: its socket, the protocol on it, and what is half read or half written.
+// One connection to a peer: its socket, the protocol on it, and the partly read and partly written
+// frames.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +16,32 @@ namespace pc {
 // Thread-safety: none; its transport's lock guards it.
 class Connection final : private FrameIo {
  public:
-  // `epoll_fd` is not owned. The socket is watched in it, with this object as the event's data, until close().
+  // `epoll_fd` is not owned. It watches the socket, with this object as the event's data, until
+  // close().
   Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
   ~Connection() { unwatch(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  Status watch();  // once, before anything else
+  Status watch();  // call it once, before any other method
   Link& link() { return link_; }
   Rank peer() const { return peer_; }
   bool open() const { return stream_.valid(); }
-  // Of one that is not open: OK before it was closed. Failed: neither side has said goodbye.
+  // The reason of a closed connection; OK while it is open. has_failed() is true if neither side
+  // has said goodbye.
   const Status& why_closed() const { return why_closed_; }
   bool has_failed() const {
     return !why_closed_.is_ok() && why_closed_.code() != Code::kPeerExited &&
            why_closed_.code() != Code::kAborted;
   }
-  bool unsent() const;  // something waits to be written, or for the peer to want it
-  // Each moves a bounded amount and returns how often something moved. A failure closes the connection and completes
-  // everything that was posted.
+  bool unsent() const;  // a frame waits to be written, or a message waits for the peer's CLEAR
+  // Each moves a bounded amount and returns how often something moved. A failure closes the
+  // connection and completes everything that was posted.
   std::size_t read();
   std::size_t write();
-  void read_the_rest();           // what the peer sent before it left, or as much of it as a socket holds
-  void close(const Status& why);  // completes everything posted, now and later, with `why`
-  void finish_writing();          // nothing follows: the peer will see an orderly end
+  void read_the_rest();           // reads what the peer sent before it left, at most what a socket buffers
+  void close(const Status& why);  // completes all operations, already posted and later ones, with `why`
+  void finish_writing();          // sends no more: the peer will see an orderly end
   void close_in_child() noexcept { stream_.reset(); }
 
  private:

@@ -15,7 +15,7 @@ constexpr std::size_t kReadBufferBytes = 68UL * 1024;  // an eager message with 
 constexpr std::size_t kLookAhead =
     4UL * 1024;  // behind a payload: its trailer, the next header, short frames
 constexpr std::size_t kPayloadBytesPerCall =
-    128UL * 1024;  // of a payload per call: still in the L2 cache for its checksum
+    128UL * 1024;  // bytes of a payload per call: they are still in the L2 cache for the checksum
 
 std::string hex(uint32_t value) {
   char text[11];
@@ -42,7 +42,8 @@ Result<std::size_t> FrameReader::read(ByteStream& stream, Link& link, std::size_
   return calls;
 }
 
-// Bytes read; 0 if there are none now. `drained`: the socket gave less than asked for, so it is empty.
+// Returns the number of bytes read, or 0 if there are none now. `drained` is set if the socket
+// returned fewer bytes than requested, so it is empty.
 Result<std::size_t> FrameReader::fill(ByteStream& stream, bool& drained) {
   if (begin_ == end_) {
     begin_ = end_ = 0;

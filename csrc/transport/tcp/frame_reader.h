@@ -1,5 +1,6 @@
-// Turns the bytes of a socket into frames for a Link. Payloads are received where they belong; what follows them comes
-// in the same system call, into a small buffer from which short frames are parsed.
+// Parses the bytes of a socket into frames for a Link. Payloads are received directly into their
+// destination. The bytes behind a payload arrive in the same system call, in a small buffer from
+// which short frames are parsed.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,12 @@ namespace pc {
 // Thread-safety: none; its transport's lock guards it.
 class FrameReader {
  public:
-  explicit FrameReader(Rank peer);  // for messages
-  // Reads until the socket is empty or about `budget` bytes have come. How many system calls brought something. An
-  // error means that nothing more can be read: damage (kPeerFailure), the operating system's, or see closed().
+  explicit FrameReader(Rank peer);  // `peer` appears in error messages
+  // Reads until the socket is empty or about `budget` bytes have arrived. Returns the number of
+  // system calls that returned bytes. After an error nothing more can be read. The error is damaged
+  // data (kPeerFailure), an error of the operating system, or the end of the stream, see closed().
   Result<std::size_t> read(ByteStream& stream, Link& link, std::size_t budget);
-  // What is still to come of the current payload goes `there`; see FrameIo.
+  // Stores the rest of the current payload in `there`; see FrameIo.
   void redirect(std::span<std::byte> there) { payload_ = there; }
   bool closed() const { return closed_; }  // the peer has closed its side
 
@@ -38,12 +40,12 @@ class FrameReader {
   const Rank peer_;
   bool closed_ = false;
   At at_ = At::kHeader;
-  FrameHeader header_;            // of the frame that payload_ belongs to
-  std::span<std::byte> payload_;  // where the current payload goes; empty in other states
-  std::size_t filled_ = 0;        // of payload_
-  uint32_t crc_ = 0;              // of payload_[0, filled_)
+  FrameHeader header_;            // of the frame to which payload_ belongs
+  std::span<std::byte> payload_;  // destination of the current payload; empty in other states
+  std::size_t filled_ = 0;        // bytes of payload_ received so far
+  uint32_t crc_ = 0;              // checksum of payload_[0, filled_)
   std::unique_ptr<std::byte[]> buffer_;
-  std::size_t begin_ = 0, end_ = 0;  // of what is in buffer_; empty while a payload is incomplete
+  std::size_t begin_ = 0, end_ = 0;  // the unparsed range of buffer_; empty while a payload is incomplete
 };
 
 }  // namespace pc

@@ -11,11 +11,12 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kWriteBufferBytes = 64UL * 1024;
-constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this are copied with the checksum
-// Bytes offered to the socket at once. Every return from the kernel lets the peer run dry: over loopback 16 MiB takes 30 %
-// longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
+constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this size are copied with the checksum
+// Bytes offered to the socket at once. On every return from the kernel the peer runs out of data:
+// over loopback 16 MiB takes 30 % longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
 constexpr std::size_t kBatch = 1024UL * 1024;
-// While a full socket holds more than this back, nothing follows it: what becomes ready next shall not wait for it all.
+// While a full socket leaves more than this pending, no frame is added: a frame that becomes ready
+// later, such as control, must not wait behind all of it.
 constexpr std::size_t kRefillBelow = 256UL * 1024;
 constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 
@@ -89,7 +90,7 @@ void FrameWriter::add_trailer(uint32_t crc) {
   for (std::size_t i = 0; i < kTrailerBytes; ++i) trailer[i] = static_cast<std::byte>(crc >> (8 * i));
 }
 
-// The next bytes of buffer_, as part of what goes out.
+// Returns the next bytes of buffer_, as part of the output.
 std::span<std::byte> FrameWriter::reserve(std::size_t nbytes) {
   const std::span<std::byte> bytes(buffer_.get() + buffered_, nbytes);
   buffered_ += nbytes;
@@ -144,7 +145,8 @@ void FrameWriter::advance(Link& link, std::size_t count) {
     borrows_ = false;
   }
   std::vector<uint64_t>::iterator end = ends_.begin();
-  for (; end != ends_.end() && *end <= sent_; ++end) link.written();  // the socket's business from here on
+  // the socket holds the bytes from here on
+  for (; end != ends_.end() && *end <= sent_; ++end) link.written();
   ends_.erase(ends_.begin(), end);
 }
 

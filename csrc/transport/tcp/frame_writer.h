@@ -1,5 +1,5 @@
-// Turns the frames of a Link into bytes on a socket. Many frames leave in one system call: short ones are copied together,
-// large payloads are sent from where they lie, checksummed right before.
+// Serializes the frames of a Link to a socket. One system call sends many frames: short ones are
+// copied together, large payloads are sent in place, checksummed right before.
 #pragma once
 
 #include <sys/uio.h>
@@ -20,12 +20,14 @@ namespace pc {
 class FrameWriter {
  public:
   FrameWriter();
-  // Writes until nothing is left, the socket is full or about `budget` bytes have gone. How many system calls moved
-  // something. An error is the operating system's: nothing more can be written.
+  // Writes until nothing is left, the socket is full or about `budget` bytes were written. Returns
+  // the number of system calls that moved bytes. An error comes from the operating system; nothing
+  // more can be written after it.
   Result<std::size_t> write(ByteStream& stream, Link& link, std::size_t budget);
-  // From now on nothing outside this object is needed for what is pending; see FrameIo.
+  // Copies pending payloads, so that nothing outside this object is needed for them any more; see
+  // FrameIo.
   void keep_unsent();
-  // Bytes that the link has handed over and the socket has not taken.
+  // True while the socket has not yet taken all bytes of the link's frames.
   bool pending() const { return !parts_.empty(); }
 
  private:
@@ -38,12 +40,12 @@ class FrameWriter {
   void advance(Link& link, std::size_t count);
 
   std::unique_ptr<std::byte[]> buffer_;  // headers, trailers and small payloads
-  std::size_t buffered_ = 0;             // of buffer_; all of it is free again when nothing is pending
-  std::unique_ptr<std::byte[]> kept_;    // payloads whose own memory has gone
-  bool borrows_ = false;                 // a part may lie in memory that is not ours
-  std::vector<iovec> parts_;             // what goes next, in order: pieces of buffer_, kept_ and of payloads
-  std::vector<uint64_t> ends_;           // of the frames in parts_, in bytes since the beginning
-  uint64_t queued_ = 0, sent_ = 0;       // bytes since the beginning
+  std::size_t buffered_ = 0;  // bytes of buffer_ in use; all of it is free again when nothing is pending
+  std::unique_ptr<std::byte[]> kept_;  // copies of payloads that may be gone from their own memory
+  bool borrows_ = false;               // a part may refer to memory that this object does not own
+  std::vector<iovec> parts_;        // what is sent next, in order: pieces of buffer_, kept_ and of payloads
+  std::vector<uint64_t> ends_;      // ends of the frames in parts_, in bytes since the beginning
+  uint64_t queued_ = 0, sent_ = 0;  // bytes since the beginning
 };
 
 }  // namespace pc

@@ -6,13 +6,13 @@
 namespace pc {
 namespace {
 
-// Of the part that begins at `offset`, where each has `most` bytes.
+// Returns the size of the part that begins at `offset`, where each part has at most `most` bytes.
 std::size_t part_nbytes(uint64_t nbytes, uint64_t offset, std::size_t most) {
   return static_cast<std::size_t>(std::min<uint64_t>(most, nbytes - offset));
 }
 
 std::size_t most_per_part(uint64_t nbytes, std::size_t parts) {
-  constexpr uint64_t kLine = 64;  // segments begin at its multiples
+  constexpr uint64_t kLine = 64;  // segments begin at multiples of a cache line
   return static_cast<std::size_t>(((nbytes - 1) / parts / kLine + 1) * kLine);
 }
 
@@ -26,7 +26,8 @@ std::size_t Peer::parts_of(const MessageId& id, uint64_t nbytes) const {
 
 Connection& Peer::carrier_of(const MessageId& id) const {
   const uint64_t k = connections_.size();
-  // The quotient, so that of headers and bodies in turn neither keeps to the same connections.
+  // The quotient is added so that alternating headers and bodies do not always use the same
+  // connections.
   const uint64_t spread = id.stream.tag + id.sequence + id.sequence / k;
   return *connections_[id.stream.klass == StreamClass::kPointToPoint ? spread % k : 0];
 }
@@ -36,7 +37,7 @@ void Peer::post_send(const SendOp& op) {
   const std::size_t parts = parts_of(op.id, nbytes);
   if (parts == 1) {
     Connection& carrier = carrier_of(op.id);
-    // The peer's CLEAR may be waiting in the socket: then nothing need be asked.
+    // The peer's CLEAR may be in the socket already; then no REQUEST is needed.
     if (nbytes > eager_bytes_) read(carrier);
     carrier.link().post_send(op);
     flush(carrier);
@@ -59,7 +60,7 @@ void Peer::post_send(const SendOp& op) {
 void Peer::post_recv(const RecvOp& op) {
   const std::size_t parts = parts_of(op.id, op.nbytes);
   const bool fits = op.consumer != nullptr || op.payload.size() >= op.nbytes;
-  if (parts == 1 || !fits) {  // the link says that there is not
+  if (parts == 1 || !fits) {  // the link reports that the memory is too small
     Connection& carrier = carrier_of(op.id);
     carrier.link().post_recv(op);
     flush(carrier);
@@ -150,7 +151,7 @@ Peer::Split* Peer::begin(CompletionSink* sink, uint64_t token, std::size_t parts
   return split;
 }
 
-// Called from inside a link.
+// A link calls this.
 void Peer::part_ended(Split& split, Completion&& completion) {
   if (completion.token == kLateMismatchToken) {
     if (split.sink != nullptr) split.sink->complete(std::move(completion));
@@ -173,7 +174,8 @@ void Peer::finish(Split& split) {
   if (sink != nullptr) sink->complete(std::move(end));
 }
 
-// Where one part has failed the others are withdrawn, and only then is it told: its memory is free.
+// If one part has failed, the other parts are withdrawn before the sink is informed, so that the
+// memory is free by then.
 void Peer::settle() {
   while (!stopping_.empty()) {
     Split* const split = stopping_.back();
@@ -200,8 +202,8 @@ void Peer::flush(Connection& connection) {
   if (!connection.open()) end_siblings(connection);
 }
 
-// Where the two part in order, each connection ends by itself, when all of it has been read. Where one breaks, others may still hold
-// what the peer wrote before it left, its goodbye with it.
+// After an orderly goodbye each connection ends by itself when all of it has been read. When one
+// breaks, the siblings may still hold what the peer wrote before it left, including its goodbye.
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {

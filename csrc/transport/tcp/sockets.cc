@@ -9,8 +9,9 @@ namespace pc {
 namespace {
 
 constexpr int kSocketBufferBytes = 4 * 1024 * 1024;
-// A host that has vanished: first probe after 15 s of silence, three at 5 s. No TCP_USER_TIMEOUT: it also ends the
-// connection to a live peer that does not read for as long, and every call has a deadline anyway.
+// Detects a host that has vanished: first probe after 15 s of silence, then three at 5 s.
+// TCP_USER_TIMEOUT is not set: it also ends the connection to a live peer that does not read for as
+// long, and every call has a deadline anyway.
 constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3;
 
 void set_int(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }
@@ -22,7 +23,8 @@ void keep_alive(int fd, int idle_seconds, int interval_seconds) {
   set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
 }
 
-// Setting a size switches the kernel's autotuning off, so a limit that would clamp ours means: do not set it.
+// Setting a size disables the kernel's autotuning, so the size is not set if the limit would clamp
+// it.
 bool limit_allows(const char* sysctl) {
   std::ifstream file(sysctl);
   long limit = 0;
@@ -40,7 +42,8 @@ void tune_connection(int fd) {
   set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   const SocketAddress peer = peer_address(fd);
   if (is_loopback(peer) || same_ip(peer, local_address(fd))) {
-    // Nothing to probe inside one machine. Measured streaming over loopback: reno 8.7, cubic 8.7, bbr 5.7 GB/s.
+    // There is nothing to probe inside one machine. Measured streaming over loopback: reno 8.7,
+    // cubic 8.7, bbr 5.7 GB/s.
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     return;
   }

@@ -1,4 +1,5 @@
-// What our sockets want from the kernel, for the path they take. Every option is a hint: what it refuses is left as it is.
+// Socket options for the network path of a connection. Every option is a hint: one that the kernel
+// refuses stays as it is.
 #pragma once
 
 #include "net/socket.h"
@@ -6,7 +7,7 @@
 namespace pc {
 
 void use_large_buffers(
-    int fd);  // before connect or listen: the window scale is agreed upon in the first packet
-void tune_connection(int fd);  // once connected
+    int fd);  // call it before connect or listen: the window scale is negotiated in the first packet
+void tune_connection(int fd);  // call it once connected
 
 }  // namespace pc

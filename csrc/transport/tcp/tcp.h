@@ -1,4 +1,4 @@
-// Messages over TCP, one connection or several between two ranks.
+// Messages over TCP, with one or several connections between two ranks.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,11 @@ struct TcpOptions {
   uint32_t epoch = 0;
   std::vector<std::string> bind_ips = {"127.0.0.1"};  // numeric IPv4 or IPv6; never the wildcard
   LinkLimits limits = {};
-  int sockets = 1;        // for data, between two ranks; the same on all
-  Logger log = Logger();  // hears of pending connections that were rejected
+  int sockets = 1;        // data connections between two ranks; the same on all ranks
+  Logger log = Logger();  // receives reports of rejected connections
 };
-// Listens at once, on a free port of each; address() is then "ip:port", or several of these, separated by commas.
+// Listens at once, on a free port of each bind address. address() is then "ip:port", or several of
+// these separated by commas.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace pc

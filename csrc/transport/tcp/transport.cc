@@ -16,9 +16,8 @@
 namespace pc {
 namespace {
 
-constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
-constexpr std::size_t kAskAllPeers =
-    4;  // up to so many connections, reading each is cheaper than asking epoll first
+constexpr int kBacklog = 4096;           // the kernel clamps it to its somaxconn
+constexpr std::size_t kAskAllPeers = 4;  // up to this many connections, reading each is cheaper than epoll
 
 class TcpTransport final : public Transport {
  public:
@@ -89,8 +88,8 @@ class TcpTransport final : public Transport {
 
   std::mutex mutex_;                          // guards everything below, and all peers
   std::vector<Fd> listeners_;                 // until connect() is done
-  Fd epoll_;                                  // all connections; also what wait_fd() gives out. Never changes
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: ourselves, and all before connect()
+  Fd epoll_;                                  // watches all connections; returned by wait_fd(). Never changes
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this rank, and every rank before connect()
   std::vector<Connection*> open_;             // those with a socket
   std::vector<ByteStream> control_;           // by rank; empty once they are taken
   Status ended_;                              // not OK: after shutdown or abort

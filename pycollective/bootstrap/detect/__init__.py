@@ -1,7 +1,7 @@
-"""Which rank is this process? One file per launcher, asked in the order of the table below.
+"""Finds this process's rank. There is one file per launcher; the table below gives their order.
 
-A detector returns None if its launcher did not start this process, and raises if it did but the place is unclear.
-PYCOLLECTIVE_LAUNCHER names the one to ask instead.
+A detector returns None if its launcher did not start this process, and raises if it did but the
+place is unclear. PYCOLLECTIVE_LAUNCHER selects a single detector.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["DETECTORS", "Placement", "detect"]
 VARIABLE = "PYCOLLECTIVE_LAUNCHER"
 Detector = Callable[[Mapping[str, str]], Placement | None]
 
-# Where one launcher runs inside another, the inner one comes first: mpirun and srun start torchrun's agents, and both
-# MPIs start their own helpers with srun.
+# If one launcher runs inside another, the inner one comes first: mpirun and srun start torchrun's
+# agents, and both MPIs start their own helpers with srun.
 DETECTORS: dict[str, Detector] = {
     "pycollective": pycollective_run.detect,
     "torchrun": torchrun.detect,
@@ -41,12 +41,15 @@ DETECTORS: dict[str, Detector] = {
     "hydra": hydra.detect,
     "slurm": slurm.detect,
 }
-# When none of them has started this process: what looks like a world, but is none.
+# Checked if no launcher has started this process: environments that look like a world but are none.
 REFUSALS: tuple[Detector, ...] = (torch_variables.detect_part, foreign.detect, slurm.detect_shell)
 
 
 def detect(env: Mapping[str, str] | None = None) -> Placement:
-    """This process's place in the world. Raises InvalidArgument or Unsupported rather than guess a world of one."""
+    """Return this process's place in the world.
+
+    Raises InvalidArgument or Unsupported instead of guessing a world of one.
+    """
     environment = os.environ if env is None else env
     if environment.get(VARIABLE):
         return chosen(environment, environment[VARIABLE])

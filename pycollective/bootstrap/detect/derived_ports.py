@@ -1,4 +1,4 @@
-"""Ports that all ranks find alike, where there is no KVS in which rank 0 could say which it took."""
+"""Ports that all ranks derive alike, where no KVS exists in which rank 0 could publish its port."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from pycollective.bootstrap.detect.variables import integer
 from pycollective.errors import InvalidArgument
 
 CANDIDATES = 16
-# Below 32768, where Linux starts to hand out ports by itself. Not read from this host: all must find the same list.
+# Below 32768, where Linux's ephemeral ports begin. The limit is fixed, because all hosts must
+# derive the same list.
 FIRST_PORT, END_PORT = 20000, 32768
 
 
 def ports(env: Mapping[str, str], text: str, *, taken: int = 0) -> list[int]:
-    """What follows from `text`, which all ranks of the job have; PYCOLLECTIVE_PORT names one instead.
+    """Return ports derived from `text`, which all ranks of the job know.
 
-    Another job may have the same text, and so the same ports, at another address.
+    PYCOLLECTIVE_PORT specifies a port instead. Another job may have the same text, and therefore
+    the same ports, at another address.
     """
     if env.get("PYCOLLECTIVE_PORT"):
         port = integer(env, "PYCOLLECTIVE_PORT")

@@ -1,4 +1,7 @@
-"""Launchers that are known but cannot be joined yet. They are refused: each rank alone would be a wrong result."""
+"""Known launchers that cannot be joined yet.
+
+They are refused, because separate worlds would be wrong.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class Launcher:
     size: str
     rank: str
     local_rank: str
-    start: str  # what people type
+    start: str  # the command that users type
 
 
 LAUNCHERS = (Launcher("Horovod", "HOROVOD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "horovodrun"),)

@@ -14,9 +14,10 @@ from pycollective.errors import InvalidArgument
 RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS"
 LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
 NAMES = (RANK, SIZE, ENDPOINTS)
-# By these Paddle's own functions, such as get_rank(), know the place. Our launchers and init() set them.
+# Paddle's own functions, such as get_rank(), read the place from these. pycollective's launchers
+# and init() set them.
 VARIABLES = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
-# What else Paddle's launcher says of a place, for its own ranks.
+# Other variables of Paddle's launcher that describe a rank's place.
 OF_PLACE = frozenset(
     (
         *NAMES,
@@ -33,17 +34,23 @@ OF_PLACE = frozenset(
 
 
 def variables_of(rank: int, size: int, local_rank: int) -> dict[str, str]:
-    """The variables by which Paddle's functions know a place that its launcher has not given."""
+    """Return Paddle's variables for a place that its launcher has not assigned."""
     return dict(zip(VARIABLES, map(str, (rank, size, local_rank)), strict=True))
 
 
 def are_ours(env: Mapping[str, str]) -> bool:
-    """Whether they are ours: Paddle's launcher, which sets all of VARIABLES as well, always gives the endpoints."""
+    """Return whether pycollective set them.
+
+    Paddle's launcher also sets VARIABLES, but always with endpoints.
+    """
     return all(env.get(name) for name in VARIABLES) and not env.get(ENDPOINTS)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    """Without a KVS: rank 0's store is on the host of the first endpoint, at a port that follows from all of them."""
+    """Detect Paddle's launcher, which has no KVS.
+
+    Rank 0's store is on the host of the first endpoint, at a port derived from all endpoints.
+    """
     if not env.get(RANK) or not env.get(SIZE) or are_ours(env):
         return None
     rank, size = rank_of(env, RANK, SIZE)
@@ -54,11 +61,12 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     hosts = [host for host, _ in endpoints]
     if len(hosts) != size:
         raise InvalidArgument(f"{SIZE}={size}, but {ENDPOINTS} has {len(hosts)}: {env[ENDPOINTS]}")
-    same = [other for other, host in enumerate(hosts) if host == hosts[rank]]  # spawn() does not say more
+    same = [other for other, host in enumerate(hosts) if host == hosts[rank]]  # spawn() provides nothing else
     local_rank = integer(env, LOCAL_RANK) if env.get(LOCAL_RANK) else same.index(rank)
     local_size = integer(env, LOCAL_SIZE) if env.get(LOCAL_SIZE) else len(same)
     one_host = local_size == size
-    job = f"paddle/{','.join(port for _, port in endpoints)}"  # ranks may know one host by several names
+    # without hosts, because ranks may know the same host by different names
+    job = f"paddle/{','.join(port for _, port in endpoints)}"
     found = ["127.0.0.1"] if one_host else store_hosts(hosts[0], one_host=False, what=f"{ENDPOINTS}=")
     return Placement(
         rank=rank,
@@ -75,7 +83,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def _split(endpoint: str) -> tuple[str, str]:
-    """Host and port. Loopback has several spellings."""
+    """Return host and port, with a single spelling of loopback."""
     host, colon, port = endpoint.strip().rpartition(":")
     if not colon or not host:
         raise InvalidArgument(f"{ENDPOINTS}: {endpoint!r} is not host:port")

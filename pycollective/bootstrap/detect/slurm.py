@@ -1,4 +1,4 @@
-"""Ranks started by srun, and the shells of an allocation in which srun has started nothing."""
+"""Ranks started by srun, and shells of an allocation in which srun has started no ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ FIRST_SPECIAL_STEP = 0xFFFFFFF0  # steps of Slurm's own, such as an interactive 
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    """Without a KVS: rank 0's store is on the first host of the step, at a port that follows from job and step."""
+    """Detect srun, which has no KVS.
+
+    Rank 0's store is on the first host of the step, at a port derived from job and step.
+    """
     if not in_step(env):
         return None
     require(env, NAMES, "srun")
@@ -50,7 +53,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def in_step(env: Mapping[str, str]) -> bool:
-    """Whether srun has started this process as a task."""
+    """Return whether srun has started this process as a task."""
     return bool(env.get(STEP) and env.get(RANK)) and integer(env, STEP) < FIRST_SPECIAL_STEP
 
 
@@ -65,7 +68,10 @@ def local_place(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def detect_shell(env: Mapping[str, str]) -> Placement | None:
-    """A batch script or salloc's shell, which hold the whole allocation. Only srun makes ranks in it."""
+    """Refuse a batch script or salloc's shell, which hold the whole allocation.
+
+    Only srun starts ranks in it.
+    """
     if not env.get(JOB):
         return None
     per_node = env.get("SLURM_TASKS_PER_NODE", "1")

@@ -16,7 +16,8 @@ NAMES = (FD, RANK, SIZE, "PMI_JOBID", slurm.LOCAL_RANK, slurm.NODE, slurm.TASKS)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    # hydra started inside a Slurm job has Slurm's variables as well, those of the step that holds hydra's own process.
+    # If hydra runs inside a Slurm job, Slurm's variables are set too, but they describe hydra's own
+    # process.
     if not env.get(FD) or not env.get("PMI_JOBID") or env.get(LOCAL_RANK) or not env.get(slurm.RANK):
         return None
     require(env, NAMES, "srun --mpi=pmi2")

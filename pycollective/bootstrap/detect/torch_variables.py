@@ -1,4 +1,4 @@
-"""RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: what torchrun sets, and what anybody can set by hand."""
+"""RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT: set by torchrun or by hand."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ WHO = " ".join(NAMES)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    """By hand. LOCAL_RANK alone is often set beside another launcher's variables, and RANK by pods for machines."""
+    """Detect variables that were set by hand.
+
+    Both RANK and LOCAL_RANK are required: other launchers often set LOCAL_RANK too, and in pods
+    RANK may count machines.
+    """
     if not env.get("RANK") or not env.get("LOCAL_RANK"):
         return None
     return place(env, "torch variables", default_store(env))
 
 
 def detect_part(env: Mapping[str, str]) -> Placement | None:
-    """What is left of them where no other launcher has started this process."""
+    """Handle an incomplete set if no other launcher has started this process."""
     if not any(env.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return None
     require(env, ("RANK", "WORLD_SIZE"), WHO)
@@ -50,8 +54,8 @@ def place(
     require(env, NAMES, WHO)
     local_rank, local_size = local_place(env, size)
     one_host = local_size == size
-    # MASTER_PORT itself belongs to torch or to torchrun's agent; it only helps to name the job. MASTER_ADDR does not:
-    # the ranks may know one host by several names.
+    # MASTER_PORT itself belongs to torch or to torchrun's agent; it is only part of the job's name.
+    # MASTER_ADDR is not, because ranks may know the same host by different names.
     job = f"{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
     hosts = [] if kvs else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
     others = [] if kvs else (other_spellings if rank > 0 else opened_besides)(env["MASTER_ADDR"], hosts)
@@ -72,7 +76,7 @@ def place(
 
 
 def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Kvs] | None:
-    """That of torch.distributed, if the program has initialised it; never imports it."""
+    """Return torch.distributed's store if the program has initialised it. Never imports torch."""
     if "torch.distributed" not in sys.modules:
         return None
     from pycollective.bootstrap.kvs.torch_default import initialised_store
@@ -98,7 +102,7 @@ def hosts_of(master: str, rank: int, *, one_host: bool | None) -> list[str]:
     if master == "localhost" and rank == 0 and one_host is False:
         return candidates(
             one_host=None
-        )  # as a pod of Kubeflow calls itself; ranks on other hosts know its name
+        )  # a pod of Kubeflow calls itself localhost; ranks on other hosts know its name
     return store_hosts(master, one_host=one_host, what="MASTER_ADDR=")
 
 

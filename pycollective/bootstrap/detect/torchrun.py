@@ -16,12 +16,13 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     if not run_id:
         return None
     require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), WHO)
-    # Not by TORCHELASTIC_RESTART_COUNT: each agent counts its own restarts, so ranks of one world may differ in it.
+    # TORCHELASTIC_RESTART_COUNT is not used: each agent counts its own restarts, so it may differ
+    # between ranks of a world.
     return place(env, "torchrun", kvs_of(env, run_id), run_id)
 
 
 def kvs_of(env: Mapping[str, str], run_id: str) -> Callable[[], Kvs] | None:
-    """The agent's store, which all ranks find alike; else that of torch.distributed; else None."""
+    """Return the agent's store, which all ranks find, else that of torch.distributed, else None."""
     if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return functools.partial(
             agent_store, env["MASTER_ADDR"], integer(env, "MASTER_PORT"), f"{run_id}/{env['WORLD_SIZE']}"

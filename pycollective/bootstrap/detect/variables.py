@@ -1,4 +1,4 @@
-"""Reading numbers from the environment, with errors that name the variable."""
+"""Reads numbers from the environment, with errors that name the variable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def integer(env: Mapping[str, str], name: str) -> int:
 
 
 def require(env: Mapping[str, str], names: tuple[str, ...], who: str) -> None:
-    """Raises unless every one of `names` is set (an empty value counts as missing)."""
+    """Raise unless every one of `names` is set. An empty value counts as missing."""
     missing = [name for name in names if not env.get(name)]
     if missing:
         found = [name for name in names if env.get(name)]

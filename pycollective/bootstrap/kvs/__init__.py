@@ -1,1 +1,1 @@
-"""One file per kind of launcher's key-value space (KVS). Nothing is opened before a rank first publishes or reads."""
+"""One file for each kind of launcher's key-value space (KVS). It is opened at its first use."""

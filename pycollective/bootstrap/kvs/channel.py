@@ -1,4 +1,4 @@
-"""Requests and answers over one descriptor, each until its deadline."""
+"""Requests and answers over one descriptor, each with a deadline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ READ_BYTES = 4096
 
 
 class Channel:
-    """Every wait ends at its deadline or by Ctrl-C. What has arrived by then is kept for the next call."""
+    """Every wait ends at its deadline or by Ctrl-C.
+
+    Data received by then is kept for the next call.
+    """
 
     def __init__(self, fd: int, who: str) -> None:
         self.fd = fd
-        self.who = who  # for people: "PMI-1 of hydra"
+        self.who = who  # for messages: "PMI-1 of hydra"
         self.arrived = b""
 
     def send(self, data: bytes, deadline: float) -> None:
@@ -29,7 +32,7 @@ class Channel:
                 raise self.gone(error.strerror or str(error)) from None
 
     def line(self, deadline: float) -> bytes:
-        """The next line, without its end."""
+        """Return the next line, without its end."""
         while b"\n" not in self.arrived:
             self.more(deadline)
         line, _, self.arrived = self.arrived.partition(b"\n")

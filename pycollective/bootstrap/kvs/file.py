@@ -1,9 +1,9 @@
 """A KVS in a folder that all ranks see: init("file:///shared/path", rank=, size=).
 
-What tells two runs on one path apart: a card counts only while something listens where it points. So rank 0 takes the
-card away when all have joined; it replaces what a run that died before that left behind; it refuses a path on which
-another run is meeting right now; and a rank that finds a card with nobody behind it waits for the next (as with
-every lasting KVS, bootstrap.rendezvous sees to that).
+A card is valid only while a store listens at its address; this distinguishes runs on the same path.
+Rank 0 removes the card when all ranks have joined, replaces a card that a dead run has left, and
+refuses a path on which another run is still in its rendezvous. A rank that finds a card without a
+listening store waits for the next card (bootstrap_info does that for every lasting KVS).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ LONGEST_TEXT = 4096
 
 
 class FileKvs:
-    """One file per key, mode 0600: who can read it may join. `in_use` tells whether a text's run is still meeting."""
+    """One file per key, mode 0600: a process that can read it may join.
+
+    `in_use` returns whether the run that wrote a text is still in its rendezvous.
+    """
 
     lasting = True
 
@@ -44,7 +47,7 @@ class FileKvs:
                 os.unlink(fresh)
         except FileExistsError:
             raise self.taken(path) from None
-        except CollectiveError:  # some are OSErrors as well
+        except CollectiveError:  # some are OSErrors too
             raise
         except OSError as error:
             raise InvalidArgument(f"{self.name}: rank 0 cannot write {path}: {error.strerror}") from None
@@ -74,13 +77,16 @@ class FileKvs:
         fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(text.encode() + b"\n")  # the line's end says that it is whole
+            file.write(text.encode() + b"\n")  # the end of the line marks a complete text
             file.flush()
             os.fsync(fd)
         return fresh
 
     def clear_away(self, path: Path, fresh: Path) -> None:
-        """Removes what an earlier run has left. Of all who see it, one at a time has the right to take it away."""
+        """Remove what an earlier run has left.
+
+        A lock file ensures that one process at a time removes it.
+        """
         old = self.content(path)
         if old is None:
             return
@@ -93,7 +99,7 @@ class FileKvs:
             raise self.taken(path, f". If there is none, remove {right}") from None
         try:
             now = self.content(path)
-            if now not in (None, old):  # another rank 0 was quicker, and this is its card
+            if now not in (None, old):  # another process is rank 0 too, and has already published its card
                 raise self.taken(path)
             if now == old:
                 os.unlink(path)
@@ -101,8 +107,11 @@ class FileKvs:
             os.unlink(right)
 
     def content(self, path: Path) -> str | None:
-        """What stands there, or None if nothing does yet. Refuses what somebody else may have written."""
-        with contextlib.suppress(OSError):  # opening the folder has NFS look again whether the file is there
+        """Return the text in the file, or None if it is missing or incomplete.
+
+        Refuses a file that another user may have written.
+        """
+        with contextlib.suppress(OSError):  # opening the folder makes NFS revalidate whether the file exists
             os.close(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -121,7 +130,7 @@ class FileKvs:
 
     def taken(self, path: Path, remedy: str = "") -> InvalidArgument:
         return InvalidArgument(
-            f"{self.name}: another run is meeting at {path} right now. Give each run a path of its own{remedy}"
+            f"{self.name}: another run is starting at {path} right now. Give each run a path of its own{remedy}"
         )
 
 

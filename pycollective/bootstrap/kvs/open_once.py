@@ -1,4 +1,4 @@
-"""The launcher's key-value spaces that allow one connection per process: opened once, by one process."""
+"""Opens key-value spaces that allow one connection per process only once, in one process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from collections.abc import Callable
 from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.errors import ForkedProcess
 
-_opened: dict[str, tuple[int, Kvs]] = {}  # by name, with the process that opened it
+_opened: dict[str, tuple[int, Kvs]] = {}  # by name, with the id of the process that opened it
 
 
 def open_once(name: str, make: Callable[[], Kvs]) -> Kvs:
-    """The same KVS for every init() of this process. A forked child has none: the launcher knows only its parent."""
+    """Return the same KVS for every init() of this process.
+
+    A forked child gets an error, because the launcher knows only its parent.
+    """
     if name not in _opened:
         _opened[name] = os.getpid(), make()
     owner, kvs = _opened[name]
     if owner != os.getpid():
         raise ForkedProcess(
-            f"this process was forked from rank process {owner}, whose connection to its launcher ({name}) it cannot "
-            f"use: give it a place of its own with init(address, rank=, size=), or start it by spawn"
+            f"this process was forked from rank process {owner}, and cannot use its connection to "
+            f"its launcher ({name}): give it a place of its own with init(address, rank=, size=), or start it by spawn"
         )
     return kvs

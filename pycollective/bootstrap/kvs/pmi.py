@@ -1,4 +1,4 @@
-"""What PMI-1 and PMI-2 have in common: one answer for every request, and a fence that all processes must come to."""
+"""The common part of PMI-1 and PMI-2: one answer per request, and a fence for all processes."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ FINALIZE_S = 2.0
 
 
 class Pmi(ABC):
-    """Values can be read when all processes have come to the same fence after them."""
+    """Values can be read after all processes have entered the same fence."""
 
     lasting = False
-    fence: str  # the requests as this version writes them
+    fence: str  # the requests in this version's syntax
     goodbye: str
-    advice: str  # what may have kept a rank from the fence
+    advice: str  # what may have kept a rank from entering the fence
 
     def __init__(self, fd: int, name: str) -> None:
         self.name = name
         self.channel = Channel(fd, name)
         self.owner = os.getpid()
         self.unanswered = 0  # requests that were given up while they waited
-        self.fenced: set[str] = set()  # keys whose fence this process has entered
-        self.texts: dict[str, str] = {}  # what was read
+        self.fenced: set[str] = set()  # keys of the fences that this process has entered
+        self.texts: dict[str, str] = {}  # the values that were read
 
     @abstractmethod
     def send(self, request: str, deadline: float) -> None:
-        """Sends it, and counts it in `unanswered`."""
+        """Send a request, and count it in `unanswered`."""
 
     @abstractmethod
     def answer(self, deadline: float) -> dict[str, str]:
-        """The next answer, which is no longer counted. Raises PeerFailure if it refuses."""
+        """Return the next answer, and stop counting it. Raises PeerFailure if it is a refusal."""
 
     def withdraw(self, key: str) -> None:
-        """Neither version can take a value back: the KVS goes with the job."""
+        """Neither version can remove a value: the KVS ends with the job."""
         del key
 
     def enter_fence(self, key: str, deadline: float, timeout_s: float) -> None:
-        """The fence of this key; one that was given up is waited for again, not entered twice."""
+        """Enter the fence of this key.
+
+        After a wait was given up, the fence is awaited again, not re-entered.
+        """
         try:
             if key not in self.fenced:
                 self.catch_up(deadline)
@@ -66,8 +69,9 @@ class Pmi(ABC):
             self.answer(deadline)
 
     def finalize(self) -> None:
-        # Only at a clean end: then hydra ends the job, and Slurm knows, when a process dies of an exception.
+        # Only at a clean exit, so that hydra ends the job, and Slurm detects the failure, when a
+        # process dies of an exception.
         if os.getpid() != self.owner or getattr(sys, "last_type", None) is not None:
             return
-        with contextlib.suppress(CollectiveError):  # the launcher is gone: nobody is left to tell
+        with contextlib.suppress(CollectiveError):  # the launcher is gone and cannot be notified
             self.ask(self.goodbye, time.monotonic() + FINALIZE_S)

@@ -1,4 +1,4 @@
-"""PMI-1, the line protocol that hydra speaks on PMI_FD: the mpiexec of MPICH and of Intel MPI."""
+"""PMI-1, the line protocol of hydra on PMI_FD: the mpiexec of MPICH and of Intel MPI."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import time
 from pycollective.bootstrap.kvs.pmi import Pmi
 from pycollective.errors import PeerFailure
 
-MORE, LAST = "+", "."  # in front of a piece: does another one follow?
+MORE, LAST = "+", "."  # prefix of a piece: whether another one follows
 
 
 class Pmi1(Pmi):
-    """Long values go in pieces."""
+    """Long values are sent in pieces."""
 
     fence = "cmd=barrier_in"
     goodbye = "cmd=finalize"
@@ -21,7 +21,7 @@ class Pmi1(Pmi):
 
     def __init__(self, fd: int, name: str) -> None:
         super().__init__(fd, name)
-        self.space = ""  # the job's key-value space; empty: not connected yet
+        self.space = ""  # the job's key-value space; empty if not connected yet
         self.longest = 0  # of a value
 
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
@@ -50,7 +50,7 @@ class Pmi1(Pmi):
     def connect(self, deadline: float) -> None:
         if self.space:
             return
-        os.set_inheritable(self.channel.fd, False)  # what this rank starts is not a rank
+        os.set_inheritable(self.channel.fd, False)  # a process that this rank starts is not a rank
         self.ask("cmd=init pmi_version=1 pmi_subversion=1", deadline)
         self.longest = int(self.ask("cmd=get_maxes", deadline)["vallen_max"]) - 1
         self.space = self.ask("cmd=get_my_kvsname", deadline)["kvsname"]

@@ -1,4 +1,4 @@
-"""PMI-2, which Slurm speaks on PMI_FD under `srun --mpi=pmi2`."""
+"""PMI-2, which Slurm uses on PMI_FD under `srun --mpi=pmi2`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from pycollective.bootstrap.kvs.pmi import Pmi
 from pycollective.errors import PeerFailure
 
-LENGTH_DIGITS = 6  # every message after the first begins with its length, as six characters
+LENGTH_DIGITS = 6  # every message after the first begins with its length, in six characters
 
 
 class Pmi2(Pmi):
@@ -46,7 +46,7 @@ class Pmi2(Pmi):
     def connect(self, deadline: float) -> None:
         if self.connected:
             return
-        os.set_inheritable(self.channel.fd, False)  # what this rank starts is not a rank
+        os.set_inheritable(self.channel.fd, False)  # a process that this rank starts is not a rank
         self.channel.send(b"cmd=init pmi_version=2 pmi_subversion=0\n", deadline)
         self.channel.line(deadline)
         self.ask(f"cmd=fullinit;pmijobid={self.job};pmirank={self.rank};threaded=FALSE;", deadline)

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pycollective.bootstrap.kvs.pmix_library import ERR_NOT_FOUND, ERR_TIMEOUT, SUCCESS, Calls, Proc, load
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
-SLICE_S = 1  # of a wait, between which Ctrl-C is heard; PMIx counts whole seconds
-PAUSE_S = 0.02  # after an answer "not there yet" that came at once
+SLICE_S = 1  # of a wait, so that Ctrl-C takes effect in between; PMIx counts whole seconds
+PAUSE_S = 0.02  # after an immediate answer "not there yet"
 
 
 class Pmix:
-    """Without a fence: a rank asks for what rank 0 has put, and the servers wait for it."""
+    """There is no fence: a rank requests rank 0's value, and the servers wait for it."""
 
     lasting = False
 
@@ -24,7 +24,7 @@ class Pmix:
         self.env = env
         self.me = Proc()
         self.owner = os.getpid()
-        self.calls: Calls | None = None  # None: not connected yet
+        self.calls: Calls | None = None  # None if not connected yet
 
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         calls = self.connect()
@@ -48,7 +48,7 @@ class Pmix:
                 )
             if time.monotonic() > deadline:
                 raise CollectiveTimeout(
-                    f"rank 0 has not told {self.name} in {timeout_s:.3g} s where its store is: it ended, hangs before "
+                    f"rank 0 has not published its store in {self.name} in {timeout_s:.3g} s: it ended, hangs before "
                     f"init(), or runs another program"
                 )
             if code == ERR_NOT_FOUND:
@@ -71,6 +71,7 @@ class Pmix:
         return self.calls
 
     def finalize(self) -> None:
-        # Also when an exception ends us: the exit code tells mpirun, which otherwise adds a page of text.
+        # Also after an exception: the exit code informs mpirun, which otherwise prints a page of
+        # text.
         if self.calls is not None and os.getpid() == self.owner:
             self.calls.finalize()

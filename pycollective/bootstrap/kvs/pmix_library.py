@@ -1,4 +1,7 @@
-"""libpmix by ctypes: the few calls and structures that a KVS needs, and where the right library lies."""
+"""libpmix through ctypes.
+
+This module has the calls and structures that a KVS needs, and searches for the library.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from pycollective.errors import Unsupported
 NAME = "libpmix.so.2"
 SUCCESS, ERR_TIMEOUT, ERR_NOT_FOUND, ERR_UNREACH = 0, -24, -46, -25
 BOOL, STRING, INT = 1, 3, 6  # PMIX_BOOL, PMIX_STRING, PMIX_INT
-GLOBAL = 3  # PMIX_GLOBAL: for processes on this host and on others
+GLOBAL = 3  # PMIX_GLOBAL: for processes on all hosts
 TIMEOUT, REFRESH = b"pmix.timeout", b"pmix.get.refresh"
 
 
@@ -49,7 +52,10 @@ class Info(Structure):
 
 
 def load(env: Mapping[str, str]) -> ctypes.CDLL:
-    """The library of the launcher that started us. Another version's would not understand its server."""
+    """Return the library of the launcher that started this process.
+
+    Another version would not be compatible with its server.
+    """
     reasons = []
     for path, mode in candidates(env):
         try:
@@ -58,18 +64,18 @@ def load(env: Mapping[str, str]) -> ctypes.CDLL:
             reasons.append(str(error))
     raise Unsupported(
         f"mpirun started several processes (OMPI_COMM_WORLD_SIZE={env.get('OMPI_COMM_WORLD_SIZE', '?')}), and they can "
-        f"meet only through {NAME}, which cannot be loaded: {'; '.join(dict.fromkeys(reasons))}. Put the folder of the "
+        f"join only through {NAME}, which cannot be loaded: {'; '.join(dict.fromkeys(reasons))}. Put the folder of the "
         f"{NAME} that belongs to your mpirun into LD_LIBRARY_PATH (mpirun -x LD_LIBRARY_PATH), or set PMIX_PREFIX"
     )
 
 
 def candidates(env: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    yield NAME, os.RTLD_NOLOAD  # what mpi4py or another library of this process has loaded already
+    yield NAME, os.RTLD_NOLOAD  # already loaded by mpi4py or another library of this process
     prefixes = [env[name] for name in ("PMIX_PREFIX", "OPAL_PREFIX") if env.get(name)]
     if (mpirun := shutil.which("mpirun", path=env.get("PATH"))) is not None:
         prefixes.append(os.path.dirname(os.path.dirname(os.path.realpath(mpirun))))
     for prefix in prefixes:
-        if prefix in ("/", "/usr"):  # the loader knows these, and a walk through them would take seconds
+        if prefix in ("/", "/usr"):  # the loader searches these, and a recursive search would take seconds
             continue
         for found in sorted(glob.glob(f"{glob.escape(prefix)}/lib*/**/{NAME}", recursive=True)):
             yield found, ctypes.DEFAULT_MODE
@@ -93,7 +99,10 @@ def get_options(timeout_s: int) -> ctypes.Array[Info]:
 
 
 class Calls:
-    """The calls, each with its return code. They release the interpreter's lock, but Ctrl-C waits for their end."""
+    """The calls, each with its return code.
+
+    They release the GIL, but Ctrl-C takes effect only after them.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library = library

@@ -1,4 +1,7 @@
-"""torchrun's own store, which the agent keeps at MASTER_ADDR:MASTER_PORT; without torch, whose import takes seconds."""
+"""torchrun's own store, which the agent keeps at MASTER_ADDR:MASTER_PORT.
+
+This client does not use torch, because importing it takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from pycollective.bootstrap.kvs.channel import Channel
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
 
 MAGIC = 0x3C85F7CE
-CONNECT_S = 10.0  # the agent listens before it starts ranks: who does not answer by then is not there
+# the agent listens before it starts ranks, so an answer that takes longer means that it is absent
+CONNECT_S = 10.0
 FORGET_S = 2.0
 
 
@@ -28,13 +32,13 @@ STOP_WAITING, READY = b"\0", b"\0"
 
 
 class TorchStore:
-    """Keys live as long as the agent: also through a restart of the ranks."""
+    """Keys exist as long as the agent, also after a restart of the ranks."""
 
     lasting = True
 
     def __init__(self, host: str, port: int, space: str) -> None:
         self.name = f"torchrun's agent store at {host}:{port}"
-        self.space = space  # what tells this job's keys from others'
+        self.space = space  # distinguishes this job's keys from those of other jobs
         self.host = host
         self.port = port
 
@@ -46,7 +50,7 @@ class TorchStore:
                 query(Query.CHECK) + count(1) + words(self.full(key)), deadline
             )  # SET itself has no answer
             if channel.exactly(1, deadline) != READY:
-                raise PeerFailure(f"{self.name} did not keep what rank 0 told it")
+                raise PeerFailure(f"{self.name} did not keep rank 0's value")
 
     def read(self, key: str, *, timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s
@@ -56,7 +60,7 @@ class TorchStore:
                 answer = channel.exactly(1, deadline)
             except CollectiveTimeout:
                 raise CollectiveTimeout(
-                    f"rank 0 has not told {self.name} in {timeout_s:.3g} s where its store is: it ended, hangs before "
+                    f"rank 0 has not published its store in {self.name} in {timeout_s:.3g} s: it ended, hangs before "
                     f"init(), or runs another program"
                 ) from None
             if answer != STOP_WAITING:
@@ -86,7 +90,7 @@ class TorchStore:
                 cause=str(error),
             ) from None
         with connection:
-            connection.setblocking(True)  # the channel waits by itself
+            connection.setblocking(True)  # the channel does its own waiting
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = Channel(connection.fileno(), self.name)
             channel.send(query(Query.VALIDATE) + struct.pack("<I", MAGIC), deadline)

@@ -1,1 +1,1 @@
-"""How ranks end: which one failed first, of what, and what the others and the user hear of it."""
+"""How ranks end: the rank that failed first, the cause, and the reports about it."""

@@ -1,4 +1,4 @@
-"""What the memory cgroup of this process counts: whether the kernel has killed something for lack of memory."""
+"""Counters of this process's memory cgroup: whether the kernel has killed a process for memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-UNLIMITED = 1 << 60  # version 1 writes a number as large as the machine can
+UNLIMITED = 1 << 60  # version 1 writes the machine's maximum instead of "max"
 KILLS = "oom_kill"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """`events`: `oom_kill` and what else the file counts."""
+    """`events` has `oom_kill` and the file's other counters."""
 
     file: Path
     events: dict[str, int]
@@ -20,7 +20,10 @@ class Counts:
 
 
 def read(root: Path = Path("/")) -> Counts | None:
-    """Of the innermost group that is visible here, version 2 or 1; None: there is none that counts."""
+    """Read the innermost visible group with counters, version 2 or 1.
+
+    Returns None if there is none.
+    """
     for folder in _folders(root):
         for name in ("memory.events", "memory.oom_control"):
             events = dict(_numbers(folder / name))
@@ -30,7 +33,10 @@ def read(root: Path = Path("/")) -> Counts | None:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Innermost first. A container may see its own group as the top, whatever its path is said to be."""
+    """Yield the innermost folder first.
+
+    A container may see its own group at the top, whatever its path.
+    """
     top = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -64,8 +70,10 @@ def _lines(file: Path) -> list[str]:
 
 
 def hint(before: Counts | None, now: Counts | None) -> str:
-    """Why a process may have been killed by SIGKILL, with what the cgroup has counted since `before`."""
-    first = "The kernel sends SIGKILL when memory runs out, batch systems at the end of a job, people by `kill -9`"
+    """Return why SIGKILL may have ended a process, with the cgroup's counts since `before`."""
+    first = (
+        "The kernel sends SIGKILL when memory runs out, batch systems at the end of a job, users by `kill -9`"
+    )
     if now is None:
         return f"{first}. No memory cgroup can be read here; `dmesg | grep -i oom` says whether it was the kernel"
     started_with = before.events.get(KILLS, 0) if before is not None and before.file == now.file else 0

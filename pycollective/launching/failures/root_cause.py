@@ -1,4 +1,4 @@
-"""Whose fault was it? The first rank that failed for a reason of its own."""
+"""Finds the root cause: the first rank that did not fail because of another rank."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from pycollective.launching.failures.last_error import last_error, last_header, plain
 
-SETTLE_S = 1.0  # how long a rank that only reports another rank's end leaves that rank to fail by itself
+SETTLE_S = 1.0  # how long to wait for the root cause after a rank has reported another rank's end
 # A rank that reports the end of another one is a victim, even if it exits first.
 _CONSEQUENCE = re.compile(
     rb"^pycollective\.(\w+\.)*((Peer\w+|Aborted)\b|CollectiveMismatch: .*\bmade shutdown instead of\b)"
 )
-_STOPPED = re.compile(rb"(KeyboardInterrupt|SystemExit)\b")  # what handlers of our signals usually raise
+# usual exceptions of handlers for the launcher's signals
+_STOPPED = re.compile(rb"(KeyboardInterrupt|SystemExit)\b")
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,12 @@ def signal_name(number: int) -> str:
 
 
 def is_consequence(lines: Sequence[bytes]) -> bool:
-    """Whether the last error in what a rank wrote to its standard error names the end of another rank."""
+    """Return whether a rank's last error on standard error reports the end of another rank."""
     return consequence(lines) is not None
 
 
 def consequence(lines: Sequence[bytes]) -> int | None:
-    """Where that error stands. Warnings may follow it, as Python prints them when it ends."""
+    """Return the position of that error. Warnings may follow it, as Python prints some at exit."""
     if last_header(lines) is not None:
         error = last_error(lines)
         return error if error is not None and _CONSEQUENCE.match(plain(lines[error])) else None
@@ -55,12 +56,12 @@ def consequence(lines: Sequence[bytes]) -> int | None:
 
 
 def judged(rank: int, status: int, lines: Sequence[bytes]) -> Failure:
-    """A rank that was killed by a signal has not ended of an error, even if it has survived and reported one."""
+    """Classify a failure. A rank killed by a signal is no victim, even if it reported an error."""
     return Failure(rank, status, status >= 0 and is_consequence(lines))
 
 
 def ended_by_itself(status: int, lines: Sequence[bytes]) -> bool:
-    """Whether a rank that was being stopped has ended of an error of its own nevertheless, and not of our signals."""
+    """Return whether a rank that was being stopped ended by an error of its own."""
     if status <= 0:
         return status not in (0, -signal.SIGTERM, -signal.SIGKILL)
     error = last_error(lines)

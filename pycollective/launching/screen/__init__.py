@@ -1,4 +1,4 @@
-"""What the ranks of `pycollective run` print, as the user sees it: whole lines, each with its rank in front."""
+"""Shows the output of `pycollective run`'s ranks: whole lines, each prefixed with its rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 
 
 class Screen:
-    """The launcher's standard output and error. Remembers the last lines of each rank's standard error."""
+    """The launcher's standard output and error.
+
+    Keeps the last lines of each rank's standard error.
+    """
 
     def __init__(
         self,
@@ -36,19 +39,20 @@ class Screen:
         on_failed: Callable[[OSError], None],
         answered: int | None = None,
     ) -> None:
-        self.ranks = ranks  # those that are shown
+        self.ranks = ranks  # the ranks that are shown
         self.prefix = prefix
-        self.on_closed = on_closed  # called once, when nobody reads us any more
-        self.on_failed = on_failed  # called when something cannot be written for any other reason
+        self.on_closed = on_closed  # called once, when the reader of the output is gone
+        self.on_failed = on_failed  # called when writing fails for any other reason
         self.closed = False
-        self.stopping = False  # whether the ranks that run have got our SIGTERM
+        self.stopping = False  # whether running ranks have received the launcher's SIGTERM
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
-        self.release_at: dict[int, asyncio.TimerHandle] = {}  # by rank: when lines go that may be its last
+        # by rank: the timer that releases lines that may be its last
+        self.release_at: dict[int, asyncio.TimerHandle] = {}
         self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
-        self.waiting: set[asyncio.Task[None]] = set()  # what is not yet written
+        self.waiting: set[asyncio.Task[None]] = set()  # writes in progress
         terminals = {name for name, stream in streams.items() if stream.isatty()}
         self.coloured = {name: name in terminals and "NO_COLOR" not in os.environ for name in streams}
         made: dict[Writer, LiveLine] = {}
@@ -57,21 +61,27 @@ class Screen:
             for name, writer in self.writers.items()
             if name in terminals
         }
-        self.open: dict[tuple[int, str], bytes] = {}  # by rank and stream: what may still change
-        self.drawing: set[str] = set()  # terminals that are brought up to date soon
+        self.open: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that may still change
+        self.drawing: set[str] = set()  # terminals that will be redrawn soon
 
     @property
     def direct(self) -> bool:
-        """Whether every byte can pass at once: there is one rank, and nothing is put into its lines."""
+        """Whether bytes pass unchanged.
+
+        They do if there is one rank, and nothing is inserted into its lines.
+        """
         return not self.prefix and len(self.ranks) == 1
 
     def close(self) -> None:
-        """Waits until all is written; nothing may be shown any more."""
+        """Wait until everything is written. Nothing may be shown afterwards."""
         for writer in set(self.writers.values()):
             writer.close()
 
     def show(self, rank: int, name: str, text: bytes) -> Awaitable[None]:
-        """Hands the text, whole lines if possible, to the writer at once; to wait for is until it is written."""
+        """Pass text, preferably whole lines, to the writer.
+
+        The result completes when it is written.
+        """
         lines = text.removesuffix(b"\n").split(b"\n")
         if name == "err":
             self.tails[rank].add(lines)
@@ -87,11 +97,11 @@ class Screen:
         return self.write(name, text)
 
     def pass_on(self, rank: int, name: str, data: bytes) -> Awaitable[None]:
-        """For `direct`: any bytes, as they come."""
+        """Pass on any bytes immediately. Used if `direct`."""
         return self.write(name, data) if rank in self.ranks else done()
 
     def finish_other(self, rank: int, name: str) -> None:
-        """Before the rank's whole lines in one stream: what it has drawn in the other one, and is done with."""
+        """Show what the rank has drawn in its other stream before its lines in this one."""
         other = "out" if name == "err" else "err"
         cutter = self.cutters.get((rank, other))
         if cutter is not None and (text := cutter.give_way()):
@@ -99,12 +109,15 @@ class Screen:
             self.show(rank, other, text)
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """What the rank may still change of its last lines: a terminal shows that too, if it stays so for a moment."""
+        """Set the last lines that the rank may still change.
+
+        A terminal shows them after a short delay.
+        """
         self.open[rank, name] = line
         self.update(rank, name)
 
     def update(self, rank: int, name: str) -> None:
-        """What a terminal shows below the whole lines: also those that are held back because they may be the last."""
+        """Update what a terminal shows below the whole lines, including held-back last lines."""
         live = self.live.get(name)
         if live is None or rank not in self.ranks or self.direct:
             return
@@ -118,7 +131,8 @@ class Screen:
 
     def draw(self, name: str) -> None:
         self.drawing.discard(name)
-        if self.waiting or self.live[name].gives_way():  # the reader pauses, or debugs: a later state will do
+        # the reader pauses, or a debugger runs: a later state suffices
+        if self.waiting or self.live[name].gives_way():
             self.draw_soon(name)
         else:
             self.redraw(name)
@@ -144,7 +158,7 @@ class Screen:
         return lines
 
     def release_recent(self, rank: int) -> None:
-        """Its lines were not the last: it has lived on, or goes on in the other stream."""
+        """Show lines that were not the rank's last: it has printed more, or still runs."""
         if (at := self.release_at.pop(rank, None)) is not None:
             at.cancel()
             lines = self.tracebacks.release_recent(rank)
@@ -152,7 +166,10 @@ class Screen:
             self.show_lines(rank, "err", lines)
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
-        """What it wrote was not the last: it lives, or ranks take long to end. The cause comes before its victims."""
+        """Show output that was not the rank's last: it still runs, or ranks take long to end.
+
+        The cause is shown before its victims.
+        """
         held_s += tracebacks.HOLD_S
         if held_s < tracebacks.VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
             asyncio.get_running_loop().call_later(tracebacks.HOLD_S, self.release, rank, held_s)
@@ -169,11 +186,17 @@ class Screen:
             self.write("err", b"".join(line + b"\n" for line in lines))
 
     def end(self, failed_first: int | None) -> Ending:
-        """What is still to be shown when no rank is left. `failed_first`: the rank that is the root cause."""
+        """Return what to show when all ranks have ended.
+
+        `failed_first` is the root cause's rank.
+        """
         return self.tracebacks.end(failed_first)
 
     def settle(self, *, whole: bool) -> None:
-        """When no rank is left. `whole`: what was held back is shown as well, for nothing will be said about it."""
+        """Clean up when all ranks have ended.
+
+        If `whole`, held-back output is shown too, because no report will follow.
+        """
         for rank in list(self.release_at) if whole else ():
             self.release_recent(rank)
         for name, live in self.live.items():
@@ -217,7 +240,7 @@ class Screen:
 
 
 def done() -> asyncio.Future[None]:
-    """Nothing to wait for."""
+    """Return a completed future."""
     future = asyncio.get_running_loop().create_future()
     future.set_result(None)
     return future

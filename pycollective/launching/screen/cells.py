@@ -1,4 +1,4 @@
-"""As much of a text as fits into a row of a terminal."""
+"""Cuts a text to the width of a terminal row."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ _NO_COLOUR = "\x1b[0m"
 
 
 def width_of(character: str) -> int:
-    """How many cells it takes."""
+    """Return the number of cells of a character."""
     if category(character) in ("Mn", "Me", "Cf", "Cc"):  # accents, joiners, control characters
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
 
 
 def fitted(text: str, cells: int) -> str:
-    """The beginning of the text. Colours take no room, and end with it; tabs become spaces; other controls go."""
+    """Return the beginning of the text that fits.
+
+    Colours take no space and are reset at the end, tabs become spaces, and other control characters
+    are dropped.
+    """
     shown, coloured = "", False
     for part in _COLOUR.split(text.replace("\t", "    ")):
         if _COLOUR.fullmatch(part):

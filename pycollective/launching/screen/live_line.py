@@ -1,4 +1,4 @@
-"""The unfinished lines at the bottom of a terminal: progress bars that move, or a question that waits."""
+"""Unfinished lines at the bottom of a terminal: moving progress bars, or a waiting prompt."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pycollective.launching.screen.cells import fitted
 from pycollective.launching.streams.lines import visible
 from pycollective.launching.streams.terminal import is_taken
 
-INTERVAL_S = 0.1  # between two states of it
+INTERVAL_S = 0.1  # between two redraws
 ERASE = b"\r\x1b[K"
 ERASE_ABOVE = b"\x1b[A\x1b[K"
 
 
 def size(fd: int) -> tuple[int, int]:
-    """Columns and rows."""
+    """Return columns and rows."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:
@@ -25,15 +25,19 @@ def size(fd: int) -> tuple[int, int]:
 
 @dataclass
 class LiveLine:
-    """Of one terminal. Of several ranks that have such lines, the first is shown, or the one that can be answered."""
+    """The live lines of one terminal.
+
+    If several ranks have such lines, those of the first rank are shown, or of the rank that can be
+    answered.
+    """
 
     fd: int
-    answered: int | None = None  # the rank that has our standard input
+    answered: int | None = None  # the rank that gets the launcher's standard input
     open: dict[tuple[int, str], tuple[bytes, list[bytes]]] = field(default_factory=dict)  # label and texts
     drawn: bytes = b""
 
     def update(self, rank: int, name: str, label: bytes, line: bytes) -> None:
-        """`line`: with ends of line where the cursor moves between several."""
+        """Set the unfinished text. It has line ends if the cursor moves between lines."""
         self.open.pop((rank, name), None)
         shown = [visible(each) for each in line.split(b"\n")]
         while len(shown) > 1 and not shown[-1].strip():
@@ -42,7 +46,7 @@ class LiveLine:
             self.open[rank, name] = label, shown
 
     def around(self, lines: bytes) -> bytes:
-        """The whole lines, in the place of the unfinished ones, which come below them again."""
+        """Return the bytes that write whole lines, and redraw the unfinished ones below."""
         if self.gives_way():
             return lines
         erase = ERASE + ERASE_ABOVE * self.drawn.count(b"\n") if self.drawn else b""
@@ -50,11 +54,11 @@ class LiveLine:
         return erase + lines + self.drawn
 
     def redrawn(self) -> bytes:
-        """What brings the terminal up to date; nothing if it is."""
+        """Return what updates the terminal, or nothing if it is current."""
         return b"" if self.gives_way() or self.bottom() == self.drawn else self.around(b"")
 
     def gives_way(self) -> bool:
-        """Whether the bottom of the terminal is the prompt of a rank's debugger, which has erased the last line."""
+        """Return whether a rank's debugger, which has erased the last line, uses the terminal."""
         if not (self.drawn or self.open) or not is_taken(self.fd):
             return False
         self.drawn = b""

@@ -1,4 +1,7 @@
-"""What the ranks of pc.run print, in sys.stdout and sys.stderr of this process; on a terminal unfinished lines, too."""
+"""Writes the output of pc.run's ranks to sys.stdout and sys.stderr of this process.
+
+On a terminal, unfinished lines are shown too.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 
 __all__ = ["OwnStreams"]
 
-PATIENCE_S = 1.0  # how long after the deadline a reader is waited for that may be slow
+PATIENCE_S = 1.0  # how long to wait for a slow reader after the deadline
 PIECE = select.PIPE_BUF // 4  # characters, of at most four bytes each
 
 
 class OwnStreams:
-    """A notebook, or a test, may have put other streams there: they are looked up at each line."""
+    """Looks up the streams for each line, because a notebook or a test may have replaced them."""
 
     def __init__(self, deadline: float = math.inf) -> None:
-        self.deadline = deadline  # what a reader that pauses until then has not taken is not shown
-        self.pauses = False  # whether the reader has taken nothing until then
+        self.deadline = deadline  # output that a paused reader has not consumed by then is dropped
+        self.pauses = False  # whether the reader has not consumed anything by the deadline
         self.live: dict[int, LiveLine] = {}  # by terminal
         self.changed = False
         self.drawn_at = 0.0
 
     def show(self, rank: int, name: str, lines: list[str]) -> None:
-        """Whole lines, with the rank in front."""
+        """Show whole lines, prefixed with the rank."""
         file = stream(name)
         if file is None:  # a program without a console, or with `>&-`
             return
@@ -40,18 +43,18 @@ class OwnStreams:
         self.write(file, text)
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """What there is of the rank's next line."""
+        """Set the rank's unfinished line."""
         file = stream(name)
         if file is not None and (live := self.terminal(file)) is not None:
             live.update(rank, name, b"[%d] " % rank, line)
             self.changed = True
 
     def due_s(self) -> float | None:
-        """Seconds until redraw() is wanted; None: nothing has changed."""
+        """Return the seconds until redraw() is needed, or None if nothing has changed."""
         return max(self.drawn_at + INTERVAL_S - time.monotonic(), 0.0) if self.changed else None
 
     def redraw(self) -> None:
-        """Brings the terminal up to date."""
+        """Redraw the terminal."""
         self.changed, self.drawn_at = False, time.monotonic()
         for file in (sys.stdout, sys.stderr):
             live = None if file is None else self.terminal(file)
@@ -66,9 +69,9 @@ class OwnStreams:
         return None
 
     def write(self, file: TextIO, text: str) -> None:
-        """In pieces that a pipe takes as a whole once it takes anything, so that the deadline is kept."""
+        """Write in pieces that a writable pipe accepts whole, so that the deadline is kept."""
         encoding = getattr(file, "encoding", None)
-        if encoding is not None:  # what it cannot say comes as Python would escape it
+        if encoding is not None:  # escapes characters that the encoding lacks, as Python does
             text = text.encode(encoding, errors="backslashreplace").decode(encoding)
         for begin in range(0, len(text), PIECE):
             left_s = max(self.deadline - time.monotonic(), 0.0 if self.pauses else PATIENCE_S)
@@ -80,10 +83,10 @@ class OwnStreams:
 
 
 def writable(file: TextIO, left_s: float) -> bool:
-    """Waits so long until it takes something."""
+    """Wait at most that long until the file is writable."""
     try:
         fd = file.fileno()
-    except (OSError, ValueError, AttributeError):  # no descriptor: it may always be written
+    except (OSError, ValueError, AttributeError):  # without a descriptor it can always be written
         return True
     waiting = select.poll()
     waiting.register(fd, select.POLLOUT)

@@ -1,6 +1,7 @@
-"""What Paddle writes to standard output where our SIGTERM ends a rank: a block as of a crash, above our report.
+"""Removes the block that Paddle prints when the launcher's SIGTERM ends a rank.
 
-It names the process that has sent the signal. Only where that is this one, the block says nothing new.
+The block, on standard output, looks like a crash. It names the sender of the signal, and is removed
+only if that is this process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SENT = re.compile(
 
 
 def without_block(lines: list[bytes]) -> list[bytes]:
-    """These lines but for the block, if this process has sent the signal."""
+    """Return the lines without the block, if this process has sent the signal."""
     if HEADER not in lines:
         return lines
     header = lines.index(HEADER)

@@ -1,4 +1,4 @@
-"""From a rank's pipes to the screen and to its log files."""
+"""Copies from a rank's pipes to the screen and to its log files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ READ_BYTES = 1 << 16
 
 
 async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[bytes] | None) -> None:
-    """Moves what the rank writes until the pipe ends: whole lines, and on a terminal what there is of the next."""
+    """Copy the rank's output until the pipe ends.
+
+    It copies whole lines, and on a terminal also the unfinished line.
+    """
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
@@ -38,7 +41,7 @@ async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[by
 
 
 async def next_of(reader: asyncio.StreamReader, patience_s: float | None) -> bytes | None:
-    """None: nothing has come for so long."""
+    """Return the next data, or None after a timeout."""
     try:
         return await asyncio.wait_for(reader.read(READ_BYTES), patience_s)
     except asyncio.TimeoutError:

@@ -1,4 +1,4 @@
-"""The last lines that a rank has written to its standard error, and how its last error began."""
+"""The last lines of a rank's standard error, and the line of its last error."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pycollective.launching.failures.last_error import HEADER, is_error, is_head
 
 TAIL_LINES = 40
 TAIL_NBYTES = 1 << 18
-CUT_NBYTES = 1 << 14  # what is kept of a line
+CUT_NBYTES = 1 << 14  # maximum that is kept of a line
 
 
 @dataclass
 class Tail:
-    """Bounded in lines and in bytes. An error that is longer than that is known by its own line."""
+    """Bounded in lines and bytes. Of a longer error, its own line is kept."""
 
     lines: deque[bytes] = field(default_factory=deque)
     nbytes: int = 0
-    error: bytes | None = None  # the own line of the error that the last traceback ends with
-    in_frames: bool = False  # of a traceback whose error has not come yet
+    error: bytes | None = None  # the error line of the last traceback
+    in_frames: bool = False  # inside a traceback before its error line
 
     def add(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -38,5 +38,5 @@ class Tail:
 
     @property
     def judged(self) -> Sequence[bytes]:
-        """What shows whose fault this rank's end was."""
+        """The lines that show whether this rank is the root cause."""
         return list(self.lines) if self.error is None else [HEADER, self.error]

@@ -1,4 +1,4 @@
-"""What ranks end with, held back for a moment: equal errors and last lines are shown once, and the first cause last."""
+"""Holds back the ranks' last errors briefly, to show equal ones once and the root cause last."""
 
 from __future__ import annotations
 
@@ -18,55 +18,61 @@ from pycollective.launching.failures.last_error import (
 )
 from pycollective.launching.failures.root_cause import consequence
 
-HOLD_S = 2.0  # from its first line to its appearance, if the rank lives on
-VICTIM_HOLD_S = 10.0  # of one that only reports another rank's end
-LINES_HOLD_S = 0.5  # of lines in which no error begins, if the rank prints nothing meanwhile
-WINDOW_S = 10.0  # after that an equal error is news
-LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # lines and bytes that are held back of a rank
-MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14  # the same of lines in which no error begins
-COMPARED_NBYTES = 4096  # of a line; of what follows, a checksum
-# What differs between ranks that fail alike: addresses of objects, processes, places of one rank alone, times.
+HOLD_S = 2.0  # how long an error is held back if the rank continues
+VICTIM_HOLD_S = 10.0  # for an error that only reports another rank's end
+LINES_HOLD_S = 0.5  # for lines without an error, if the rank prints nothing meanwhile
+WINDOW_S = 10.0  # after that, an equal error is shown again
+LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # maximum lines and bytes that are held back for a rank
+MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14  # the same for lines without an error
+COMPARED_NBYTES = 4096  # of a line; the rest is compared by checksum
+# What differs between equal failures of ranks: object addresses, process ids, local devices, times.
 _VARYING = re.compile(
     rb"0x[0-9a-f]+|(?i:(?<=\bpid[ =:])|(?<=\bpid: )|(?<=\bprocess )|(?<=\bcuda:)|(?<=\bgpu )|(?<=\bworker ))\d+"
     rb"|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b"
 )
-# Our own message, with its further lines, which are indented.
+# A message of pycollective, with its further lines, which are indented.
 _OURS = re.compile(rb"^(pycollective\.[\w.]+): .*(?:\n .*)*", re.MULTILINE)
 _NUMBER = re.compile(rb"\d+")
 
 
 def identity(rank: int, lines: Sequence[bytes]) -> bytes:
-    """Equal for errors that are the same to a reader. Ours tell one story on all ranks, from the side of each."""
+    """Return a key that is equal for errors that mean the same.
+
+    pycollective's messages describe the same failure from each rank's perspective.
+    """
     text = b"\n".join(HEADER if is_header(line) else in_short(plain(line)) for line in lines)
     text = _OURS.sub(rb"\1", _VARYING.sub(b"", text.strip()))
     return re.sub(rb"(?i)(?<![a-z])rank[\"']?[ :=_-]{0,3}%d\b" % rank, b"rank", text)
 
 
 def kind(lines: Sequence[bytes]) -> bytes:
-    """Equal for reports of the same end, whichever ranks and calls they name."""
+    """Return a key that is equal for reports of the same end, regardless of ranks and calls."""
     return _NUMBER.sub(b"", _VARYING.sub(b"", b"\n".join(map(in_short, lines)).strip()))
 
 
 def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank: int) -> bool:
-    """Whether the rank was stopped while it wrote this error: at least one frame is the same, and no line differs."""
+    """Return whether the rank was stopped while it wrote this error.
+
+    If so, at least one frame is equal and no line differs.
+    """
     there, whole = identity(rank, lines), identity(of_rank, of)
     first, *more = there.split(b"\n", 2)
     return bool(more) and whole.startswith(b"%s\n%s\n" % (first, more[0])) and whole.startswith(there)
 
 
 def folds(lines: Sequence[bytes]) -> bool:
-    """Whether these lines tell of an error. What only looks like its beginning is shown for each rank."""
+    """Return whether these lines are an error. Other lines are shown for each rank."""
     return not lines[0].startswith(b"usage: ") or any(b"error: " in line.lower() for line in lines)
 
 
 def in_short(line: bytes) -> bytes:
-    """A line that costs little to compare, however long it is."""
+    """Return a bounded form of the line, for comparison."""
     rest = line[COMPARED_NBYTES:]
     return line[:COMPARED_NBYTES] + blake2b(rest).hexdigest().encode() if rest else line
 
 
 def spans(ranks: Sequence[int]) -> str:
-    """`0-2, 5`."""
+    """Format ranks as `0-2, 5`."""
     words: list[str] = []
     begin = None
     for rank in sorted(set(ranks)):
@@ -78,49 +84,50 @@ def spans(ranks: Sequence[int]) -> str:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0-2, 5`."""
+    """Format ranks as `rank 3` or `ranks 0-2, 5`."""
     return f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What the end of a world adds to the screen."""
+    """What to add to the screen at the end of a world."""
 
-    lines: list[bytes]  # with their ranks in front
-    alike: list[int]  # the other ranks that wrote the error of the rank that failed first
-    shown: bool  # whether the error of the rank that failed first is on the screen already
-    whole: list[bytes]  # that error, or its last lines, if they are not
-    said_too: list[int] = field(default_factory=list)  # the other ranks that wrote its last lines, no error
+    lines: list[bytes]  # prefixed with their ranks
+    alike: list[int]  # the other ranks that wrote the same error as the rank that failed first
+    shown: bool  # whether the error of the rank that failed first has been shown
+    whole: list[bytes]  # that error, or its last lines, if they have not been shown
+    # other ranks that wrote the same last lines, without an error
+    said_too: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Shown:
-    """An error on the screen."""
+    """An error that has been shown."""
 
     at: float
-    writers: list[int]  # the first of these ranks has shown it
+    writers: list[int]  # ranks that wrote it; the first one's copy was shown
 
 
 @dataclass
 class Consequences:
-    """Ranks that report the same end of another one."""
+    """Ranks that report the same end of another rank."""
 
-    words: list[bytes]  # of the first of them
+    words: list[bytes]  # the report of the first of them
     ranks: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Tracebacks:
-    """Everything about one screen's errors."""
+    """All errors of one screen."""
 
     clock: Callable[[], float] = time.monotonic
-    held: dict[int, list[bytes]] = field(default_factory=dict)  # by rank
+    held: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that are held back
     held_nbytes: dict[int, int] = field(default_factory=dict)
-    recent: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that may be its last ones
-    said: dict[int, bytes] = field(default_factory=dict)  # by rank: a checksum of those that were shown last
+    recent: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that may be its last
+    said: dict[int, bytes] = field(default_factory=dict)  # by rank: a checksum of the last released lines
     shown: dict[bytes, Shown] = field(
         default_factory=dict
-    )  # by a checksum of the identity; forgotten after a while
+    )  # by checksum of the identity; expires after WINDOW_S
     last: dict[int, bytes] = field(
         default_factory=dict
     )  # by rank: that checksum, if it has written nothing since
@@ -129,7 +136,10 @@ class Tracebacks:
     )  # by error and the rank that showed it
 
     def take(self, rank: int, lines: list[bytes]) -> list[bytes]:
-        """What of these lines is shown at once. From where an error may begin, all that follows is held back."""
+        """Return the lines to show immediately.
+
+        From a possible beginning of an error, all lines are held back.
+        """
         if rank not in self.held:
             first = next((number for number, line in enumerate(lines) if begins(line)), len(lines))
             lines, rest = lines[:first], lines[first:]
@@ -149,7 +159,7 @@ class Tracebacks:
         return lines
 
     def release(self, rank: int) -> list[bytes]:
-        """What was held back, to be shown now; nothing if another rank has just shown an equal error."""
+        """Release held-back lines. Returns none if another rank has just shown an equal error."""
         return self.but_for_equal(rank, self.let_go(rank))
 
     def but_for_recent(self, rank: int, lines: list[bytes], *, go: bool) -> list[bytes]:
@@ -161,7 +171,7 @@ class Tracebacks:
         return []
 
     def release_recent(self, rank: int) -> list[bytes]:
-        """The lines that may have been the rank's last, to be shown now."""
+        """Release the lines that may have been the rank's last."""
         lines = self.recent.pop(rank, [])
         if lines:
             self.said[rank] = checksum(identity(rank, lines))
@@ -186,7 +196,7 @@ class Tracebacks:
         return []
 
     def reported(self) -> list[bytes]:
-        """A line for each error that further ranks have written since the last call."""
+        """Return a line for each error that more ranks have written since the last call."""
         lines = [
             b"[%s] the same error as rank %d" % (spans(ranks).encode(), first)
             for (_, first), ranks in self.unreported.items()
@@ -195,7 +205,10 @@ class Tracebacks:
         return lines
 
     def end(self, failed_first: int | None) -> Ending:
-        """When no rank is left: one line for all ranks that report the end of the first one in the same words."""
+        """Return what to show when all ranks have ended.
+
+        Ranks that report the first one's end in the same words share one line.
+        """
         if failed_first is None:
             lines = [line for rank in sorted(self.recent) for line in label(rank, self.recent.pop(rank))]
             lines += [line for rank in sorted(self.held) for line in self.labelled(rank, self.let_go(rank))]
@@ -225,7 +238,10 @@ class Tracebacks:
         return Ending(lines, sorted(alike - {failed_first}), shown, [] if shown else its or words, said_too)
 
     def end_of_words(self, key: bytes | None) -> tuple[list[bytes], list[int]]:
-        """The last lines of ranks without an error, and which ranks have the same as the one that failed first."""
+        """Return the last lines of ranks without an error.
+
+        Also returns the ranks with the same last lines as the rank that failed first.
+        """
         lines: list[bytes] = []
         alike = []
         for rank in sorted(self.recent):
@@ -245,7 +261,10 @@ def label(rank: int, lines: Sequence[bytes]) -> list[bytes]:
 
 
 def without_end(rank: int, lines: list[bytes], consequences: dict[bytes, Consequences]) -> list[bytes]:
-    """Without a traceback that breaks off, or whose error only reports another rank's end: that goes to `victims`."""
+    """Remove a traceback that breaks off, or that only reports another rank's end.
+
+    Reports are added to `consequences`.
+    """
     header = last_header(lines)
     if header is not None and last_error(lines) is None:
         return lines[:header]

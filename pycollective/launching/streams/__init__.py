@@ -1,1 +1,1 @@
-"""What ranks write, as bytes, lines and rows, before anything is shown."""
+"""The ranks' output as bytes, lines and rows, before it is shown."""

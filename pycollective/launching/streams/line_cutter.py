@@ -1,4 +1,4 @@
-"""What comes of a stream, as whole lines."""
+"""Splits a stream into whole lines."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 
 from pycollective.launching.streams.rows import Rows
 
-LONGEST_LINE = 1 << 20  # a longer one is shown in pieces
-# What a program draws with: moves up and down, the cursor hidden and shown, all below erased.
+LONGEST_LINE = 1 << 20  # longer lines are shown in pieces
+# Drawing: cursor moves up and down, hiding and showing the cursor, erasing everything below.
 _CONTROL = re.compile(rb"\n|\x1b(?:\[(\d{0,4})[ABEF]|M|\[\?25[hl]|\[0?J)")
 _DRAWS = re.compile(rb"\r(?!\n)|\x1b(?:\[\d{0,4}[ABEF]|M|\[\?25[hl]|\[0?J)")
 _BROKEN_OFF = re.compile(rb"\x1b(?:\[\??\d{0,4})?")
-_LONGEST_BREAK = 8  # bytes of what breaks off
+_LONGEST_BREAK = 8  # maximum bytes of an incomplete control sequence
 
 
 @dataclass
 class LineCutter:
-    """Its cost does not depend on how much of the last line has come."""
+    """The cost does not depend on the length of the unfinished line."""
 
-    raw: bool = False  # whether each byte counts, and not what a terminal would show
+    raw: bool = False  # whether to pass on every byte instead of what a terminal would show
     rows: Rows = field(default_factory=Rows)
-    _broken: bytes = b""  # a control sequence of which the end has not come
+    _broken: bytes = b""  # an incomplete control sequence
 
     def cut(self, data: bytes) -> bytes:
-        """The whole lines that there are now, with their ends; a line that is too long comes in pieces."""
+        """Return the whole lines received so far, with line ends; long lines are split."""
         if self.raw:
             text = self._plain(data)
         else:
@@ -36,23 +36,23 @@ class LineCutter:
         return text
 
     def due_s(self) -> float | None:
-        """Seconds until let_go() is wanted; None: not before more has come."""
+        """Return the seconds until let_go() is needed, or None before more data arrives."""
         return self.rows.due_s()
 
     def let_go(self) -> bytes:
-        """Lines that have waited in vain for being drawn anew."""
+        """Return lines that have not been redrawn within the time limit."""
         return self.rows.let_go()
 
     def give_way(self) -> bytes:
-        """Lines that the rank has finished, for it goes on elsewhere: those that come there come behind them."""
+        """Return the rank's finished lines, before its output in another stream."""
         return b"" if self.rows.hidden else self.rows.take(len(self.rows.above))
 
     def unfinished(self) -> bytes:
-        """What there is of the last line, or of all lines that may still be drawn anew."""
+        """Return the unfinished line, or all lines that may still be redrawn."""
         return b"\n".join(line.shown() for line in self.rows)
 
     def last(self) -> bytes:
-        """What is left, without an end of line."""
+        """Return the rest, without a line end."""
         rest = b"\n".join(bytes(line.text) for line in self.rows) + self._broken
         self.rows, self._broken = Rows(self.rows.clock), b""
         return rest
@@ -81,7 +81,7 @@ class LineCutter:
         return b"".join(text)
 
     def _obey(self, control: bytes, count: int) -> bytes:
-        """Returns what is final now."""
+        """Execute a control sequence, and return lines that are final now."""
         rows = self.rows
         if control == b"\n":
             return rows.end_line()

@@ -7,26 +7,29 @@ from dataclasses import dataclass, field
 
 CARRIAGE_RETURN = ord("\r")
 SHOWN_NBYTES = 1 << 13  # of an unfinished line
-# Moves of the cursor and titles of windows, which would lead into the lines of other ranks. Colours stay.
+# Cursor moves and window titles, which would affect other ranks' lines. Colours are kept.
 _MOVES = re.compile(rb"\x1b(\[\??[\d;]*[A-HJKSTdfhlnrsu]|[78DEM]|\][^\x07\x1b\n]{0,1000}(\x07|\x1b\\))")
 
 
 def visible(line: bytes) -> bytes:
-    """What a terminal would show of a line that is drawn anew by carriage returns."""
+    """Return what a terminal would show of a line with carriage returns."""
     return _MOVES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
 
 
 @dataclass
 class Line:
-    """A line that grows, or is drawn anew. What that costs does not depend on how much of it has come."""
+    """A line that grows or is redrawn. The cost does not depend on its length."""
 
     text: bytearray = field(default_factory=bytearray)
-    drawn: bool = False  # whether something has been drawn over, or the cursor has come back
-    made: bool = False  # by a move above all that is kept: it is no line until something stands in it
-    left_at: float = 0.0  # when the cursor went on to the line below
+    drawn: bool = False  # whether text was overwritten, or the cursor has returned
+    made: bool = False  # created by a cursor move above the kept lines; not a line until it has text
+    left_at: float = 0.0  # when the cursor moved to the line below
 
     def draw(self, text: bytes) -> None:
-        """Of a progress bar only its last state stays, with one carriage return behind it if there is any."""
+        """Append text.
+
+        A progress bar keeps only its last state, plus one carriage return if present.
+        """
         self.text += text
         begin, end = self._last_state(len(text) + 1)
         self.drawn = self.drawn or begin > 0
@@ -34,18 +37,21 @@ class Line:
         del self.text[:begin]
 
     def come_back(self) -> None:
-        """The cursor is in this line again, and what follows is drawn over it."""
+        """Move the cursor back into this line; further text overwrites it."""
         self.drawn = True
         if self.text:
             self.draw(b"\r")
 
     def shown(self) -> bytes:
-        """What there is of it: as much of its beginning as any terminal has room for."""
+        """Return its text, at most as much as any terminal can show."""
         begin, end = self._last_state(SHOWN_NBYTES)
         return bytes(self.text[begin : min(end, begin + SHOWN_NBYTES)])
 
     def _last_state(self, nbytes: int) -> tuple[int, int]:
-        """Where the last state of a progress bar lies, if it begins in the last so many bytes; else the whole line."""
+        """Return the bounds of a progress bar's last state, if within the last `nbytes` bytes.
+
+        Otherwise returns those of the whole line.
+        """
         text, end = self.text, len(self.text)
         first = max(end - nbytes, 0)
         while end > first and text[end - 1] == CARRIAGE_RETURN:

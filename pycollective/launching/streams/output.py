@@ -1,4 +1,4 @@
-"""Where ranks' output goes in the end: descriptors that may be slow, full or closed, and log files."""
+"""Outputs for the ranks: descriptors that may be slow, full or closed, and log files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def write_all(fd: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(fd, left) :]
-        except BlockingIOError:  # somebody who shares it made it so; changing that back would break them
+        # another process made the shared descriptor non-blocking; restoring that would break it
+        except BlockingIOError:
             select.select([], [fd], [])
 
 
 class Writer:
-    """Writes to one descriptor from its own thread: whoever reads it may pause, and signals must still be heard."""
+    """Writes to one descriptor in its own thread, so that a paused reader blocks no signals."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -32,17 +33,18 @@ class Writer:
         self.thread: threading.Thread | None = None  # started at the first line, after the last fork
 
     def write(self, data: bytes) -> asyncio.Future[None]:
-        """In the order of the calls. The future ends when all is written, or with the OSError that prevented it."""
+        """Write in the order of calls. The future ends when all is written, or with the OSError."""
         done = asyncio.get_running_loop().create_future()
         self.jobs.put((data, done))
         if self.thread is None:
-            # A daemon: it may wait for a reader who never goes on, and that must not keep us from exiting.
+            # A daemon thread, because it may wait forever for a reader, which must not prevent the
+            # exit.
             self.thread = threading.Thread(target=self.work, daemon=True)
             self.thread.start()
         return done
 
     def close(self) -> None:
-        """Waits until all is written."""
+        """Wait until everything is written."""
         if self.thread is not None:
             self.jobs.put(None)
             self.thread.join()
@@ -56,7 +58,7 @@ class Writer:
                     write_all(self.fd, data)
             except OSError as error:
                 failure = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
                 done.get_loop().call_soon_threadsafe(finish, done, failure)
 
 
@@ -70,7 +72,7 @@ def finish(done: asyncio.Future[None], failure: OSError | None) -> None:
 
 
 def writers(fds: Mapping[str, int]) -> dict[str, Writer]:
-    """One for all that lead to the same place (`2>&1`), so that none writes into the middle of another's line."""
+    """Return one writer for all streams with the same target (`2>&1`), so that lines do not mix."""
     places = {name: os.fstat(fd) for name, fd in fds.items()}
     made: dict[tuple[int, int], Writer] = {}
     return {
@@ -80,7 +82,7 @@ def writers(fds: Mapping[str, int]) -> dict[str, Writer]:
 
 
 def fill_standard_streams() -> None:
-    """Puts /dev/null where our parent closed a stream: what we open next would take its number and pass for it."""
+    """Replace closed standard streams by /dev/null, so that no later file gets their number."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -101,7 +103,10 @@ def write_log(log: IO[bytes], data: bytes) -> None:
 def open_logs(
     folder: Path | None, ranks: Iterable[int], files: contextlib.ExitStack
 ) -> dict[tuple[int, str], IO[bytes]]:
-    """`rank0.out`, `rank0.err`, ...: all of them before the first rank is started, so that none writes in vain."""
+    """Open `rank0.out`, `rank0.err`, ...
+
+    before the first rank starts, so that no rank runs in vain.
+    """
     if folder is None:
         return {}
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""The last lines of a stream, in which a program may move the cursor: nested progress bars, tables that change.
+"""The last lines of a stream, for programs that move the cursor, e.g. nested progress bars.
 
-A line above the cursor may be drawn anew only if the program draws: if it has used a carriage return there, if the
-cursor has been back, or if it is hidden. Such a line is kept for a moment; tqdm comes back at once. A program that has
-hidden the cursor, as rich does, comes back when it likes: the lines over which it draws are kept until it shows the
-cursor again.
+A line above the cursor may be redrawn only if the program draws: it has used a carriage return
+there, the cursor has returned to it, or the cursor is hidden. Such a line is kept for a short time,
+because tqdm returns immediately. A program that has hidden the cursor, such as rich, may return at
+any time: the lines that it redraws are kept until it shows the cursor again.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 
 from pycollective.launching.streams.lines import SHOWN_NBYTES, Line
 
-HOLD_S = 0.3  # how long a line that is drawn waits for the cursor to come back
+HOLD_S = 0.3  # how long a drawn line waits for the cursor to return
 MOST_ROWS = 50  # above the cursor, and below it
 
 
 @dataclass
 class Rows:
-    """Those that are final leave at the top."""
+    """Lines that are final are removed at the top."""
 
     clock: Callable[[], float] = time.monotonic
-    line: Line = field(default_factory=Line)  # where the cursor is
+    line: Line = field(default_factory=Line)  # the line of the cursor
     above: list[Line] = field(default_factory=list)
     below: list[Line] = field(default_factory=list)
     hidden: bool = False  # whether the program has hidden the cursor
-    reach: int = 0  # how many lines the last moves up led over
+    reach: int = 0  # how many lines the last moves up crossed
 
     @property
     def is_plain(self) -> bool:
@@ -36,7 +36,7 @@ class Rows:
         return not (drawn or self.above or self.below or self.hidden)
 
     def end_line(self) -> bytes:
-        """The cursor goes on to the next line. Returns what is final now."""
+        """Move the cursor to the next line. Returns the lines that are final now."""
         self._leave()
         left = self.above[-1]
         if len(left.text) > SHOWN_NBYTES or not (left.drawn or self.hidden):
@@ -58,18 +58,18 @@ class Rows:
             self.above[-1].drawn = True
 
     def show_cursor(self) -> bytes:
-        """The program has drawn all. Returns what is final now."""
+        """The program has finished drawing. Returns the lines that are final now."""
         self.hidden, self.reach = False, 0
         return self.take(len(self.above))
 
     def due_s(self) -> float | None:
-        """Seconds until let_go() is wanted; None: as far as one knows, never."""
+        """Return the seconds until let_go() is needed, or None if it is not."""
         if not self.above or self._is_kept(0):
             return None
         return max(self.above[0].left_at + HOLD_S - self.clock(), 0.0)
 
     def let_go(self) -> bytes:
-        """What is final, for the cursor has not come back."""
+        """Return the lines to which the cursor has not returned in time."""
         count = 0
         while count < len(self.above) and not self._is_kept(count):
             if self.above[count].left_at + HOLD_S > self.clock():
@@ -78,14 +78,14 @@ class Rows:
         return self.take(count)
 
     def take(self, count: int) -> bytes:
-        """So many lines from the top, with their ends."""
+        """Return the first `count` lines, with line ends."""
         count = max(count, 0)
         taken = b"".join(bytes(line.text) + b"\n" for line in _lines(self.above[:count]))
         del self.above[:count]
         return taken
 
     def __iter__(self) -> Iterator[Line]:
-        """From the top. What has been erased at the bottom is no line."""
+        """Iterate from the top. Erased lines at the bottom are omitted."""
         rows = [*self.above, self.line, *self.below]
         while rows and rows[-1].drawn and rows[-1].is_blank:
             rows.pop()

@@ -1,4 +1,4 @@
-"""The terminal of a launcher: whether it may read there, whether a rank has it, and what its ranks have set."""
+"""The launcher's terminal: background jobs, the debugger's lock, and restoring settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def in_background(fd: int) -> bool:
-    """Whether this process would be stopped if it read from that terminal. False if it is not its terminal."""
+    """Return whether reading from that terminal would stop this process.
+
+    Returns false if it is not the process's own terminal.
+    """
     try:
         return os.tcgetpgrp(fd) != os.getpgrp()
     except OSError:
@@ -18,7 +21,10 @@ def in_background(fd: int) -> bool:
 
 
 def is_taken(fd: int) -> bool:
-    """Whether a rank's debugger has locked that terminal, see pycollective.debugger. Asked without locking it."""
+    """Return whether a rank's debugger has locked that terminal; see pycollective.debugger.
+
+    The check does not take the lock.
+    """
     try:
         place = os.fstat(fd)
         locks = Path("/proc/locks").read_text()
@@ -30,12 +36,16 @@ def is_taken(fd: int) -> bool:
 
 @contextlib.contextmanager
 def settings_kept(fd: int) -> Iterator[None]:
-    """A rank that is killed while it has the terminal for itself, as in ipdb, leaves it without echo and line ends."""
+    """Restore the terminal's settings after the block.
+
+    A rank that is killed while it has the terminal in raw mode, as in ipdb, leaves it without echo
+    and line ends.
+    """
     try:
         before = (
             None if in_background(fd) else termios.tcgetattr(fd)
-        )  # else they are those of the shell's prompt
-    except termios.error:  # no terminal
+        )  # in the background they are those of the shell's prompt
+    except termios.error:  # not a terminal
         before = None
     if before is None:
         yield
@@ -43,6 +53,6 @@ def settings_kept(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if not in_background(fd):  # else they are another program's now
+        if not in_background(fd):  # in the background they belong to another program
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(fd, termios.TCSANOW, before)

@@ -1,15 +1,20 @@
-"""Objects as bytes and back, for broadcast_object() and its like: a closed set of types, nothing that could run code.
+"""Encodes objects to bytes and back, for broadcast_object() and similar calls.
+
+The types are a closed set, and decoding cannot run code.
 
     bytes 0-7       length of the skeleton, little-endian
-    skeleton        msgpack: None, bool, int, float, str, bytes, list and dict as they are, other leaves as extensions;
-                    what msgpack has no type for is an array that begins with a tag: [TUPLE, ...], [DICT, key, value,
-                    ...]; ARRAY, TENSOR, GPU_TENSOR, PADDLE and BYTEARRAY are followed by dtype and shape, or size, and
-                    have a block
-    blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each from a multiple of 16
+    skeleton        msgpack: None, bool, int, float, str, bytes, list and dict unchanged, other
+                    leaves as extensions; types that msgpack lacks are an array that begins with
+                    a tag: [TUPLE, ...], [DICT, key, value, ...]; ARRAY, TENSOR, GPU_TENSOR,
+                    PADDLE and BYTEARRAY are followed by dtype and shape, or size, and have a
+                    block
+    blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each
+                    from a multiple of 16
 
-Arrays come back as views of the bytes received, so they are not copied, nor limited to msgpack's 4 GiB. Nothing is
-allocated for what is merely claimed: msgpack first skips through the skeleton, which takes no memory and fails unless
-every element that a length speaks of is there; the sizes of arrays are compared with the bytes that are left.
+Decoded arrays are views of the received bytes, so they are not copied, nor limited to msgpack's 4
+GiB. Nothing is allocated based on claimed lengths: msgpack first skips through the skeleton, which
+takes no memory and fails unless every element of a claimed length is present. The sizes of arrays
+are compared with the remaining bytes.
 """
 
 from __future__ import annotations
@@ -29,15 +34,19 @@ from pycollective.objects.object_codec.tags import MOST_NESTED, from_extension, 
 __all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode", "pieces"]
 
 LENGTH = struct.Struct("<Q")
-Placed: TypeAlias = list[tuple[int, Bytes]]  # where each begins
+Placed: TypeAlias = list[tuple[int, Bytes]]  # offset of each block
 
 
 class Malformed(ValueError):
-    """The bytes are no object."""
+    """The bytes do not encode an object."""
 
 
 def encode(value: object, *, most_nbytes: int) -> Bytes:
-    """The bytes of `value`. InvalidArgument says what in it cannot be sent and where, or that it is too large."""
+    """Returns the bytes of `value`.
+
+    Raises InvalidArgument, with the position of the part that cannot be sent, or if it is too
+    large.
+    """
     placed, end = _placed(value, most_nbytes)
     if len(placed) == 1:
         return placed[0][1]
@@ -48,7 +57,7 @@ def encode(value: object, *, most_nbytes: int) -> Bytes:
 
 
 def pieces(value: object, *, most_nbytes: int) -> Iterator[Bytes]:
-    """The bytes of encode(), piece by piece: arrays that lie in one block are not copied. Raises at once."""
+    """Returns the bytes of encode() in pieces; contiguous arrays are not copied. Raises at once."""
     placed, _ = _placed(value, most_nbytes)
     return _with_gaps(placed)
 
@@ -62,7 +71,7 @@ def _with_gaps(placed: Placed) -> Iterator[Bytes]:
 
 
 def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
-    """The skeleton behind its length, and the blocks; and where the last one ends."""
+    """Returns the skeleton after its length, and the blocks; and where the last one ends."""
     from msgpack import Packer
 
     encoder = Encoder(most_nbytes)
@@ -89,9 +98,10 @@ def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
 
 
 def decode(data: Bytes) -> object:
-    """Undoes encode(). Arrays are views of `data`, which must be writable and begin at a multiple of 16.
+    """Reverses encode(). Arrays are views of `data`, which must be writable and 16-byte aligned.
 
-    Malformed: that is no object; Unsupported: it has an array of a library that is not here.
+    Raises Malformed if the bytes encode no object, and Unsupported if the library of an array is
+    missing.
     """
     from msgpack import UnpackException, unpackb
 
@@ -107,7 +117,7 @@ def decode(data: Bytes) -> object:
             ext_hook=from_extension,
             strict_map_key=False,
             unicode_errors="surrogatepass",
-            timestamp=1,  # msgpack's own extension, which we never send: a float, which is harmless
+            timestamp=1,  # msgpack's own extension, which is never sent here: as a harmless float
         )
         decoder = Decoder(data, end)
         value = decoder.decode(skeleton_value, 0)
@@ -118,7 +128,11 @@ def decode(data: Bytes) -> object:
 
 
 def _check_whole(skeleton: memoryview) -> None:
-    """Without it [[[... of claimed lengths would be allocated level by level, each as long as all the bytes."""
+    """Checks the skeleton before it is decoded.
+
+    Otherwise nested lists with claimed lengths ([[[...) would be allocated level by level, each as
+    long as all the bytes.
+    """
     from msgpack import Unpacker
 
     unpacker = Unpacker(max_buffer_size=len(skeleton))

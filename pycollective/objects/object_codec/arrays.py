@@ -1,6 +1,6 @@
-"""Arrays and tensors as a dtype's name, a shape and bytes, and back: no object dtypes, no copies on the way in.
+"""Arrays and tensors as a dtype's name, a shape and bytes; no object dtypes, no copies on decoding.
 
-torch and ml_dtypes are imported only to rebuild what came from them.
+torch and ml_dtypes are imported only to rebuild their own arrays.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
-# What NumPy's own dtypes look like in text. Not here: object, structured (their fields are not in the text), and
-# longdouble, which is another thing on another machine.
+# NumPy's own dtypes in text form. Excluded are object, structured (their fields are not in the
+# text), and longdouble, which differs between machines.
 NUMPY_DTYPE = re.compile(
     r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,8}|[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?)"
 )
@@ -50,19 +50,22 @@ MOST_UNICODE = 0x10FFFF
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str | None:
-    """The text that stands for `dtype`; None if its arrays are more than numbers, dates and text."""
+    """Returns the name of `dtype`, or None if its arrays hold more than numbers, dates and text."""
     if dtype.type.__module__ == "ml_dtypes":
         return dtype.name if dtype.name in ML_DTYPES else None
     return dtype.str if dtype.names is None and NUMPY_DTYPE.fullmatch(dtype.str) else None
 
 
 def array_bytes(x: np.ndarray[Any, Any]) -> Bytes:
-    """The elements in C order: a view where they lie so, else a copy."""
+    """Returns the elements in C order: a view of contiguous memory, else a copy."""
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
 def read_array(name: str, shape: tuple[int, ...], data: Bytes) -> np.ndarray[Any, Any]:
-    """A view of the first bytes of `data`. ValueError: the name is none, or the bytes are too few or no elements."""
+    """Returns a view of the first bytes of `data`.
+
+    Raises ValueError if the name is unknown, or if the bytes are too few or not valid elements.
+    """
     dtype = _numpy_dtype(name)
     x: np.ndarray[Any, Any] = data[: nbytes_of(shape, dtype.itemsize, len(data))].view(dtype).reshape(shape)
     if dtype.kind == "b" and x.size and x.view(np.uint8).max() > 1:
@@ -77,7 +80,7 @@ def code_points(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def nbytes_of(shape: tuple[int, ...], itemsize: int, most: int) -> int:
-    """Of an array of that shape; ValueError if that is no shape or more than `most`, which is there."""
+    """Returns the size of an array; raises ValueError for an invalid shape or more than `most`."""
     if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"{shape} is no shape")
     nbytes = math.prod(shape) * itemsize
@@ -103,13 +106,13 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether it is a torch.Tensor, and no subclass, which may hold more than its elements."""
+    """Returns whether it is a torch.Tensor; subclasses, which may hold more state, are excluded."""
     torch = sys.modules.get("torch")
     return torch is not None and type(value) is getattr(torch, "Tensor", None)
 
 
 def tensor_name(x: torch.Tensor) -> str:
-    """The text that stands for its dtype. ValueError: why it cannot be sent."""
+    """Returns the name of its dtype. Raises ValueError with the reason if it cannot be sent."""
     name = str(x.dtype).removeprefix("torch.")
     if x.device.type not in ("cpu", "cuda"):
         raise ValueError(f"a tensor in the memory of {x.device}: send x.cpu()")
@@ -121,12 +124,15 @@ def tensor_name(x: torch.Tensor) -> str:
 
 
 def is_on_gpu(x: torch.Tensor) -> bool:
-    """Whether it lies in the memory of one of CUDA's GPUs."""
+    """Returns whether it is in the memory of a CUDA GPU."""
     return str(x.device.type) == "cuda"
 
 
 def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
-    """A copy on this thread's current GPU, as torch counts; `x` itself where there is none, or none since a fork."""
+    """Returns a copy on this thread's current GPU, as counted by torch.
+
+    Returns `x` itself without a GPU, or if a fork has made it unusable.
+    """
     import torch
 
     if not torch.cuda.is_available() or torch.cuda._is_in_bad_fork():
@@ -135,7 +141,10 @@ def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
 
 
 def tensor_bytes(x: torch.Tensor) -> Bytes:
-    """The elements in C order: a view where they lie so, else a copy, of a GPU's behind its current stream."""
+    """Returns the elements in C order: a view of contiguous memory, else a copy.
+
+    A copy from a GPU follows its current stream.
+    """
     import torch
 
     data: Bytes = x.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -143,7 +152,10 @@ def tensor_bytes(x: torch.Tensor) -> Bytes:
 
 
 def read_tensor(name: str, shape: tuple[int, ...], data: Bytes) -> torch.Tensor:
-    """A tensor in the first bytes of `data`. ValueError as in read_array(); Unsupported: torch is not here."""
+    """Returns a tensor in the first bytes of `data`.
+
+    Raises ValueError as read_array(), and Unsupported if torch is not installed.
+    """
     if name not in TORCH_DTYPES:
         raise ValueError("a tensor of no known dtype")
     try:
@@ -156,7 +168,7 @@ def read_tensor(name: str, shape: tuple[int, ...], data: Bytes) -> torch.Tensor:
         ) from error
     nbytes = nbytes_of(shape, dtype.itemsize, len(data))
     if nbytes == 0:
-        np.empty(0, np.uint8).reshape(shape)  # refuses what torch would crash on or count wrong
+        np.empty(0, np.uint8).reshape(shape)  # refuses shapes that torch would crash on or count wrong
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool and data[:nbytes].max() > 1:
         raise ValueError("a tensor of bool with other bytes than 0 and 1")

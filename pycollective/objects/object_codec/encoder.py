@@ -1,6 +1,7 @@
-"""From objects to what msgpack can write: tags for what it has no type for, the bytes of arrays set aside.
+"""Converts objects for msgpack: tags for types that it lacks, separate blocks for arrays.
 
-What is plain all through is not touched, so an ordinary object costs one look at each of its containers.
+Values that msgpack supports entirely are not touched, so an ordinary object costs one check of each
+of its containers.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from pycollective.objects.object_codec.tags import MOST_NESTED, PLAIN, leaf_exte
 
 __all__ = ["ALIGNMENT", "Encoder", "NotSendable"]
 
-ALIGNMENT = 16  # of blocks: every dtype's elements lie at a multiple of their size
+ALIGNMENT = 16  # of blocks: the elements of every dtype are aligned to their size
 LONGEST_STEP = 40
 MOST_STEPS = 12
 
 
 class NotSendable(Exception):
-    """A part of the object cannot be sent. The text begins with the way to it: obj['model'][3]."""
+    """A part of the object cannot be sent. The text begins with its path: obj['model'][3]."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -36,7 +37,7 @@ class NotSendable(Exception):
 
 
 class Encoder:
-    """One object on its way out. `blocks` are the bytes of its arrays, in order."""
+    """Encodes one object. `blocks` are the bytes of its arrays, in order."""
 
     def __init__(self, most_nbytes: int) -> None:
         self.blocks: list[Bytes] = []
@@ -45,11 +46,11 @@ class Encoder:
 
     @staticmethod
     def aligned(offset: int) -> int:
-        """The next multiple of ALIGNMENT."""
+        """Returns the next multiple of ALIGNMENT."""
         return -(-offset // ALIGNMENT) * ALIGNMENT
 
     def encode(self, value: Any, depth: int) -> object:  # noqa: ANN401
-        """What msgpack writes for `value`, which stands inside `depth` containers. Raises NotSendable."""
+        """Returns what msgpack writes for `value`, in `depth` containers. Raises NotSendable."""
         kind = type(value)
         if kind in PLAIN:
             return value
@@ -72,7 +73,8 @@ class Encoder:
 
     def _dict(self, value: dict[Any, Any], depth: int) -> object:
         names = list(value)
-        keys = self._members(names, depth, ".keys()[{}]".format)  # first: below they are shown
+        # before the members, because their error texts show the keys
+        keys = self._members(names, depth, ".keys()[{}]".format)
         members = self._members(value.values(), depth, lambda index: f"[{short(names[index])}]")
         if keys is names:
             return dict(zip(names, members, strict=True))
@@ -133,7 +135,7 @@ class Encoder:
         return [tag(tags.PADDLE), name, *value.shape]
 
     def _set_aside(self, nbytes: int, block: Callable[[], Bytes]) -> None:
-        """Counts before it copies: what is expanded may be larger than it looks."""
+        """Adds a block; checks its size before the copy, because an expanded array may be large."""
         self._nbytes += nbytes
         if self._nbytes > self._most_nbytes:
             raise NotSendable(f"and what stands before it take more than max_nbytes={self._most_nbytes}")

@@ -1,4 +1,4 @@
-"""Paddle tensors as a dtype's name, a shape and bytes, and back. Imports Paddle only to rebuild what came from it."""
+"""Paddle tensors as a dtype's name, a shape and bytes. Imports Paddle only to rebuild them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ PADDLE_DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
     "complex128", "float8_e4m3fn", "float8_e5m2",
 )  # fmt: skip
-MOST_AXES = 9  # that Paddle knows
+MOST_AXES = 9  # Paddle's maximum
 NO_VIEWS = 'paddle.set_flags({"FLAGS_use_stride_kernel": True}) is needed for that'
 
 
 def is_paddle(value: object) -> bool:
-    """Whether it is a paddle.Tensor, and no subclass, which may hold more than its elements."""
+    """Returns whether it is a paddle.Tensor; subclasses, which may hold more, are excluded."""
     paddle = (
         sys.modules.get("paddle") if "paddle.base" in sys.modules else None
-    )  # else it may be the program's own
+    )  # otherwise it may be the program's own module
     return paddle is not None and type(value) is getattr(paddle, "Tensor", None)
 
 
 def paddle_name(x: Any) -> str:  # noqa: ANN401
-    """The text that stands for its dtype. ValueError: why it cannot be sent."""
+    """Returns the name of its dtype. Raises ValueError with the reason if it cannot be sent."""
     name = next((name for name in PADDLE_DTYPES if x.dtype == getattr(sys.modules["paddle"], name)), None)
     if not x.is_dense():
         raise ValueError("a Paddle tensor without plain memory")
@@ -44,11 +44,14 @@ def paddle_name(x: Any) -> str:  # noqa: ANN401
 
 
 def paddle_bytes(x: Any) -> Bytes:  # noqa: ANN401
-    """The elements in C order: a view where they lie so, else a copy. ValueError: why it cannot be sent."""
+    """Returns the elements in C order: a view of contiguous memory, else a copy.
+
+    Raises ValueError with the reason if it cannot be sent.
+    """
     if x.size == 0:
         return np.empty(0, np.uint8)
     try:
-        if not x.is_contiguous():  # its contiguous() would move x itself elsewhere
+        if not x.is_contiguous():  # contiguous() would move the memory of x itself
             x = x.new_empty(x.shape).copy_(x.detach(), True)
         return np.asarray(np.from_dlpack(x.reshape((-1,)).view("uint8")), np.uint8)
     except RuntimeError as error:
@@ -56,7 +59,10 @@ def paddle_bytes(x: Any) -> Bytes:  # noqa: ANN401
 
 
 def read_paddle(name: str, shape: tuple[int, ...], data: Bytes) -> Any:  # noqa: ANN401
-    """A tensor in the first bytes of `data`. ValueError as in read_array(); Unsupported: Paddle is not here."""
+    """Returns a tensor in the first bytes of `data`.
+
+    Raises ValueError as read_array(), and Unsupported if Paddle is not installed.
+    """
     if name not in PADDLE_DTYPES:
         raise ValueError("a tensor of no known dtype")
     if len(shape) > MOST_AXES:
@@ -82,7 +88,7 @@ def _tensor(from_dlpack: Callable[[Bytes], Any], dtype: object, shape: tuple[int
     one = from_dlpack(np.empty(16, np.uint8)).view(dtype)
     nbytes = nbytes_of(shape, one.element_size(), len(data))
     if nbytes == 0:
-        np.empty(0, np.uint8).reshape(shape)  # refuses what Paddle would count wrong
+        np.empty(0, np.uint8).reshape(shape)  # refuses shapes that Paddle would count wrong
         return one.new_empty(shape)
     if str(dtype) == "paddle.bool" and data[:nbytes].max() > 1:
         raise ValueError("a tensor of bool with other bytes than 0 and 1")

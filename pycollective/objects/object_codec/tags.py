@@ -1,4 +1,4 @@
-"""What msgpack has no type for: the extensions for leaves, and the tags that stand first in an array."""
+"""Types that msgpack lacks: extensions for leaves, and tags at the start of an array."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAVES", "MOST_NESTED", "PLAIN", "Tag", "large_int", "leaf_extension", "from_extension", "tag"]
 
-MOST_NESTED: Final = 64  # containers inside each other
-PLAIN = frozenset({type(None), bool, int, float, str, bytes})  # msgpack's own
+MOST_NESTED: Final = 64  # maximum depth of containers
+PLAIN = frozenset({type(None), bool, int, float, str, bytes})  # msgpack's own types
 LEAVES = PLAIN | {complex, datetime.datetime, datetime.date, datetime.timedelta}
 
 COMPLEX, INTEGER, DATETIME, DATE, TIMEDELTA = range(5)
 COMPLEX_PARTS = struct.Struct("<dd")
 DATETIME_PARTS = struct.Struct(
     "<HBBBBBI??q"
-)  # ..., fold, whether it has an offset from UTC, that in microseconds
+)  # ..., fold, whether it has an offset from UTC, the offset in microseconds
 DATE_PARTS = struct.Struct("<I")
 TIMEDELTA_PARTS = struct.Struct("<iII")
 MICROSECOND = datetime.timedelta(microseconds=1)
@@ -29,7 +29,7 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, eq=False)
 class Tag:
-    """Stands first in an array and says what the rest is. No object that is sent has one inside."""
+    """The first element of an array; defines the rest. No sent object contains one."""
 
     code: int
 
@@ -39,7 +39,7 @@ TUPLE, SET, FROZENSET, DICT, BYTEARRAY, ARRAY, SCALAR, TENSOR, PADDLE, GPU_TENSO
 
 
 def tag(which: Tag) -> ExtType:
-    """How a tag is written."""
+    """Returns the encoded tag."""
     return _extension(which.code, b"")
 
 
@@ -50,14 +50,20 @@ def _extension(code: int, data: bytes) -> ExtType:
 
 
 def large_int(value: object) -> ExtType:
-    """What msgpack asks when an int has more than 64 bits. (Or when another thread changes what is being sent.)"""
+    """Encodes an int of more than 64 bits, when msgpack calls it.
+
+    msgpack also calls it if another thread changes the object while it is encoded.
+    """
     if type(value) is not int:
         raise TypeError(f"it changed meanwhile: a {type(value).__name__} was not there before")
     return _extension(INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
 
 def leaf_extension(value: object) -> ExtType | None:
-    """The extension for a leaf that msgpack does not know; None if it is no such leaf. ValueError: why not."""
+    """Returns the extension for a leaf that msgpack lacks, or None if it is no such leaf.
+
+    Raises ValueError with the reason if it cannot be sent.
+    """
     kind = type(value)
     if isinstance(value, complex) and kind is complex:
         return _extension(COMPLEX, COMPLEX_PARTS.pack(value.real, value.imag))
@@ -103,7 +109,7 @@ UNPACK: dict[int, Callable[[bytes], Any]] = {
 
 
 def from_extension(code: int, data: bytes) -> object:
-    """What an extension stands for: a leaf or a Tag."""
+    """Decodes an extension: a leaf or a Tag."""
     if code in TAGS and not data:
         return TAGS[code]
     if code not in UNPACK:

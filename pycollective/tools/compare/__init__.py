@@ -1,5 +1,5 @@
 """`pycollective bench --compare`: this library beside its peers, in one run on one machine.
 
-What runs inside a rank (rank, cells, peer, adapters) uses the standard library and NumPy alone: a peer's interpreter
-may have neither pycollective nor anything else.
+The modules that run inside a rank (rank, cells, adapter, adapters) use only the standard library
+and NumPy: the interpreter of a peer library may have neither pycollective nor any other package.
 """

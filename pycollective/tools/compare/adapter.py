@@ -1,4 +1,4 @@
-"""What a rank needs of a library that it measures."""
+"""The interface of a measured library that a rank uses."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 
 class Adapter(Protocol):
-    """One rank of one library. Arrays are handed over as what `wrap` made of them, once, outside of the timed loop.
+    """One rank of one library. Arrays are passed in the form that `wrap` returns.
 
-    allreduce, broadcast, reduce, scan and exscan are in place. Of the others `whole` has a part for every rank; `cut`
-    makes of it what gather and scatter take, once, too. What is in `lacks`, by the collective's name, is never called
-    and need not be there.
+    `wrap` is called once per array, outside the timed loop. allreduce, broadcast, reduce, scan and
+    exscan work in place. In the other collectives `whole` has a part for every rank; `cut`, which
+    is called once too, converts it to the argument of gather and scatter. Methods named in `lacks`
+    are never called and need not exist.
     """
 
     rank: int
@@ -34,4 +35,4 @@ class Adapter(Protocol):
     def send(self, x: Any, to: int) -> object: ...
     def recv(self, x: Any, source: int) -> object: ...
     def barrier(self) -> object: ...
-    def close(self) -> None: ...  # leaves in order
+    def close(self) -> None: ...  # waits for the other ranks, then leaves

@@ -1,4 +1,4 @@
-"""The options of `pycollective bench` that make it a comparison."""
+"""The options of `pycollective bench` that request a comparison."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def names(text: str) -> list[str]:
-    """`gloo,openmpi`."""
+    """Parses `gloo,openmpi`."""
     words = text.split(",") if text else []
     return [_known(word) for word in words]
 
 
 def peer(text: str) -> tuple[str, str]:
-    """`openmpi=/opt/ompi/bin/python`."""
+    """Parses `openmpi=/opt/ompi/bin/python`."""
     name, separator, python = text.partition("=")
     if not separator or not python:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON")
@@ -25,7 +25,7 @@ def peer(text: str) -> tuple[str, str]:
 
 
 def picture(text: str) -> Path:
-    """A file whose name says its format."""
+    """Parses a file name with the suffix of a picture format."""
     path = Path(text)
     if path.suffix not in PICTURES:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PICTURES)}")
@@ -39,7 +39,7 @@ def _known(name: str) -> str:
 
 
 def positive(text: str) -> int:
-    """At least one."""
+    """Parses a number of at least one."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
@@ -47,10 +47,13 @@ def positive(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Any of them makes `pycollective bench` a comparison, if only with the machine's roofline."""
+    """Adds the options. Any of them makes `pycollective bench` a comparison.
+
+    Without peers it compares with the machine's roofline only.
+    """
     group = parser.add_argument_group("comparison, of float32 sums; any of these asks for it")
     group.add_argument(
-        "--compare", type=names, metavar="PEERS", help=f"libraries to measure in turn: {','.join(KINDS)}"
+        "--compare", type=names, metavar="PEERS", help=f"libraries to measure round-robin: {','.join(KINDS)}"
     )
     group.add_argument(
         "--peer",
@@ -76,5 +79,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_for(options: argparse.Namespace) -> bool:
-    """Whether a comparison is meant."""
+    """Returns whether the options request a comparison."""
     return bool(options.compare is not None or options.peer or options.plot or options.json)

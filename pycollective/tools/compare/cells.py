@@ -1,7 +1,8 @@
-"""The buffers, the call and the check of one collective at one size. float32 and sum.
+"""The buffers, the call and the check of one collective at one size, of float32 with sum.
 
-The data are whole numbers so small that every order of adding them gives the same bits. A collective with a root has
-another one in each call, so that a call waits for the one before.
+The data are whole numbers small enough that every order of addition gives the same bits. A
+collective with a root uses a different root in each call, so that a call waits for the previous
+one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ WIDTH = 4
 
 
 def buffer(count: int) -> Array:
-    """Zeros on a page of their own, as large arrays are, all of them touched."""
+    """Returns zeros in page-aligned memory, as large arrays have, with all pages touched."""
     raw = np.zeros(count * WIDTH + PAGE, np.uint8)
     before = -raw.ctypes.data % PAGE
     array: Array = raw[before : before + count * WIDTH].view(np.float32)
@@ -35,26 +36,26 @@ def buffer(count: int) -> Array:
 
 
 def pattern(rank: int, count: int, salt: int = 0) -> Array:
-    """What a rank puts in: repeats with a prime period, and differs from rank to rank."""
+    """Returns a rank's input: it repeats with a prime period, and differs between ranks."""
     values: Array = ((np.arange(count) % 1021 * 7 + 3 * salt) % 31 + rank + 1).astype(np.float32)
     return values
 
 
 def total(ranks: range, count: int, salt: int = 0) -> Array:
-    """The sum of what these ranks put in."""
+    """Returns the sum of the inputs of these ranks."""
     values: Array = pattern(0, count, salt) * np.float32(len(ranks)) + np.float32(sum(ranks))
     return values
 
 
 @dataclass
 class Cell:
-    """One collective at one size, as one rank sees it."""
+    """One collective at one size, on one rank."""
 
-    step: Step  # one call; its number chooses the root
+    step: Step  # one call; its number determines the root
     fill: Callable[[], None]
-    right: Callable[[int], bool]  # after fill() and one call with that root
+    right: Callable[[int], bool]  # checks the result after fill() and one call with that root
     arrays: list[Array] = field(default_factory=list)
-    trips: int = 1  # of the data in one call
+    trips: int = 1  # transfers of the data in one call
 
 
 def _same(found: Array, wanted: Array) -> bool:
@@ -116,7 +117,7 @@ def exscan(adapter: Adapter, count: int) -> Cell:
 
 
 def sendrecv(adapter: Adapter, count: int) -> Cell:
-    """Ranks 0 and 1, 2 and 3, ... there and back, all pairs at once; an odd last one has nobody."""
+    """Ranks 0 and 1, 2 and 3, ... send back and forth, all pairs at once; an odd one idles."""
     partner, send, recv = adapter.rank ^ 1, adapter.send, adapter.recv
 
     def ping(x: Any) -> object:
@@ -260,5 +261,5 @@ CELLS: dict[str, Callable[[Adapter, int], Cell]] = {
 
 
 def make(adapter: Adapter, name: str, nbytes: int) -> Cell:
-    """Whole elements, at least one."""
+    """Makes a cell of whole elements, at least one."""
     return CELLS[name](adapter, max(1, nbytes // WIDTH))

@@ -1,4 +1,4 @@
-"""What can be compared, and how its bandwidth follows from its time."""
+"""The collectives that can be compared, and how bandwidth follows from time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _there_and_back(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Collective:
-    """One row of the table: nccl-tests' factor, and whether there are sizes to measure."""
+    """One row of the table: the factor of nccl-tests, and whether there are sizes to measure."""
 
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     moves_data: bool = True
 
 
-# The size is that of the larger side: what comes out of an allgather, what goes into a reduce_scatter.
+# The size is that of the larger side: the output of an allgather, the input of a reduce_scatter.
 COLLECTIVES = {
     "allreduce": Collective(_there_and_back),
     "broadcast": Collective(_one),

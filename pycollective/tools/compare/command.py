@@ -1,4 +1,4 @@
-"""`pycollective bench --compare`: launches all libraries in turn, round by round, and tells the figures."""
+"""`pycollective bench --compare`: launches all libraries in rounds, and reports the figures."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from pycollective.tools.compare.compared_libraries import OURS, ComparedLibrary,
 from pycollective.tools.compare.figures import Figures, Row, ratio, row
 from pycollective.tools.compare.launching import Launch, Task, launch
 
-PER_CELL_BYTES = 256 << 20  # so many bytes per cell and launch, within the limits below
+PER_CELL_BYTES = 256 << 20  # bytes per cell and launch, within the limits below
 FEWEST, MOST = 10, 1000
 
 
 @dataclass
 class Comparison:
-    """All that is known when the last rank has ended."""
+    """The results, complete after the last rank has ended."""
 
     ranks: int
     rounds: int
     tasks: list[Task]
     missing: list[Missing] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)  # library, why
+    failures: list[tuple[str, str]] = field(default_factory=list)  # library, reason
     versions: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)  # by library and task
     roofline: list[roofline.RooflinePoint] = field(default_factory=list)
     no_roofline: str = ""
 
     def add(self, name: str, done: Launch) -> None:
-        """What one launch has given."""
+        """Adds the results of one launch."""
         if done.failure:
             self.failures.append((name, done.failure))
             return
@@ -46,7 +46,7 @@ class Comparison:
                 self.figures.setdefault((name, number), []).append(figures)
 
     def rows(self) -> list[Row]:
-        """In the order of the tasks, of all libraries."""
+        """Returns the rows of all libraries, in the order of the tasks."""
         return [
             row(task.collective, task.nbytes, name, self.figures[name, number])
             for number, task in enumerate(self.tasks)
@@ -55,7 +55,7 @@ class Comparison:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; times in seconds."""
+        """Returns all results for programs; times in seconds."""
         rows = self.rows()
         cells = dict.fromkeys((each.collective, each.nbytes) for each in rows)
         return {
@@ -81,7 +81,7 @@ def _cell(rows: Sequence[Row], collective: str, nbytes: int) -> list[Row]:
 
 
 def tasks_of(options: argparse.Namespace) -> list[Task]:
-    """Every collective at every size, few times where it takes long."""
+    """Returns a task for every collective and size, with few iterations for large sizes."""
     tasks = []
     for name in options.ops:
         for nbytes in options.sizes if COLLECTIVES[name].moves_data else [0]:
@@ -91,7 +91,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
 
 
 def libraries_of(options: argparse.Namespace) -> tuple[list[ComparedLibrary], list[Missing]]:
-    """Who takes part, this library first, and who was asked for and cannot."""
+    """Returns the libraries that can be measured, this one first, and the missing ones."""
     given = dict(options.peer)
     found = [OURS]
     missing = []
@@ -105,7 +105,7 @@ def libraries_of(options: argparse.Namespace) -> tuple[list[ComparedLibrary], li
 
 
 def run(options: argparse.Namespace) -> int:
-    """The whole command; 1 if a result was wrong or this library has failed."""
+    """Runs the whole command; returns 1 if a result was wrong or this library has failed."""
     why = ""
     if options.plot:
         from pycollective.tools.compare.plot import missing_library
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         comparison.roofline = found
     for number in range(options.rounds):
-        first = number % len(libraries)  # each library is the first in turn
+        first = number % len(libraries)  # a different library is first in each round
         for library in [*libraries[first:], *libraries[:first]]:
             message(f"round {number + 1} of {options.rounds}: {library.name}")
             done = launch(library, options.ranks, comparison.tasks, options.limit)
@@ -141,19 +141,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def unwritable(options: argparse.Namespace) -> str:
-    """Said before minutes are spent on figures that cannot be kept."""
+    """Returns why a file cannot be written; checked before minutes are spent on the figures."""
     files = [*options.plot, *([Path(options.json)] if options.json not in (None, "-") else [])]
     wrong = [each for each in files if not each.parent.is_dir() or not os.access(each.parent, os.W_OK)]
     return f"cannot write {wrong[0]}: {wrong[0].parent} is no folder that can be written to" if wrong else ""
 
 
 def message(what: str) -> None:
-    """To people, while they wait."""
+    """Prints progress for the user."""
     print(f"# {what}", file=sys.stderr, flush=True)
 
 
 def show(comparison: Comparison, options: argparse.Namespace) -> int:
-    """Everything that was asked for."""
+    """Prints and writes the requested results."""
     rows = comparison.rows()
     if options.json != "-":
         print(text_of(comparison, rows), flush=True)
@@ -172,7 +172,7 @@ def show(comparison: Comparison, options: argparse.Namespace) -> int:
 
 
 def text_of(comparison: Comparison, rows: Sequence[Row]) -> str:
-    """The table, with everything that one must know to read it."""
+    """Returns the table, with the information that is needed to read it."""
     names = list(comparison.versions)
     lines = [
         f"# {comparison.ranks} ranks on one host: {machine.describe()}",

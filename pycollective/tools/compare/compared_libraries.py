@@ -1,4 +1,4 @@
-"""Which libraries can be compared, and which of them this machine has."""
+"""The libraries that can be compared, and the search for them on this machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CCL = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A library: which adapter drives it, how it is looked for, and which words its MPI says of itself."""
+    """A kind of library: its adapter, the program that probes for it, and its MPI's own name."""
 
     adapter: str
     probe: str
@@ -51,18 +51,18 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ComparedLibrary:
-    """A library that can be measured: in which interpreter, started by what, in which environment."""
+    """A library that can be measured: its interpreter, launcher and environment."""
 
     name: str
     adapter: str
     python: str
-    launcher: tuple[str, ...] = ()  # mpiexec and its options; empty: `pycollective run`
+    launcher: tuple[str, ...] = ()  # mpiexec and its options; `pycollective run` if empty
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A library that was asked for and cannot run here."""
+    """A requested library that cannot run here."""
 
     name: str
     why: str
@@ -72,7 +72,7 @@ OURS = ComparedLibrary("pycollective", "ours", sys.executable)
 
 
 def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
-    """The library of that name in that interpreter."""
+    """Returns the library of that name in that interpreter."""
     kind = KINDS[name]
     environment = {**_home(python), **kind.environment}
     launcher: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
 
 
 def _home(python: str) -> dict[str, str]:
-    """Libraries and programs that were installed beside an interpreter come first."""
+    """Returns an environment that prefers the libraries and programs of an interpreter."""
     folder = Path(python).parent
     if python == sys.executable or not folder.is_absolute():
         return {}
@@ -104,7 +104,7 @@ def _home(python: str) -> dict[str, str]:
     return {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": os.pathsep.join(path for path in libraries if path),
-        "PYTHONPATH": "",  # of our interpreter, not of that one
+        "PYTHONPATH": "",  # PYTHONPATH is for our interpreter
     }
 
 

@@ -1,4 +1,4 @@
-"""From when each rank was done with each call to how long calls take, and from rounds to rows."""
+"""Computes the durations of calls from the times at which ranks finished, and rows from rounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of one library over all rounds. The spread is that of the rounds' medians."""
+    """One cell of one library over all rounds, with the spread of the rounds' medians."""
 
     collective: str
     nbytes: int
@@ -37,14 +37,17 @@ class Row:
     right: bool
 
     def as_json(self, ranks: int) -> dict[str, Any]:
-        """Of a size of 0 there is no bandwidth."""
+        """Returns the fields and the bandwidth, which is 0 for a size of 0."""
         values = asdict(self)
         values["busbw"] = COLLECTIVES[self.collective].bus_factor(ranks) * self.nbytes / self.median_s / 1e9
         return values
 
 
 def merge(ranks: Sequence[Sequence[dict[str, Any] | None]]) -> list[Figures | None]:
-    """A call takes from when the slowest rank was done with the one before until the slowest is done with it."""
+    """Merges the ranks' times. A call lasts from the end of the previous one to its own end.
+
+    Each end is that of the slowest rank.
+    """
     merged: list[Figures | None] = []
     for of_all in zip(*ranks, strict=True):
         known = [each for each in of_all if each is not None]
@@ -65,12 +68,12 @@ def _figures(ranks: Sequence[dict[str, Any]]) -> Figures:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """By nearest rank: of fewer than 100 values the 99th percentile is the largest."""
+    """Uses the nearest rank: of fewer than 100 values the 99th percentile is the largest."""
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def row(collective: str, nbytes: int, peer: str, rounds: Sequence[Figures]) -> Row:
-    """Medians over the rounds, of which there is at least one."""
+    """Returns the medians over the rounds, of which there is at least one."""
     medians = [each.median_s for each in rounds]
     return Row(
         collective,
@@ -87,7 +90,7 @@ def row(collective: str, nbytes: int, peer: str, rounds: Sequence[Figures]) -> R
 
 
 def ratio(rows: Sequence[Row], ours: str) -> float | None:
-    """Of one cell: our median over the best peer's, None without either."""
+    """Returns our median over the best peer's in one cell, or None if either is missing."""
     own = [each.median_s for each in rows if each.peer == ours]
     others = [each.median_s for each in rows if each.peer != ours]
     return own[0] / min(others) if own and others else None

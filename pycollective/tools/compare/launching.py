@@ -1,4 +1,4 @@
-"""Runs all cells once between the ranks of one library, and collects what the ranks have stored."""
+"""Runs all cells once with the ranks of one library, and collects the ranks' results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pycollective.tools.compare.compared_libraries import ComparedLibrary
 from pycollective.tools.compare.figures import Figures, merge
 
 GRACE_S = 10.0
-LAST_WORDS = 3  # lines
+LAST_WORDS = 3  # lines of the log
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "PYCOLLECTIVE_", "OMPI_", "PMI", "I_MPI", "MPIR_")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One cell: what is called, with how many bytes, how often."""
+    """One cell: the collective, the size, the number of calls."""
 
     collective: str
     nbytes: int
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Launch:
-    """What came of it: figures in the order of the tasks, None where the library has not that collective."""
+    """The result of a launch: figures in the order of the tasks, None for missing collectives."""
 
     version: str = ""
     figures: list[Figures | None] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Launch:
 
 
 def launch(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
-    """Starts the ranks, waits for them for `limit_s`, and ends what is left of them."""
+    """Starts the ranks, waits up to `limit_s`, and ends the remaining ones."""
     with tempfile.TemporaryDirectory(prefix="pycollective-compare-") as folder:
         spec = Path(folder, "spec.json")
         cells = [(task.collective, task.nbytes, task.iterations) for task in tasks]
@@ -64,20 +64,23 @@ def launch(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s:
 
 
 def command(library: ComparedLibrary, ranks: int, spec: Path) -> list[str]:
-    """What starts all ranks of a library."""
+    """Returns the command that starts all ranks of a library."""
     here = Path(__file__).resolve().parent
     rank = [library.python, str(here / "start.py"), str(spec)]
     if library.launcher:
         return [*library.launcher, "-n", str(ranks), *rank]
     if library.adapter == "ours":
         rank = [library.python, "-m", "pycollective.tools.compare.rank", str(spec)]
-    if library.environment:  # of its ranks, not of our launcher
+    if library.environment:  # for its ranks, not for our launcher
         rank = ["env", *(f"{name}={value}" for name, value in library.environment.items()), *rank]
     return [sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", str(ranks), "--", *rank]
 
 
 def environment(library: ComparedLibrary) -> dict[str, str]:
-    """Of a program that nobody has started as a rank; an MPI's launcher needs that of its ranks."""
+    """Returns an environment without the variables of a rank.
+
+    An MPI's launcher also gets the variables for its ranks.
+    """
     kept = dict(os.environ)
     if library.adapter != "ours":
         kept = {name: value for name, value in kept.items() if not name.startswith(FOREIGN)}
@@ -85,13 +88,13 @@ def environment(library: ComparedLibrary) -> dict[str, str]:
 
 
 def last_words(log: Path) -> str:
-    """In one line."""
+    """Returns the end of the log in one line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return " | ".join(lines[-LAST_WORDS:])
 
 
 def wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
-    """Why it ended, if not as it should."""
+    """Waits for the process. Returns the reason if it did not end normally."""
     try:
         code = process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -102,7 +105,7 @@ def wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Asks, then forces."""
+    """Terminates the process group, by SIGKILL if SIGTERM is not enough."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

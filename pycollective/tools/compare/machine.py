@@ -1,4 +1,4 @@
-"""On what was measured, in one line."""
+"""Describes the measured machine in one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def describe() -> str:
-    """Processor, usable cores, kernel."""
+    """Returns processor, usable cores, kernel."""
     return f"{_processor()}, {len(os.sched_getaffinity(0))} usable cores, Linux {platform.release()}"
 
 

@@ -1,4 +1,4 @@
-"""Curves of time and bandwidth over size: a row of two panels for each collective, lines named where they end."""
+"""Curves of time and bandwidth over size: a row of two panels for each collective."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pycollective.tools.compare.table import size_text
 
 OURS_COLOUR, ROOFLINE_COLOUR = "#b2182b", "#999999"
 COLOURS = dict(zip(KINDS, ("#2166ac", "#1b7837", "#b35806", "#762a83", "#01665e"), strict=True))
-LABEL_GAP = 0.065  # of a panel's height
+LABEL_GAP = 0.065  # in units of a panel's height
 PANEL = (5.2, 3.2)  # inches
 
 Curve = tuple[str, list[tuple[int, float]]]  # name, seconds by size
 
 
 def missing_library() -> str:
-    """What to install, if anything."""
+    """Returns what to install, or an empty text."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -32,7 +32,7 @@ def missing_library() -> str:
 def draw(
     rows: Sequence[Row], roofline: Sequence[RooflinePoint], files: Sequence[Path], *, ranks: int, where: str
 ) -> None:
-    """One picture of all collectives that move data, into each of the files."""
+    """Draws one picture of all collectives that move data, into each of the files."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(each.collective for each in rows if each.nbytes))
@@ -50,13 +50,13 @@ def draw(
 
 
 def curves_of(rows: Sequence[Row]) -> list[Curve]:
-    """One for each library, in their order."""
+    """Returns a curve for each library, in their order."""
     names = dict.fromkeys(each.peer for each in rows)
     return [(name, [(each.nbytes, each.median_s) for each in rows if each.peer == name]) for name in names]
 
 
 def roofline_curves(roofline: Sequence[RooflinePoint]) -> list[Curve]:
-    """Of those that have a size."""
+    """Returns the curves of the points that have a size."""
     labels = {"memcpy": "memcpy", "add": "a += b", "tcp": "TCP, one way"}
     return [
         (label, [(each.nbytes, each.median_s) for each in roofline if each.name == name])
@@ -81,7 +81,10 @@ def panel(
     title: str,
     value: Callable[[int, float], float],
 ) -> None:
-    """Lines on logarithmic axes, each with its name where it ends; of the roofline what is near the libraries."""
+    """Draws lines on logarithmic axes, each with its name at its end.
+
+    Parts of the roofline far below the libraries are cut off.
+    """
     sizes = sorted({x for _, points in curves for x, _ in points})
     ends: list[tuple[str, int, float]] = []
     for name, points in [*best, *curves]:
@@ -104,7 +107,7 @@ def panel(
 
 
 def style_of(name: str) -> dict[str, Any]:
-    """This library stands out, the roofline stands back."""
+    """Returns a style that emphasizes this library and mutes the roofline."""
     if name == OURS.name:
         return {"color": OURS_COLOUR, "linewidth": 2.0, "marker": "o", "markersize": 3, "zorder": 4}
     if name in COLOURS:
@@ -113,7 +116,7 @@ def style_of(name: str) -> dict[str, Any]:
 
 
 def label(axes: Any, ends: Sequence[tuple[str, int, float]]) -> None:
-    """Names beside the panel, as near as can be to where the lines end, and a thread from each to its line."""
+    """Writes names beside the panel, near the lines' ends, with connecting lines."""
     low, high = (math.log(each) for each in axes.get_ylim())
     heights = [(math.log(value) - low) / (high - low) for _, _, value in ends]
     for (name, size, value), height in zip(ends, spread(heights, LABEL_GAP), strict=True):
@@ -140,9 +143,12 @@ def label(axes: Any, ends: Sequence[tuple[str, int, float]]) -> None:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """In the same order, at least `gap` apart, and moved as little as that takes; neighbours move together."""
+    """Returns heights in the same order, at least `gap` apart, with minimal movement.
+
+    Adjacent labels that would overlap move together.
+    """
     order = sorted(range(len(heights)), key=lambda i: heights[i])
-    groups: list[list[float]] = []  # of neighbours at their distances: the lowest place wanted, and how many
+    groups: list[list[float]] = []  # labels that move together: the preferred lowest place, and their number
     for here in order:
         groups.append([heights[here], 1])
         while len(groups) > 1 and groups[-1][0] < groups[-2][0] + gap * groups[-2][1]:
@@ -158,7 +164,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def floor(axes: Any, roofline: Sequence[RooflinePoint]) -> None:
-    """The time that waking a thread takes: less needs ranks that do not sleep."""
+    """Draws the time of waking a thread: shorter times require ranks that do not sleep."""
     for each in roofline:
         if each.name == "futex" and each.median_s * 1e6 > axes.get_ylim()[0]:
             axes.axhline(each.median_s * 1e6, color=ROOFLINE_COLOUR, linewidth=0.9, linestyle=(0, (1, 2)))

@@ -1,7 +1,7 @@
-"""One rank of one library: `python -m pycollective.tools.compare.rank SPEC.json`, or by start.py.
+"""One rank of one library: `python -m pycollective.tools.compare.rank SPEC.json`.
 
-Calls follow each other without a barrier between them. Each rank stores when it was done with each, on the clock that
-all processes of a host share.
+start.py runs it, too. Calls follow each other without a barrier. Each rank stores the time at which
+each call ended, on the clock that all processes of a host share.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pycollective.tools.compare.adapter import Adapter
 
 
 def measure(adapter: Adapter, name: str, nbytes: int, iterations: int) -> dict[str, Any]:
-    """One cell; all ranks of all libraries run this same loop."""
+    """Measures one cell; all ranks of all libraries run this same loop."""
     cell = cells.make(adapter, name, nbytes)
     root = adapter.size - 1
     cell.fill()
     cell.step(root)
     right = cell.right(root)
     for array in cell.arrays:
-        array.fill(0)  # sums of zeros stay zeros, however often
+        array.fill(0)  # sums of zeros stay zeros in any number of calls
     step, now = cell.step, time.perf_counter_ns
     adapter.barrier()
     for i in range(max(2, iterations // 10)):
@@ -40,7 +40,7 @@ def measure(adapter: Adapter, name: str, nbytes: int, iterations: int) -> dict[s
 
 
 def run(spec: dict[str, Any]) -> None:
-    """Writes `rank<R>.json` into the folder that the description names."""
+    """Measures all cells and writes `rank<R>.json` into the folder in the specification."""
     module = import_module("pycollective.tools.compare.adapters." + spec["adapter"])
     adapter: Adapter = module.Adapter(spec)
     done = [

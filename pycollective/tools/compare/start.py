@@ -1,6 +1,7 @@
 """Starts a rank in an interpreter that has no pycollective: `python start.py SPEC.json`.
 
-A stand-in for the package, without what its __init__ loads, so that the rank's own modules are found here.
+It makes a substitute for the package, without the imports of its __init__, so that the rank's own
+modules are found here.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 
 def main() -> None:
     here = Path(__file__).resolve().parent
-    sys.path[:] = sys.path[1:]  # this folder: nothing in it may stand in for another library's module
+    sys.path[:] = sys.path[1:]  # this folder, which must not hide another library's module
     package = types.ModuleType("pycollective")
     package.__path__ = [str(here.parent.parent)]
     sys.modules["pycollective"] = package

@@ -1,4 +1,4 @@
-"""The comparison as text: a block for each collective, a line for each size, a pair of columns for each library."""
+"""The comparison as text: a block per collective, a line per size, two columns per library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH = 24
 
 
 def size_text(nbytes: int) -> str:
-    """`64 KiB`."""
+    """Returns text such as `64 KiB`."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if nbytes >= factor and nbytes % factor == 0:
             return f"{nbytes // factor} {unit}"
@@ -19,7 +19,7 @@ def size_text(nbytes: int) -> str:
 
 
 def block(rows: Sequence[Row], names: Sequence[str], ours: str) -> str:
-    """All sizes of one collective."""
+    """Returns the block of one collective, with all sizes."""
     sizes = sorted({each.nbytes for each in rows})
     heads = [f"{'size':>10}", *(f"{name:>{WIDTH}}" for name in names), f"{'/ best peer':>14}"]
     lines = [f"# {rows[0].collective}", "".join(heads)]
@@ -34,14 +34,14 @@ def block(rows: Sequence[Row], names: Sequence[str], ours: str) -> str:
 
 
 def cell(row: Row | None) -> str:
-    """Median and 99th percentile; `-` where a library has no such call."""
+    """Returns median and 99th percentile, or `-` if a library has no such call."""
     if row is None:
         return "-"
     return f"{_number(row.median_s)} {_number(row.p99_s):>9}{'' if row.right else ' WRONG'}"
 
 
 def roofline(found: Sequence[RooflinePoint]) -> str:
-    """A line for each size."""
+    """Returns a line for each size."""
     names = ("memcpy", "add", "tcp")
     lines = ["# this machine at best: memcpy and a += b on one core, loopback TCP one way"]
     lines.append("".join([f"{'size':>10}", *(f"{name:>{WIDTH}}" for name in names)]))

@@ -1,4 +1,4 @@
-"""`pycollective doctor`: what there is on this host, what is missing, and what to do about it."""
+"""`pycollective doctor`: what this host has, what is missing, and the remedies."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CHECKS: tuple[Callable[[Facts], list[CheckResult]], ...] = (_software, _launchin
 
 
 def check(facts: Facts) -> list[CheckResult]:
-    """What all checks find."""
+    """Returns the results of all checks."""
     return [line for each in CHECKS for line in each(facts)]
 
 
@@ -99,12 +99,13 @@ def _gpus() -> list[CheckResult]:
 
 
 def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:
-    """Prints what all checks find; 1 if anything fails.
+    """Prints the results of all checks; returns 1 if any check fails.
 
-    With `gpus` the driver and NCCL are opened and asked, instead of nvidia-smi alone.
+    With `gpus` the driver and NCCL are opened and queried, instead of nvidia-smi alone.
 
-    With `world`, and without a word about it if a launcher started several ranks, the world is really made. Then rank 0
-    prints for all: its own lines, and of the others those that are not OK. A rank that finds no world says so itself.
+    With `world`, and by default if a launcher started several ranks, the world is really made. Then
+    rank 0 prints for all ranks: its own lines, and the lines of other ranks that are not OK. A rank
+    that cannot join the world prints its own lines.
     """
     facts = collect()
     lines = check(facts) + (_gpus() if gpus else [])

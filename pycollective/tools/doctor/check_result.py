@@ -1,4 +1,4 @@
-"""What one check found: one line for people, one object for programs."""
+"""The result of one check: one line of text, one object for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INDENT = 29
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What was looked at and found. A remedy stands beside every WARN and FAIL; beside an OK it is a hint."""
+    """A check and its result. Every WARN and FAIL has a remedy; with an OK it is a hint."""
 
     check: str
     status: Status
@@ -20,7 +20,7 @@ class CheckResult:
     remedy: str = ""
 
     def text(self) -> str:
-        """The line as people read it, with the remedy below."""
+        """Returns the text, with the remedy below the line."""
         head = f"{self.status:<6}{self.check:<{INDENT - 6}}{self.found}"
         advice = "hint" if self.status == "OK" else "remedy"
         whole = f"{head}\n{advice}: {self.remedy}" if self.remedy else head
@@ -29,15 +29,15 @@ class CheckResult:
 
 
 def ok(check: str, found: str, hint: str = "") -> CheckResult:
-    """All is well."""
+    """Returns a result without a problem."""
     return CheckResult(check, "OK", found, hint)
 
 
 def warn(check: str, found: str, remedy: str) -> CheckResult:
-    """It works, or may work, but not as well as it could."""
+    """Returns a result that works, or may work, but could be better."""
     return CheckResult(check, "WARN", found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> CheckResult:
-    """It does not work like this."""
+    """Returns a result that does not work."""
     return CheckResult(check, "FAIL", found, remedy)

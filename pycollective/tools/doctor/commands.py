@@ -1,4 +1,4 @@
-"""Launchers and tools on the PATH, and what they say of themselves."""
+"""Launchers and tools on the PATH, and their own version texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import time
 
 ANSWER_S = 1.0
-COMMANDS = {  # what they are asked; empty: a Python script that takes seconds to say what the package's metadata know
+# arguments; empty for a Python script that takes seconds to report what the package's metadata has
+COMMANDS = {
     "mpirun": ("--version",),
     "mpiexec": ("--version",),
     "srun": ("--version",),
@@ -19,7 +20,7 @@ COMMANDS = {  # what they are asked; empty: a Python script that takes seconds t
 
 
 def answers(path: str) -> dict[str, str]:
-    """What each command that is there answers; all are asked at the same time."""
+    """Returns the output of each existing command; all run at the same time."""
     found: dict[str, str] = {}
     asked: dict[str, subprocess.Popen[str]] = {}
     for name, words in COMMANDS.items():
@@ -50,7 +51,7 @@ def _answer(process: subprocess.Popen[str], deadline: float) -> str:
         text, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # stuck in a driver: nothing ends it
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in a driver, and nothing can end it
             process.communicate(timeout=0.2)
         return f"fails: no answer within {ANSWER_S:g} s"
     words = "; ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""What the checks look at, gathered in one place: a test makes the facts that it needs."""
+"""The input of the checks, collected in one place, so that tests can construct it."""
 
 from __future__ import annotations
 
@@ -19,48 +19,51 @@ from pycollective.tools.doctor.packages import installed, wheel_tag
 
 @dataclass(frozen=True)
 class Facts:
-    """One process and its host. The fallbacks are a machine on which nothing is remarkable."""
+    """One process and its host. The defaults describe a machine without problems."""
 
-    root: Path = Path("/")  # of /proc, /sys and the like
+    root: Path = Path("/")  # root of /proc, /sys and others
     env: Mapping[str, str] = field(default_factory=dict)
     placement: Placement | None = None
-    problem: str = ""  # why there is no placement
+    problem: str = ""  # reason why there is no placement
     known_variables: frozenset[str] = frozenset()
-    packages: Mapping[str, str] = field(default_factory=dict)  # name: version
+    packages: Mapping[str, str] = field(default_factory=dict)  # version by name
     wheel: str = ""
-    vectors: str = ""  # for which instructions the reductions are compiled
+    vectors: str = ""  # instruction set of the compiled reductions
     python: tuple[int, int, int] = (3, 11, 0)
     commands: Mapping[str, str] = field(
         default_factory=dict
-    )  # those on PATH, and the first line that they answer
+    )  # first line that each command on PATH prints, by name
     host: str = "localhost"
-    host_addresses: tuple[str, ...] | str = ()  # or why there are none
+    host_addresses: tuple[str, ...] | str = ()  # or the reason why there are none
     interfaces: Sequence[tuple[str, str, int]] = ()  # name, address, flags
-    routes: Sequence[str] = ()  # the interfaces of the default routes
+    routes: Sequence[str] = ()  # interfaces of the default routes
     open_files: tuple[int, int] = (65536, 65536)  # soft and hard limit; RLIM_INFINITY is -1
     locked_bytes: int = -1
     shared_memory: tuple[int, int] | None = (1 << 30, 1 << 30)  # size and free
-    cores: frozenset[int] = frozenset({0})  # on which this process may run
+    cores: frozenset[int] = frozenset({0})  # cores on which this process may run
     kernel: str = "6.0"
 
     @property
     def size(self) -> int:
-        """Ranks of the job; 1 if nobody says."""
+        """Ranks of the job; 1 if unknown."""
         return self.placement.size if self.placement else 1
 
     @property
     def local_size(self) -> int:
-        """Ranks on this host, as far as the launcher says."""
+        """Ranks on this host, according to the launcher."""
         return (self.placement.local_size if self.placement else 1) or 1
 
     @property
     def one_host(self) -> bool:
-        """Whether all ranks are surely here."""
+        """Whether all ranks are certainly on this host."""
         return self.size == 1 or (self.placement is not None and self.placement.one_host)
 
 
 def collect() -> Facts:
-    """The facts about this process. Nothing waits longer than a second, nothing is imported or written."""
+    """Collects the facts about this process.
+
+    No step waits longer than a second; nothing is imported or written.
+    """
     from pycollective import _core
     from pycollective.runtime.environment_names import known
 

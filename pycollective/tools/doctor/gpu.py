@@ -1,4 +1,4 @@
-"""`pycollective doctor --gpu`: the driver, the GPUs, our kernels and NCCL, as this process would use them."""
+"""`pycollective doctor --gpu`: driver, GPUs, our kernels and NCCL, as seen by this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKING = {
 
 
 def driver(facts: Mapping[str, Any]) -> list[CheckResult]:
-    """The driver, and one line for each GPU."""
+    """Returns the driver, and one line for each GPU."""
     if "why_not" in facts:
         return [fail("CUDA driver", facts["why_not"], DRIVER)]
     lines = [ok("CUDA driver", f"CUDA {facts['version']} from {facts['path']}")]
@@ -40,13 +40,13 @@ def driver(facts: Mapping[str, Any]) -> list[CheckResult]:
 
 
 def kernels(targets: Sequence[str]) -> CheckResult:
-    """For which GPUs this build reduces by itself."""
+    """Returns the GPUs for which this build has reduction kernels."""
     without = "none: built without nvcc; ranks that share a GPU reduce through the host"
     return ok("GPU kernels", f"for {', '.join(targets)}" if targets else without)
 
 
 def nccl(facts: Mapping[str, Any]) -> list[CheckResult]:
-    """Which NCCL it would be, and those that were passed over."""
+    """Returns the NCCL that would be used, and those that were skipped."""
     if "why_not" in facts:
         return [fail("NCCL", facts["why_not"], LIBRARY)]
     lines = [ok("NCCL", f"{facts['version']} from {facts['path']} ({facts['how']})")]

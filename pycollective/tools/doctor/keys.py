@@ -1,4 +1,7 @@
-"""Where a job's key may come from, and whether others could read it there. Of a key only its id is shown."""
+"""The possible sources of a job's key, and whether other users could read them.
+
+Only the id of a key is shown.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pycollective.tools.doctor.check_result import CheckResult, fail, ok
 
 
 def keys(env: Mapping[str, str]) -> list[CheckResult]:
-    """What PYCOLLECTIVE_SECURITY asks for, the file that PYCOLLECTIVE_KEY_FILE names, and the user's own."""
+    """Checks PYCOLLECTIVE_SECURITY, the file of PYCOLLECTIVE_KEY_FILE, and the user's own file."""
     lines = [_security(env)]
     if named := env.get(key_sources.FILE):
         lines.append(_file("key file", Path(named), "name a file of your own with the job's key"))

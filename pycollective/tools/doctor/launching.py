@@ -1,4 +1,4 @@
-"""How this process was started, and how one could start ranks here."""
+"""How this process was started, and which launchers could start ranks here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_SLURM = "Could not establish a configuration source"
 
 
 def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> CheckResult:
-    """Which launcher was recognised, and what decided."""
+    """Returns the recognized launcher, and the variables that decided."""
     if placement is None:
         remedy = "what the message says; `pycollective run -n 2 script.py` needs nothing to be set"
         return fail("launcher", problem, remedy)
@@ -25,7 +25,7 @@ def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) 
 
 
 def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[CheckResult]:
-    """What could start ranks."""
+    """Returns the launchers that could start ranks."""
     lines = []
     for name in ("mpirun", "mpiexec", "srun", "torchrun", "ray"):
         answer = commands.get(name)
@@ -43,7 +43,7 @@ def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[
 
 
 def version_in(answer: str) -> str:
-    """The first words, and the version that hydra hides among its build details."""
+    """Returns the first words, and the version that hydra prints among its build details."""
     first, _, rest = answer.partition(";")
     number = next((word for word in rest.split(";") if word.strip().startswith("Version:")), "")
     return f"{first} {' '.join(number.split())}".strip()[:120]

@@ -1,4 +1,4 @@
-"""What this host and this shell allow: descriptors, shared memory, cores, socket buffers, clock, GPUs."""
+"""The limits of this host and shell: descriptors, shared memory, cores, sockets, clock, GPUs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ SOCKETS = {
     "rmem_max": 16 * MIB,
     "wmem_max": 16 * MIB,
     "somaxconn": 4096,
-}  # what fast networks and large jobs like
+}  # values for fast networks and large jobs
 QUICK_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 
 def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> CheckResult:
-    """Every rank has some for data and one for control to each other one, and a program has files of its own."""
+    """Checks the limit of open files.
+
+    Every rank has some for data and one for control to each other rank, and a program has its own
+    files.
+    """
     soft, hard = limits
     tcp_sockets = env.get("PYCOLLECTIVE_TCP_SOCKETS", "")
     needed = max(LEAST_FILES, (3 + int(tcp_sockets if tcp_sockets.isdecimal() else 1)) * size)
@@ -32,12 +36,12 @@ def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> Ch
 
 
 def locked_memory(limit: int) -> CheckResult:
-    """Pinned memory counts against it."""
+    """Returns the limit of locked memory, which includes pinned memory."""
     return ok("locked memory", f"ulimit -l is {_amount(limit if limit < 0 else limit // 1024)}")
 
 
 def shared_memory(found: tuple[int, int] | None) -> CheckResult:
-    """Of /dev/shm."""
+    """Checks the size of /dev/shm."""
     mend = (
         "mount -o remount,size=1G /dev/shm; docker --shm-size=1g; Kubernetes: an emptyDir with medium: Memory"
     )
@@ -49,12 +53,12 @@ def shared_memory(found: tuple[int, int] | None) -> CheckResult:
 
 
 def cores(mine: frozenset[int], local_size: int, root: Path) -> CheckResult:
-    """A rank that waits polls, and one that shares its core keeps the other from running."""
+    """Checks the number of cores: a rank that polls keeps another rank on its core from running."""
     online = _number_of_cores(root) or len(mine)
     text = f"{len(mine)} of {online} usable ({ranges(mine)})"
     if local_size > 1:
         text += f", {local_size} ranks here"
-    # A launcher may have bound each rank to a core of its own: then our mask says nothing about the others.
+    # A launcher may have bound each rank to its own core: then our mask does not include theirs.
     if local_size > online:
         remedy = f"start at most {online} ranks on this host: those that share a core wait for each other"
         return warn("cores", text, remedy)
@@ -62,7 +66,7 @@ def cores(mine: frozenset[int], local_size: int, root: Path) -> CheckResult:
 
 
 def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> CheckResult:
-    """What NumPy and torch start beside us."""
+    """Checks the number of threads that NumPy and torch start beside ours."""
     text = env.get("OMP_NUM_THREADS", "")
     if not text.isdecimal():
         return ok("threads", "OMP_NUM_THREADS is not set")
@@ -73,7 +77,7 @@ def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> Ch
 
 
 def socket_limits(root: Path) -> CheckResult:
-    """Hints only: the kernel's own values are right for most."""
+    """Returns hints only: the kernel's own values are right for most systems."""
     found, small = [], []
     for name, wanted in SOCKETS.items():
         value = _text(root / "proc/sys/net/core" / name)
@@ -85,7 +89,7 @@ def socket_limits(root: Path) -> CheckResult:
 
 
 def clock(root: Path) -> CheckResult:
-    """Every call reads it several times."""
+    """Checks the clock source: every call reads the clock several times."""
     name = _text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if name in ("hpet", "acpi_pm", "jiffies", "refined-jiffies"):
         remedy = (
@@ -96,7 +100,7 @@ def clock(root: Path) -> CheckResult:
 
 
 def gpus(commands: Mapping[str, str]) -> CheckResult:
-    """What nvidia-smi says."""
+    """Returns the output of nvidia-smi."""
     answer = commands.get("nvidia-smi")
     if answer is None:
         return ok("GPU", "no GPU (there is no nvidia-smi)")
@@ -107,7 +111,7 @@ def gpus(commands: Mapping[str, str]) -> CheckResult:
 
 
 def ranges(numbers: frozenset[int]) -> str:
-    """`0-3,8` as in taskset."""
+    """Returns text such as `0-3,8`, as in taskset."""
     words: list[list[int]] = []
     for number in sorted(numbers):
         if words and number == words[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""What a host's name resolves to."""
+"""The addresses to which a host's name resolves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ HOSTS = (
 
 
 def addresses_of(host: str) -> tuple[str, ...] | str:
-    """Its addresses, or why there are none. A resolver may think for half a minute; we do not."""
+    """Returns its addresses, or why there are none.
+
+    A resolver may take half a minute; this does not wait so long.
+    """
     outcome: list[tuple[str, ...] | str] = []
 
     def look_up() -> None:
@@ -32,7 +35,7 @@ def addresses_of(host: str) -> tuple[str, ...] | str:
 
 
 def host_name(host: str, addresses: tuple[str, ...] | str, *, one_host: bool) -> CheckResult:
-    """Others look for rank 0 by its host's name; on one host nobody does."""
+    """Checks the host's name: ranks on other hosts use it to find rank 0."""
     if isinstance(addresses, str):
         found = f"{host} does not resolve: {addresses}"
         return warn("host name", found, HOSTS) if one_host else fail("host name", found, HOSTS)

@@ -1,4 +1,4 @@
-"""Which packages are installed, by their metadata: importing some of them takes seconds."""
+"""The installed packages, by their metadata: importing some of them takes seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5), "paddle": (3, 3)}  #
 
 
 def installed() -> dict[str, str]:
-    """The versions of what is there."""
+    """Returns the versions of the installed packages."""
     found: dict[str, str] = {}
     for name in LIBRARIES:
         for distribution in DISTRIBUTIONS.get(name, (name,)):
@@ -27,7 +27,10 @@ def installed() -> dict[str, str]:
 
 
 def wheel_tag() -> str:
-    """What the installed wheel was built for: "cp311-cp311-linux_x86_64"; empty if it was not installed."""
+    """Returns the platform of the installed wheel, such as "cp311-cp311-linux_x86_64".
+
+    The text is empty if pycollective was not installed.
+    """
     try:
         lines = (metadata.distribution("pycollective").read_text("WHEEL") or "").splitlines()
     except metadata.PackageNotFoundError:
@@ -36,7 +39,7 @@ def wheel_tag() -> str:
 
 
 def libraries(packages: dict[str, str]) -> list[CheckResult]:
-    """NumPy is needed; the others are welcome."""
+    """Checks the array libraries: NumPy is required, the others are optional."""
     lines = []
     if "numpy" not in packages:
         lines.append(fail("numpy", "is not installed", "pip install 'numpy>=1.24'"))

@@ -1,4 +1,4 @@
-"""How long a small message takes there and back, between every two ranks."""
+"""The round-trip time of a small message between every two ranks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import time
 import numpy as np
 
 PINGS, PAIR_S, ALL_S = 20, 0.05, 2.0
-WIDEST = 16  # ranks of which the whole table is shown
+WIDEST = 16  # with more ranks the table is omitted
 
 
 def partner(rank: int, round_number: int, size: int) -> int | None:
-    """The partner of a rank in a round of a round-robin. In size rounds (size - 1 if even) each pair comes once."""
-    slots = size + size % 2  # with an odd number one is empty, and its partner rests
+    """Returns a rank's partner in a round of a round-robin, or None.
+
+    Each pair occurs once in size rounds (size - 1 if even).
+    """
+    slots = size + size % 2  # with an odd number one slot is empty, and the partner of that slot idles
     last = slots - 1
     if rank == last:
         other = round_number * (slots // 2) % last
@@ -24,7 +27,10 @@ def partner(rank: int, round_number: int, size: int) -> int | None:
 
 
 def measure() -> dict[int, float]:
-    """Seconds to each rank with a higher number. All ranks call it together; it takes ALL_S at most, and one round."""
+    """Returns the seconds to each rank with a higher number. All ranks call it together.
+
+    It takes at most ALL_S, and one round.
+    """
     import pycollective as pc
 
     begin = time.monotonic()
@@ -32,7 +38,7 @@ def measure() -> dict[int, float]:
     more = np.ones(1, np.uint8)
     for round_number in range(pc.size() + pc.size() % 2 - 1):
         more[0] = time.monotonic() - begin < ALL_S
-        if not pc.broadcast(more)[0]:  # rank 0's clock counts
+        if not pc.broadcast(more)[0]:  # rank 0's clock decides
             break
         other = partner(pc.rank(), round_number, pc.size())
         if other is None:
@@ -52,7 +58,7 @@ def _ping(peer: int) -> float:
     end = time.monotonic() + PAIR_S
     while message[0]:
         begin = time.monotonic()
-        message[0] = len(seconds) + 1 < PINGS and begin < end  # 0: the last one
+        message[0] = len(seconds) + 1 < PINGS and begin < end  # 0 marks the last one
         pc.send(message, peer)
         pc.recv(message, peer)
         seconds.append(time.monotonic() - begin)
@@ -69,7 +75,10 @@ def _pong(peer: int) -> None:
 
 
 def table(found: list[dict[int, float]]) -> str:
-    """In words, and as a matrix if that is not too wide. `found[a][b]` belongs to ranks a < b."""
+    """Returns a summary, and a matrix if that is not too wide.
+
+    `found[a][b]` is for ranks a < b.
+    """
     pairs = {(a, b): seconds for a, row in enumerate(found) for b, seconds in row.items()}
     size = len(found)
     if not pairs:

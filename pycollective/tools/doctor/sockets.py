@@ -1,4 +1,4 @@
-"""Which addresses this process really talks from: what it holds, not what it meant to."""
+"""The addresses that a process really uses: those of its sockets, not the configured ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ESTABLISHED, LISTENING = "01", "0A"
 
 
 def own_addresses(process: Path, state: str = ESTABLISHED) -> list[str]:
-    """The local addresses of the TCP sockets in this state of the process whose folder in /proc this is."""
+    """Returns the local addresses of a process's TCP sockets; `process` is in /proc."""
     inodes = set()
     for fd in (process / "fd").iterdir():
         try:
             target = os.readlink(fd)
-        except OSError:  # the listing's own
+        except OSError:  # the descriptor of the listing itself
             continue
         if target.startswith("socket:["):
             inodes.add(target[len("socket:[") : -1])
@@ -31,7 +31,7 @@ def own_addresses(process: Path, state: str = ESTABLISHED) -> list[str]:
 
 
 def _address(word: str) -> str:
-    """`0100007F:1F90` is 127.0.0.1: words of 32 bits in the host's order."""
+    """Decodes an address: `0100007F:1F90` is 127.0.0.1, as 32-bit words in host order."""
     text = bytes.fromhex(word.partition(":")[0])
     raw = b"".join(text[i : i + 4][:: -1 if sys.byteorder == "little" else 1] for i in range(0, len(text), 4))
     address = ipaddress.ip_address(raw)

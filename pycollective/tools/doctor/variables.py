@@ -1,4 +1,4 @@
-"""The environment: which variables are ours, which decided, and which are none."""
+"""The environment: which variables are ours, which decided, and which are unknown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pycollective.runtime.environment_names import PREFIX, nearest, unknown
 from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
-# Of other variables only the name is shown: a job's name or address may be what its key is made of.
+# For other variables only the name is shown: a job's name or address may be part of its key.
 SHOWN = re.compile(
     r"((OMPI_COMM_WORLD|PMI|HOROVOD|PYCOLLECTIVE)_)?(LOCAL_)?(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|GROUP_RANK"
     r"|MPI_LOCAL(RANKID|NRANKS)|SLURM_(PROCID|LOCALID|NODEID|NTASKS|STEP_NUM_(TASKS|NODES))|PADDLE_TRAINERS?_(ID|NUM)"
@@ -22,17 +22,17 @@ LAUNCHERS = re.compile(
 
 
 def shown(env: Mapping[str, str], name: str) -> str:
-    """`NAME=value`, or the name alone."""
+    """Returns `NAME=value`, or the name alone."""
     return f"{name}={env[name]}" if SHOWN.fullmatch(name) else name
 
 
 def of_launchers(env: Mapping[str, str]) -> list[str]:
-    """The names of what launchers set, as far as it is set."""
+    """Returns the names of the launchers' variables that are set."""
     return sorted(name for name in env if env[name] and LAUNCHERS.fullmatch(name))
 
 
 def ours(env: Mapping[str, str], names: frozenset[str]) -> list[CheckResult]:
-    """A misspelt variable would be ignored in silence."""
+    """Reports misspelt variables, which would be silently ignored."""
     mine = sorted(name for name in env if name.startswith(PREFIX))
     lines = []
     for name in unknown(env, names):

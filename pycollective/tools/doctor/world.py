@@ -1,4 +1,4 @@
-"""The world as it really comes about: who is where, and how far they are from each other."""
+"""Makes the world, and reports where each rank is, and the round-trip times between ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEDY = (
 
 
 class About(TypedDict):
-    """What a rank says of itself. The lines are those that are not OK."""
+    """A rank's description of itself. The lines are those that are not OK."""
 
     host: str
     pid: int
@@ -33,7 +33,10 @@ class About(TypedDict):
 
 
 def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
-    """What this rank shall print: rank 0 for all, the others nothing, unless no world came about."""
+    """Returns the lines that this rank prints: rank 0 for all ranks, others none.
+
+    If no world can be made, every rank prints its own lines.
+    """
     import pycollective as pc
 
     lines = mine if rank == 0 else not_ok(mine)
@@ -47,7 +50,7 @@ def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
 
 
 def not_ok(lines: list[CheckResult]) -> list[CheckResult]:
-    """Those with a remedy that somebody should read."""
+    """Returns the lines with a remedy to read."""
     return [line for line in lines if line.status != "OK"]
 
 
@@ -71,7 +74,7 @@ def _together(mine: list[CheckResult]) -> list[CheckResult]:
 
 
 def _gather(text: str) -> list[str]:
-    """Every rank's text on rank 0, nothing on the others."""
+    """Returns every rank's text on rank 0, an empty list on the others."""
     import pycollective as pc
 
     content = np.frombuffer(text.encode(), np.uint8)
@@ -89,7 +92,7 @@ def _gather(text: str) -> list[str]:
 
 
 def table(ranks: list[About]) -> list[CheckResult]:
-    """One line per rank."""
+    """Returns one line per rank."""
     return [
         ok(
             f"rank {rank}",
@@ -101,7 +104,10 @@ def table(ranks: list[About]) -> list[CheckResult]:
 
 
 def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
-    """What is not OK elsewhere, unless it has been said already: ranks of one host find the same."""
+    """Returns lines of other ranks that are not OK, without repetitions.
+
+    Ranks of one host find the same problems.
+    """
     said = {(line.check, line.found) for line in mine}
     lines = []
     for rank, each in enumerate(ranks[1:], 1):
@@ -113,12 +119,12 @@ def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
 
 
 def shared_cores(ranks: list[About]) -> list[CheckResult]:
-    """Hosts with more ranks than cores that any of them may run on."""
+    """Returns hosts with more ranks than cores on which any of them may run."""
     lines = []
     for host in dict.fromkeys(each["host"] for each in ranks):
         there = [each for each in ranks if each["host"] == host]
         if any(line["check"] == "cores" for each in there for line in each["lines"]):
-            continue  # it has been said
+            continue  # already reported
         here = [frozenset(each["cores"]) for each in there]
         together: frozenset[int] = frozenset().union(*here)
         if len(here) > len(together):

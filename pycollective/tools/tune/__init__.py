@@ -1,7 +1,7 @@
-"""`pycollective tune`: measures this machine, and writes what is better here than the defaults into a profile.
+"""`pycollective tune`: measures this machine, and writes a profile of the settings it improves.
 
-- experiments: what is compared with what, for so many ranks
-- ranks: the ranks' side, worlds that differ in one setting and are measured in turn
+- experiments: the settings to compare, for each number of ranks
+- ranks: runs in the ranks; measures worlds that differ in one setting, round-robin
 - decide: from times to settings; pure
-- command: the whole, and what people see of it
+- command: the whole command and its output
 """

@@ -1,4 +1,4 @@
-"""Measures for every number of ranks, says what was found, and writes the profile."""
+"""Measures for every number of ranks, reports the findings, and writes the profile."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pycollective.tools.tune.decide import FEWEST_ROUNDS, Finding, decide
 from pycollective.tools.tune.experiments import Experiment, experiments, tcp_rows, together
 from pycollective.tools.tune.ranks import Measured, measure
 
-STARTING_S = 60.0  # that ranks may take beyond the time of their measurements, on a busy machine
-BUSY = 0.5  # of the cores
-CHECKING = 0.1  # of the time, for settings that were found one by one
-SLOWEST = 20  # a round cannot be interrupted: so many times the time is the limit of all
-# What a profile, or a user's settings, would do to the measurement.
+STARTING_S = 60.0  # time for starting ranks, beyond the time of their measurements, on a busy machine
+BUSY = 0.5  # share of the cores
+CHECKING = 0.1  # share of the time, for checking separately found settings together
+SLOWEST = 20  # a round cannot be interrupted: the overall limit is this multiple of the time
+# The user's settings, or a profile, must not affect the measurement.
 PLAIN = {"PYCOLLECTIVE_PROFILE": "off", "PYCOLLECTIVE_TUNE": "", "PYCOLLECTIVE_TRANSPORT": "",
          "PYCOLLECTIVE_CHECK": "", "PYCOLLECTIVE_SECURITY": ""}  # fmt: skip
 Setting = tuple[int, str, str]  # ranks, name, value
@@ -31,22 +31,22 @@ HEADER = f"{'ranks':>5}  {'setting':<24}{'default':>12}{'found':>12}{'gain':>9}{
 
 @dataclass(frozen=True)
 class Found:
-    """Of one number of ranks."""
+    """The findings for one number of ranks."""
 
     ranks: int
     findings: list[Finding]
-    left_out: list[str]  # names and why
+    left_out: list[str]  # names and reasons
 
 
 def rank_counts() -> list[int]:
-    """Two, four, and one for each core."""
+    """Returns two, four, and one rank for each core."""
     return sorted({2, 4, max(2, min(usable_cores(), 64))})
 
 
 def run(
     *, seconds: float, output: str | None = None, dry_run: bool = False, ranks: Sequence[int] | None = None
 ) -> int:
-    """The command: 0, or 2 where there is no place for a profile."""
+    """Runs the command. Returns 0, or 2 if there is no place for a profile."""
     path = output or _core._usual_profile_path()
     if not path and not dry_run:
         print("pycollective tune: there is neither XDG_CONFIG_HOME nor HOME: say where with --output")
@@ -73,7 +73,7 @@ def run(
 
 
 def conduct(ranks: int, seconds: float) -> Found:
-    """All experiments between so many ranks."""
+    """Runs all experiments with this number of ranks."""
     plans = experiments(ranks)
     findings, left_out = [], []
     for plan, result in zip(plans, measured(ranks, plans, (1 - CHECKING) * seconds), strict=True):
@@ -85,13 +85,13 @@ def conduct(ranks: int, seconds: float) -> Found:
 
 
 def measured(ranks: int, plans: list[Experiment], seconds: float) -> list[Measured]:
-    """By ranks of their own, which do not see what the environment says of plain worlds."""
+    """Runs experiments in separate ranks, which do not use the environment's settings."""
     limit = STARTING_S + SLOWEST * seconds
     return testing.run(measure, ranks, plans, seconds, timeout_s=limit, env=PLAIN)[0]
 
 
 def checked(found: Found, seconds: float) -> Found:
-    """Several limits were found one by one: if they are no gain together, the best of them is kept."""
+    """Checks separately found limits together; if they give no gain, keeps only the best one."""
     limits = [each for each in found.findings if each.is_better and not each.name.startswith("tcp ")]
     if len(limits) < 2:
         return found
@@ -108,12 +108,12 @@ def checked(found: Found, seconds: float) -> Found:
 
 
 def percent(gain: float) -> str:
-    """Of a logarithm."""
+    """Formats the logarithm of a ratio."""
     return "unknown" if math.isinf(gain) else f"{math.expm1(gain) * 100:.1f} %"
 
 
 def table_of(found: Found) -> list[str]:
-    """For people. Where the default stays the gain is that of the best other value."""
+    """Returns a table for users. If the default stays, the gain is that of the best other value."""
     lines = [
         f"{found.ranks:>5}  {each.name:<24}{each.default:>12}{each.best if each.is_better else '-':>12}"
         f"{percent(each.gain):>9}{percent(each.spread):>9}{each.rounds:>8}"
@@ -123,7 +123,7 @@ def table_of(found: Found) -> list[str]:
 
 
 def settings_of(found: Found) -> list[Setting]:
-    """What is better than the defaults, as a profile says it."""
+    """Returns the settings that are better than the defaults, in the form of a profile."""
     settings: list[Setting] = []
     tcp: dict[str, str] = {}
     for each in found.findings:
@@ -141,7 +141,7 @@ def settings_of(found: Found) -> list[Setting]:
 
 
 def summary(found: Sequence[Found], settings: Sequence[Setting]) -> str:
-    """What came of it all, in a line."""
+    """Returns a summary in one line."""
     findings = [each for one in found for each in one.findings]
     short = sum(each.rounds < FEWEST_ROUNDS for each in findings)
     if short:
@@ -152,14 +152,14 @@ def summary(found: Sequence[Found], settings: Sequence[Setting]) -> str:
 
 
 def busy_text(load: float, cores: int) -> str:
-    """A warning, where other programs disturb the measurement: their load in the last minute. Else nothing."""
+    """Returns a warning if other programs load the machine, by the last minute, else nothing."""
     if load < BUSY * cores:
         return ""
     return f"Other programs kept this machine busy (load {load:.1f}, {cores} cores): measure again when they are done."
 
 
 def comment_of(found: Sequence[Found], seconds: float, busy: str) -> str:
-    """How the profile came about."""
+    """Returns the comment that describes how the profile was made."""
     now = datetime.datetime.now(datetime.timezone.utc)
     head = [
         f"Made by `pycollective tune` of pycollective {__version__}, {now:%Y-%m-%d %H:%M} UTC, in {seconds:g} s.",
@@ -173,7 +173,7 @@ def comment_of(found: Sequence[Found], seconds: float, busy: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """All or nothing: who reads it meanwhile finds the old one."""
+    """Writes the file atomically: a concurrent reader finds the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -181,7 +181,7 @@ def write(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        _core._read_profile(name)  # what could not be read back is not left there
+        _core._read_profile(name)  # a profile that cannot be read back is not kept
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""From times to settings.
+"""Derives settings from times.
 
-A default stays unless another value is clearly better: by more than 5 % on average over the sizes that it changes, and
-by more than what it differs in from one pass to another.
+A default stays unless another value is clearly better: by more than 5 % on average over the sizes
+that it changes, and by more than the difference between passes.
 """
 
 from __future__ import annotations
@@ -16,34 +16,39 @@ from pycollective.tools.tune.experiments import Cut, Values, size_text
 LEAST_GAIN = math.log(1.05)
 FEWEST_PASSES, FEWEST_ROUNDS = 3, 5
 
-Times = list[list[float]]  # of one round: seconds, by cell and world
-Passes = list[list[Times]]  # each with worlds of its own, at another time
+Times = list[list[float]]  # one round: seconds, by cell and world
+Passes = list[list[Times]]  # each pass has new worlds, at another time
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one experiment. Gains are natural logarithms: 0.05 is 5 % faster."""
+    """The result of one experiment. Gains are natural logarithms: 0.05 is 5 % faster."""
 
     name: str
     default: str
-    best: str  # the default, if nothing was better
-    gain: float  # of the best other value, adopted or not; the median of all passes
-    spread: float  # of that gain: between the quartiles of the passes; of three, between the ends
+    best: str  # the default, if no other value is better
+    gain: float  # gain of the best other value, adopted or not; the median of all passes
+    # spread of that gain: between the quartiles of the passes; with three passes, between the
+    # extremes
+    spread: float
     rounds: int
 
     @property
     def is_better(self) -> bool:
-        """Whether a profile should say so."""
+        """Whether the profile should contain it."""
         return self.best != self.default
 
 
 def gains_of(passes: Passes, gain: Callable[[Times], float]) -> list[float]:
-    """The median of each pass. A round may be disturbed, and so may a pass: by what its worlds have settled for."""
+    """Returns the median of each pass.
+
+    A round may be disturbed, and so may a pass, because its worlds may settle differently.
+    """
     return [statistics.median(gain(times) for times in rounds) for rounds in passes]
 
 
 def finding(name: str, default: str, other: str, gains: Sequence[float], rounds: int) -> Finding:
-    """About the best value besides the default."""
+    """Returns the finding about the best value other than the default."""
     gain, spread = statistics.median(gains), math.inf
     if len(gains) > 1:
         low, _, high = statistics.quantiles(gains, n=4)
@@ -53,7 +58,7 @@ def finding(name: str, default: str, other: str, gains: Sequence[float], rounds:
 
 
 def best_value(what: Values, passes: Passes) -> Finding:
-    """By the mean over all cells."""
+    """Finds the best value by the mean over all cells."""
 
     def gains(world: int) -> list[float]:
         return gains_of(
@@ -65,14 +70,17 @@ def best_value(what: Values, passes: Passes) -> Finding:
 
 
 def setting(what: Cut, first: int) -> str:
-    """Where `first` is the first size of the second way."""
+    """Returns the setting for a cut, if `first` is the first size of the second algorithm."""
     return size_text(first // 2 if what.inclusive else first)
 
 
 def best_cut(what: Cut, passes: Passes) -> Finding:
-    """Where to change from the first way to the second: what counts are the sizes that would go the other way."""
+    """Finds the best size to change from the first algorithm to the second.
+
+    Only the sizes with a different algorithm than the default's count.
+    """
     per_size = len(what.cells) // len(what.sizes)
-    ends = [*what.sizes, 2 * what.sizes[-1]]  # beyond the last nothing was measured
+    ends = [*what.sizes, 2 * what.sizes[-1]]  # nothing was measured beyond the last size
     default = ends.index(what.default)
 
     def second_is_faster(times: Times, size: int) -> float:
@@ -94,5 +102,5 @@ def best_cut(what: Cut, passes: Passes) -> Finding:
 
 
 def decide(what: Cut | Values, passes: Passes) -> Finding:
-    """What the experiment says."""
+    """Returns the finding of an experiment."""
     return best_cut(what, passes) if isinstance(what, Cut) else best_value(what, passes)

@@ -1,4 +1,4 @@
-"""What is compared with what: calls of several sizes in worlds that differ in one setting."""
+"""The comparisons: calls of several sizes in worlds that differ in one setting."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pycollective import _core
 
 KIB, MIB = 1 << 10, 1 << 20
-MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB of each rank in each world
-CACHED = "512k"  # the chunk of the defaults' rows for large arrays
-AT_ONCE_CELLS = ("allgather", "reduce_scatter")  # a broadcast has half their limit where there is one reader
+MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB for each rank in each world
+CACHED = "512k"  # the chunk in the default rows for large arrays
+AT_ONCE_CELLS = ("allgather", "reduce_scatter")  # a broadcast has half their limit if there is one reader
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class World:
 
 @dataclass(frozen=True)
 class Cell:
-    """One kind of call; `nbytes` of the whole array."""
+    """One kind of call; `nbytes` is the size of the whole array."""
 
     collective: str
     nbytes: int
@@ -33,21 +33,23 @@ class Cell:
 
 @dataclass(frozen=True)
 class Cut:
-    """From which size on the second world's way is taken instead of the first one's."""
+    """Finds the size from which the second world's algorithm is used instead of the first one's."""
 
     name: str  # of the setting
-    default: int  # the first size of the second way; one of `sizes`, or twice the last
+    default: int  # the first size of the second algorithm; one of `sizes`, or twice the last
     sizes: tuple[int, ...]
     cells: tuple[Cell, ...]
     worlds: tuple[World, World]
     inclusive: bool = (
-        False  # the setting is the largest size of the first way, not the smallest of the second
+        # whether the setting is the largest size of the first algorithm, not the smallest of the
+        # second
+        False
     )
 
 
 @dataclass(frozen=True)
 class Values:
-    """Which value of a setting is best; the first is the default."""
+    """Finds the best value of a setting; the first is the default."""
 
     name: str
     values: tuple[str, ...]
@@ -59,7 +61,7 @@ Experiment = Cut | Values
 
 
 def doubling(first: int, last: int) -> tuple[int, ...]:
-    """`first`, twice that, ... up to `last`."""
+    """Returns `first`, twice that, ... up to `last`."""
     sizes = [first]
     while sizes[-1] * 2 <= last:
         sizes.append(sizes[-1] * 2)
@@ -67,12 +69,12 @@ def doubling(first: int, last: int) -> tuple[int, ...]:
 
 
 def cells_of(collectives: Sequence[str], sizes: Sequence[int], *, in_heap: bool = False) -> tuple[Cell, ...]:
-    """Each of them in each size."""
+    """Returns a cell for each collective in each size."""
     return tuple(Cell(collective, nbytes, in_heap) for nbytes in sizes for collective in collectives)
 
 
 def size_text(nbytes: int) -> str:
-    """`64k` for 65536, as profiles say it."""
+    """Returns text such as `64k` for 65536, as in profiles."""
     for unit, shift in (("g", 30), ("m", 20), ("k", 10)):
         if nbytes and nbytes % (1 << shift) == 0:
             return f"{nbytes >> shift}{unit}"
@@ -80,19 +82,19 @@ def size_text(nbytes: int) -> str:
 
 
 def shared(ranks: int, **limits: str | int) -> World:
-    """A world in shared memory with other limits than the usual ones."""
+    """Returns a shared-memory world with other limits than the defaults."""
     return World("shm", "|".join(f"{ranks}:{name}={value}" for name, value in limits.items()))
 
 
 def at_once(ranks: int, name: str, collectives: Sequence[str], default: int, largest: int) -> Cut:
-    """Small arrays go in one exchange, larger ones in rounds."""
+    """Returns a cut: small arrays use one exchange, larger ones several rounds."""
     sizes = doubling(max(KIB, default // 8), min(largest, default * 16))
     worlds = shared(ranks, **{name: largest}), shared(ranks, **{name: 64})
     return Cut(name, 2 * default, sizes, cells_of(collectives, sizes), worlds, inclusive=True)
 
 
 def over_shared_memory(ranks: int) -> Iterator[Experiment]:
-    """The limits of csrc/engine/shm/limits.h."""
+    """Yields experiments for the limits of csrc/engine/shm/limits.h."""
     usual = _core._limits(ranks)
     largest = usual["ring"] // 4
     yield at_once(ranks, "combined_at_once", ["allreduce"], usual["combined_at_once"], largest)
@@ -146,7 +148,7 @@ def over_shared_memory(ranks: int) -> Iterator[Experiment]:
 
 
 def over_tcp(ranks: int) -> Iterator[Experiment]:
-    """The rows of csrc/tuning/selection.cc for one host."""
+    """Yields experiments for the rows of csrc/tuning/selection.cc for one host."""
     doubles, rings = (World("tcp", tune=f"allreduce:0-inf:{name}") for name in
                       ("recursive_doubling", "ring:chunk=0"))  # fmt: skip
     chunked = World("tcp", tune=f"allreduce:0-inf:ring:chunk={CACHED}")
@@ -158,12 +160,12 @@ def over_tcp(ranks: int) -> Iterator[Experiment]:
 
 
 def experiments(ranks: int) -> list[Experiment]:
-    """All of them, in the order in which they are made."""
+    """Returns all experiments, in the order of their execution."""
     return [*over_shared_memory(ranks), *over_tcp(ranks)]
 
 
 def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
-    """Whether limits that were found one by one go together."""
+    """Returns an experiment that combines separately found limits."""
     return Values(
         "all of these",
         ("defaults", "profile"),
@@ -176,12 +178,12 @@ def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
 
 
 def usual_tcp_cuts(ranks: int) -> tuple[int, int]:
-    """From where on the defaults take the ring, and cut it into chunks."""
+    """Returns the sizes from which the defaults use the ring, and cut it into chunks."""
     return (32 * KIB, 4 * MIB) if ranks == 2 else (16 * KIB, 16 * MIB)
 
 
 def tcp_rows(ranks: int, to_ring: str | None, to_chunks: str | None) -> str:
-    """The table of one host where one of its cuts, or both, are elsewhere."""
+    """Returns the table of one host with one or both cuts changed."""
     usual = usual_tcp_cuts(ranks)
     ring, chunks = to_ring or size_text(usual[0]), to_chunks or size_text(usual[1])
     return (

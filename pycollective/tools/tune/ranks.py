@@ -1,7 +1,7 @@
-"""The ranks' side.
+"""The part of tuning that runs in the ranks.
 
-All worlds of an experiment are open at once, and every call is made in each of them in turn: whatever else the
-machine does meanwhile happens to all of them.
+All worlds of an experiment are open at once, and every call is made in each of them round-robin, so
+that other activity of the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
     from pycollective.tools.tune.decide import Passes, Times
 
 JOINING_S = 60.0
-SHORT_S, PER_PASS_S = 5.0, 20.0  # with less time than the first nothing is found out
-PER_CELL_BYTES = 1 << 20  # a cell's calls in one round move about that much, within the limits below
+SHORT_S, PER_PASS_S = 5.0, 20.0  # with less time than the first value, there are too few passes to decide
+PER_CELL_BYTES = 1 << 20  # a cell's calls in one round move about this much, within the limits below
 FEWEST, MOST = 1, 16
-# Calls that make rings and connections, and in which a group tries its ways (csrc/engine/shm/copy_path_tuner.h).
+# Calls that create rings and connections, and in which a group tries its copy paths
+# (csrc/engine/shm/copy_path_tuner.h).
 WARM_UP, OF_LONG_CALLS = 14, 6
 
 
 @dataclass
 class Measured:
-    """The passes of one experiment, or why there are none."""
+    """The passes of one experiment, or the reason why there are none."""
 
     passes: Passes
     why_not: str = ""
 
 
 def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]:
-    """On every rank of a world. All get the same result: a call takes as long as it takes the slowest."""
+    """Measures on every rank of a world. All ranks get the same result, the slowest rank's."""
     ends = time.monotonic() + seconds
-    number = 1  # the world of init() is 0
+    number = 1  # the world of init() has number 0
     results = [Measured([]) for _ in experiments]
     turns = list(zip(experiments, results, strict=True)) * passes_for(seconds)
     for done, (experiment, result) in enumerate(turns):
         if done >= len(experiments) and not agreed(time.monotonic() < ends):
-            break  # the machine is slow: the passes that there are decide
+            break  # the machine is slow: the completed passes decide
         share = (ends - time.monotonic()) / (len(turns) - done)
         one = conduct(experiment, number, share)
         result.passes.extend(one.passes)
@@ -56,12 +57,12 @@ def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]
 
 
 def passes_for(seconds: float) -> int:
-    """How often worlds are made anew: what they have settled for by chance shall not decide."""
+    """Returns how often worlds are remade, so that their random choices do not decide."""
     return 1 if seconds < SHORT_S else max(3, min(9, int(seconds / PER_PASS_S)))
 
 
 def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
-    """One pass of an experiment, in as many rounds as there is time for; at least one."""
+    """Runs one pass of an experiment, with as many rounds as time allows; at least one."""
     began = time.monotonic()
     runtimes: list[_core.Runtime] = []
     try:
@@ -77,14 +78,14 @@ def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
     rounds: list[Times] = []
     while not rounds or agreed(time.monotonic() - began < seconds):
         rounds.append(one_round(table, len(rounds)))
-    del table  # and with it arrays in the heaps
+    del table  # also releases arrays in the heaps
     for each in runtimes:
         each.shutdown()
     return Measured([rounds])
 
 
 def join(world: World, number: int) -> _core.Runtime:
-    """One more world of the same ranks."""
+    """Makes another world of the same ranks."""
     placement = detect()
     rendezvous = find_rendezvous(placement, number=number, timeout_s=JOINING_S)
     runtime = _core.Runtime(
@@ -110,14 +111,14 @@ def join(world: World, number: int) -> _core.Runtime:
 
 
 def agreed(wanted: bool) -> bool:
-    """Rank 0's word."""
+    """Returns rank 0's value."""
     word = np.array([wanted], np.uint8)
     pc.broadcast(word, root=0)
     return bool(word[0])
 
 
 def one_round(table: list[list[Call]], turn: int) -> Times:
-    """Each call in each world; which world comes first changes."""
+    """Makes each call in each world; the order of worlds changes."""
     seconds = np.zeros((len(table), len(table[0])))
     for row, calls in enumerate(table):
         for i in range(len(calls)):
@@ -131,8 +132,8 @@ def one_round(table: list[list[Call]], turn: int) -> Times:
 class Call:
     """One cell in one world.
 
-    Its arrays are written anew before each call, as a program's are: what lies untouched in a core's cache would
-    flatter whoever reads it there.
+    Its arrays are written before each call, as a program does: untouched data in a core's cache
+    would make a world that reads them there seem faster.
     """
 
     def __init__(self, runtime: _core.Runtime, cell: Cell) -> None:
@@ -155,15 +156,15 @@ class Call:
         self.call = lambda: function(self.x, out=out)
 
     def warm_up(self) -> None:
-        """So that nothing is made or tried while it is measured."""
+        """Makes calls so that nothing is created or tried during the measurement."""
         for _ in range(WARM_UP if self.repeats > 1 else OF_LONG_CALLS):
             self.call()
 
     def time(self) -> float:
-        """Seconds of one call on this rank: the median of some."""
+        """Returns the seconds of one call on this rank: the median of several."""
         seconds = []
         for _ in range(self.repeats):
-            self.x.fill(0)  # sums stay what they are
+            self.x.fill(0)  # keeps sums constant
             self.group.barrier()
             began = time.perf_counter()
             self.call()
@@ -172,7 +173,7 @@ class Call:
 
 
 def in_heap_of(runtime: _core.Runtime) -> Callable[..., Any]:
-    """pc.empty in another world than the current one."""
+    """Returns pc.empty for another world than the current one."""
 
     def empty(count: int, dtype: np.dtype[Any]) -> object:
         usual = _core.world()

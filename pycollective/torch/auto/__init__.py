@@ -1,16 +1,18 @@
-"""An unmodified script of one process, data parallel: `python -m pycollective.torch.auto train.py`. See docs/auto.md.
+"""Runs an unmodified single-process script data parallel.
 
-While applied() lasts, torch does in this process what a script written for many would have asked for. Each module here
-is one such thing, and knows nothing of the others but `batches`, which follows the loaders:
+The command is `python -m pycollective.torch.auto train.py`, see docs/auto.md. While applied() is
+active, torch in this process behaves as if the script had been written for several ranks. Each
+module here does one part of this, independently of the others except `batches`, which follows the
+loaders:
 
-    batches       which batch the script has in its hands, whether it trains with it, and which part is this rank's
+    batches       which batch the script uses, whether it trains with it, and this rank's part
     loader        DataLoader draws the same batches on all ranks and loads this rank's part
-    gradients     backward averages gradients, weighted by samples; losses become those of the whole batch
-    lockstep      what shows that the ranks are no longer doing the same
+    gradients     backward averages gradients, weighted by samples; losses are of the whole batch
+    lockstep      detects ranks that no longer do the same
     batch_norm    statistics of the whole batch
     files         torch.save() writes on rank 0
     randomness    random numbers are the same on all ranks
-    losses        what backward begins with
+    losses        the losses and gradients with which backward begins
     sizes         whether the script weighs by the size of a batch
     script        the command line
 """
@@ -34,18 +36,18 @@ REDUCTIONS = ("mean", "sum")
 
 @contextlib.contextmanager
 def applied(*, reduction: Literal["mean", "sum"] = "mean") -> Iterator[None]:
-    """Make training inside the block data parallel, as `python -m pycollective.torch.auto` does for a whole script.
+    """Makes training inside the block data parallel, as `python -m pycollective.torch.auto` does.
 
-    Loaders, models and optimizers are made inside the block, on all ranks alike. In a world of one nothing changes.
-    What is made parallel and what is refused: docs/auto.md.
+    Loaders, models and optimizers are made inside the block, on all ranks alike. In a world of one
+    rank nothing changes. docs/auto.md lists what is made parallel and what is refused.
 
     Parameters:
-        reduction: what losses are: means over the samples of a batch, or sums.
+        reduction: the kind of the losses: "mean" over the samples of a batch, or "sum".
 
     Raises:
-        InvalidArgument: `reduction` is none of these.
+        InvalidArgument: `reduction` is neither of them.
         NotInitialized: there is no world.
-        Unsupported: this version of torch has not got what would be replaced.
+        Unsupported: this version of torch lacks a function that would be replaced.
 
     Example:
         >>> import pycollective as pc, torch
@@ -70,7 +72,7 @@ def applied(*, reduction: Literal["mean", "sum"] = "mean") -> Iterator[None]:
         batches, ours = _replace(undone, world, reduction)
         yield
         batches.report()
-        ours.barrier()  # a rank that waits for another in there shall know that the other has come to the end
+        ours.barrier()  # informs ranks that still wait in the block that this rank has reached the end
 
 
 def _replace(
@@ -82,7 +84,7 @@ def _replace(
     from pycollective.torch.auto.batches import Batches
     from pycollective.torch.auto.replaced import replace
 
-    ours = world.split(0)  # what the script calls itself stands in no order to what we call
+    ours = world.split(0)  # a separate group: our calls and the script's own have no common order
     assert ours is not None
     batches = Batches(ours.rank, ours.size)
     randomness.synchronize(ours)

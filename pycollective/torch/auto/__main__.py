@@ -6,8 +6,9 @@ import sys
 from pycollective.runtime.lifetime import KEY_FD
 
 if sys.flags.hash_randomization and not os.environ.get("PYTHONHASHSEED"):
-    # Every process orders sets of strings in its own way, and a script may number its words or files so. That is
-    # settled when Python starts, so it starts again, as what it is: with the launcher's key, too.
+    # Each process orders sets of strings differently, and a script may number its words or files in
+    # that order. The hash seed is fixed when Python starts, so Python restarts as the same command,
+    # with the launcher's key.
     if os.environ.get(KEY_FD, "").isdecimal():
         os.set_inheritable(int(os.environ[KEY_FD]), True)
     os.environ["PYTHONHASHSEED"] = "0"

@@ -1,13 +1,14 @@
-"""Which batch the script has in its hands, whether it trains with it, and which part of it is this rank's.
+"""Tracks which batch the script uses, whether it trains with it, and this rank's part of it.
 
-Nobody tells us what a loop over a DataLoader is for, and a batch must be cut before it is loaded. So a pass over a
-loader begins with whole batches, the same on every rank, which is right whatever they are for. When an optimizer has
-stepped with its batches, it is training, and the next ones are cut. A later pass over that loader begins with cut
-batches, unless gradients are off or the model was sent into eval(). Evaluation is never cut.
+The purpose of a loop over a DataLoader is unknown, and a batch must be cut before it is loaded. So
+a pass over a loader begins with whole batches, the same on every rank, which is correct for any
+purpose. When an optimizer has stepped with its batches, the pass is training, and the following
+batches are cut. A later pass over that loader begins with cut batches, unless gradients are
+disabled or the model was put into eval(). Evaluation is never cut.
 
-Gradients and batch normalization must know the batch that they come from. In a plain loop that is the last one handed
-out. Where batches are taken ahead of their backward (lists of batches, prefetchers), or kept, it could be one of
-several: that is no matter as long as all of these are alike, and else refused.
+Gradients and batch normalization must know their batch. In a plain loop that is the batch handed
+out last. If batches are taken ahead of their backward (lists of batches, prefetchers), or kept, it
+could be one of several. That is accepted if all of these are alike, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ OF_PARTS = (
 
 
 class Batch(NamedTuple):
-    """One of a pass, as it was drawn."""
+    """One batch of a pass, as it was drawn."""
 
-    total: int  # samples on all ranks together; 0: not known
-    mine: int  # samples here
-    cut: bool  # or whole on every rank
-    digest: int  # of what was drawn, before it was cut
+    total: int  # samples on all ranks together; 0 if unknown
+    mine: int  # samples on this rank
+    cut: bool  # false: whole on every rank
+    digest: int  # digest of the indices before the cut
 
     def like(self, other: Batch, size: int) -> bool:
-        """Whether it makes no difference which of the two a loss is of."""
+        """Returns whether a loss of this batch is treated like a loss of the other one."""
         return self.cut == other.cut and self.uneven(size) == other.uneven(size)
 
     def uneven(self, size: int) -> int:
-        """Its samples if ranks have different parts of it, else 0."""
+        """Returns its number of samples if ranks have parts of different sizes, else 0."""
         return self.total if self.cut and self.total % size else 0
 
 
@@ -58,12 +59,12 @@ WHOLE = Batch(0, 0, False, 0)
 
 @dataclass(frozen=True)
 class Share:
-    """What a backward must know of the batches that it is for."""
+    """What a backward must know about its batches."""
 
-    weight: float  # of this rank's mean against the others', 1 on the average
+    weight: float  # weight of this rank's mean; the average over the ranks is 1
     cut: bool
-    mixed: bool  # some are cut, and some whole
-    parts: frozenset[int]  # how many samples the parts have, if they are cut
+    mixed: bool  # some are cut, and some are whole
+    parts: frozenset[int]  # numbers of samples of the cut parts
     digest: int
 
 
@@ -73,13 +74,13 @@ class Pass:
     def __init__(self, loader: DataLoader[Any], iterator: object, cutting: bool, evaluating: bool) -> None:
         self.loader = weakref.ref(loader)
         self.iterator = weakref.ref(iterator)
-        self.cutting = cutting  # whether the next batch drawn will be cut
-        self.evaluating = evaluating  # as far as could be seen when it began
-        self.drawn: deque[Batch] = deque()  # and not handed out: worker processes load some batches ahead
-        self.last = WHOLE  # that was handed out
-        self.handed = 0  # how many were
-        self.alike = 0  # how many of these at the end are alike
-        self.spent = 0  # how many backwards had new batches of it
+        self.cutting = cutting  # whether the next drawn batch will be cut
+        self.evaluating = evaluating  # whether it seemed to be evaluation when it began
+        self.drawn: deque[Batch] = deque()  # batches not yet handed out: worker processes load some ahead
+        self.last = WHOLE  # the batch handed out last
+        self.handed = 0  # number of batches handed out
+        self.alike = 0  # number of the latest ones that are alike
+        self.spent = 0  # number of backwards that used new batches of this pass
         self.trained = False  # whether an optimizer has stepped with them
         self.had_cut = False
         self.spent_cut = False
@@ -92,32 +93,36 @@ class Pass:
 
 
 class Batches:
-    """All passes, in one process. One thread at a time."""
+    """All passes of one process. Thread-safety: one thread at a time."""
 
     def __init__(self, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
-        self._new: dict[Pass, None] = {}  # those that handed out batches since the last backward
-        self._used: list[Pass] = []  # those whose batches it was for
-        self._training: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()  # that were trained with before
+        self._new: dict[Pass, None] = {}  # passes that handed out batches since the last backward
+        self._used: list[Pass] = []  # passes with batches in the last backward
+        self._training: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()  # loaders of earlier training
         self._steps = 0
         self._cuts = 0
         self._warned = False
-        self._looked = False  # whether the program weighs by the sizes of batches
-        self._weighs: Place | None = None  # where it does
+        self._looked = False  # whether the program's text was searched for weights by batch size
+        self._weighs: Place | None = None  # the line that weighs, if any
         self._told_of_parts = False
-        self.eval_mode = False  # whether the last module to change its mode went into eval()
+        self.eval_mode = False  # whether the latest module to change its mode entered eval()
 
     def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
-        """A loop begins."""
+        """Begins a loop."""
         evaluating = self.eval_mode or not grad_enabled
         return Pass(loader, iterator, loader in self._training and not evaluating, evaluating)
 
     def draw(self, running: Pass, samples: Any, digest: Callable[[Any], int]) -> Any:  # noqa: ANN401
-        """The part of a batch, or of what it will be loaded from, that is this rank's. `digest`: of all of it."""
+        """Returns this rank's part of a batch, or of the indices to load it from.
+
+        `digest` is applied to the whole batch.
+        """
         if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
             samples = list(samples)
         total = len(samples)
-        # One of fewer samples than ranks stays whole: nothing can be computed from no samples.
+        # A batch with fewer samples than ranks stays whole: nothing can be computed from no
+        # samples.
         cut = running.cutting and total >= self._size and torch.is_grad_enabled()
         part = slice(self._rank * total // self._size, (self._rank + 1) * total // self._size)
         mine = samples[part] if cut else samples
@@ -125,14 +130,14 @@ class Batches:
         return mine
 
     def hand(self, running: Pass) -> None:
-        """The script gets the next batch of those that were drawn."""
+        """Records that the script gets the next drawn batch."""
         batch = running.drawn.popleft() if running.drawn else WHOLE
         if running.had_cut and not running.spent:
             raise _cut_for_nothing()
         if not torch.is_grad_enabled():
-            if batch.cut:  # loaded ahead
+            if batch.cut:  # it was loaded ahead
                 raise _cut_for_nothing()
-            running.spent += not running.evaluating  # a training loop evaluates: no backward will come
+            running.spent += not running.evaluating  # evaluation in a training loop: no backward will follow
         running.alike = running.alike + 1 if batch.like(running.last, self._size) else 1
         running.last = batch
         running.handed += 1
@@ -143,12 +148,12 @@ class Batches:
             self._warn_of_parts()
 
     def leave_out(self, running: Pass) -> None:
-        """The next batch raised as it was loaded, and the script may go on."""
+        """Drops the next batch: loading it raised, and the script may continue."""
         if running.drawn:
             running.drawn.popleft()
 
     def end(self, running: Pass) -> None:
-        """The loop has come to the end of the loader."""
+        """Records that the loop has reached the end of the loader."""
         running.exhausted = True
         if running.had_cut and not running.spent_cut:
             raise _cut_for_nothing()
@@ -156,7 +161,7 @@ class Batches:
             self._warn_whole("a loop trained with whole batches")
 
     def cut(self) -> bool:
-        """Whether what a model is given now is this rank's part of a batch."""
+        """Whether a model's current input is this rank's part of a batch."""
         passes = self._current()
         kinds = {each.last.cut for each in passes}
         if len(kinds) > 1:
@@ -166,7 +171,7 @@ class Batches:
         return kinds == {True}
 
     def spend(self) -> Share:
-        """A backward begins."""
+        """Begins a backward: returns the Share of its batches."""
         passes = self._current()
         lasts = [each.last for each in passes]
         if len({last.uneven(self._size) for last in lasts}) > 1:
@@ -186,7 +191,7 @@ class Batches:
         return Share(weight, bool(parts), mixed, parts, digest)
 
     def stepped(self) -> None:
-        """An optimizer has stepped, so the batches of the last backward are for training."""
+        """Records an optimizer step: the batches of the last backward are for training."""
         self._steps += 1
         for each in self._used:
             each.trained = True
@@ -195,26 +200,26 @@ class Batches:
                 each.cutting = True
                 if (
                     loader := each.loader()
-                ) is not None:  # it lasts no longer than its name, unlike what it loads
+                ) is not None:  # the loader may be freed while the pass over it still runs
                     self._training.add(loader)
 
     def report(self) -> None:
-        """Says so if ranks were of no use."""
+        """Warns if no batch was cut, so that several ranks gave no speedup."""
         if self._steps and not self._cuts:
             self._warn_whole("no batch was cut")
 
     def _current(self) -> list[Pass]:
-        """The passes whose last batches are in use, when that is certain."""
+        """Returns the passes that provide the batches in use; raises if that is uncertain."""
         training = [each for each in self._new if not each.evaluating]
         passes = training or [each for each in self._used if each.live] or list(self._new) or self._used
         for each in passes:
-            kept = each.exhausted and each not in self._new  # any of its batches, in use once more
+            kept = each.exhausted and each not in self._new  # any of its batches may be in use again
             if each.alike < (each.handed if kept else each.handed - each.spent):
                 raise _unclear("batches are kept, or taken ahead of their backward, and are not all alike")
         return passes
 
     def _warn_of_sizes(self, training: Pass) -> None:
-        """Before the first batch that will be cut."""
+        """Warns before the first batch that will be cut."""
         if self._looked or training.cutting:
             return
         self._looked = True
@@ -229,7 +234,7 @@ class Batches:
             )
 
     def _warn_of_parts(self) -> None:
-        """With the first batch that is cut: no number of a rank's part shows that it is one."""
+        """Warns with the first cut batch, since a number computed from a part does not show it."""
         if self._told_of_parts or self._rank != 0:
             return
         self._told_of_parts = True
@@ -252,7 +257,7 @@ class Batches:
 
 
 def _warn(text: str, *, stacklevel: int) -> None:
-    """On one rank, so that it is never raised there: the others would lose that rank."""
+    """Warns without raising: an exception on one rank would leave the other ranks waiting."""
     try:
         warnings.warn(f"{WHO}: {text}", stacklevel=stacklevel)
     except UserWarning as error:  # as with python -W error

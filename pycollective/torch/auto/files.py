@@ -1,4 +1,4 @@
-"""torch.save() writes on rank 0; the others go on when the file is there."""
+"""torch.save() writes on rank 0; the other ranks continue when the file exists."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ __all__ = ["install"]
 
 
 def install(undone: contextlib.ExitStack, group: Group) -> None:
-    """Replaces it until `undone`. Where rank 0 alone calls it, as under `if rank == 0`, no rank waits for another."""
+    """Replaces torch.save() until `undone`.
+
+    If only rank 0 calls it, as under `if rank == 0`, it does not wait for the other ranks.
+    """
     plain = torch.save
     rank, size = group.rank, group.size
     outcomes = store("pycollective.torch.auto/saved")
     saved: Counter[str] = Counter()
 
     def save(obj: object, f: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401  as torch has it
-        if not isinstance(f, (str, bytes, os.PathLike)):  # an open file, or memory, is everybody's own
+        if not isinstance(f, (str, bytes, os.PathLike)):  # an open file or memory is local to each rank
             plain(obj, f, *args, **named)
             return
         path = os.fsdecode(f)
-        name = re.sub(r"\d+", "#", path)  # ranks need not have looked at the clock in the same second
+        # names may contain the time, and ranks may read the clock in different seconds
+        name = re.sub(r"\d+", "#", path)
         saved[name] += 1
         keys = [f"{name}/{saved[name]}/{each}" for each in range(size)]
         if rank != 0:

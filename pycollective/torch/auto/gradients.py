@@ -1,8 +1,8 @@
-"""Backward averages the gradients of every optimizer's parameters, and losses become those of the whole batch.
+"""Backward averages the gradients of all optimizers; losses become those of the whole batch.
 
-The weight of a rank's samples goes in where backward begins, so that everything behind it, batch normalization
-included, has it. At the end of each backward gradients are those of all ranks: what a script does before it steps
-(clipping, unscaling, accumulating) needs nothing of us.
+The weight of a rank's samples is applied where backward begins, so that all later steps have it,
+including batch normalization. At the end of each backward the gradients are those of all ranks. So
+operations before the step (clipping, unscaling, accumulating) need no change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def install(
     lockstep = Lockstep(group)
     make, add, plain = Optimizer.__init__, Optimizer.add_param_group, torch.autograd.backward
     making: set[int] = set()
-    late: list[tuple[torch.Tensor, float]] = []  # losses that are still to become those of the whole batch
+    late: list[tuple[torch.Tensor, float]] = []  # losses that still have this rank's value
 
     def __init__(self: Optimizer, params: Any, defaults: dict[str, Any]) -> None:  # noqa: ANN401
         making.add(id(self))
@@ -57,7 +57,7 @@ def install(
         *args: Any,  # noqa: ANN401
         **named: Any,  # noqa: ANN401
     ) -> None:
-        nested = torch._C._current_graph_task_id() != -1  # a checkpoint's own
+        nested = torch._C._current_graph_task_id() != -1  # the backward of a checkpoint
         if nested or not reduced.any:
             plain(tensors, grad_tensors, retain_graph, *args, **named)
             return
@@ -80,7 +80,10 @@ def install(
             send_flags()
 
     def send_flags() -> None:
-        """Not before: backward may read them."""
+        """Writes the values of the whole batch into losses.
+
+        It runs only after backward, which may read them.
+        """
         for scalar, value in late:
             scalar.fill_(value)
         late.clear()
@@ -102,12 +105,13 @@ def install(
 
 
 class Reduced:
-    """The parameters whose gradients are reduced, for as long as an optimizer has them."""
+    """The parameters that are reduced, for as long as an optimizer has them."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         self._hooks: weakref.WeakKeyDictionary[Optimizer, list[GradientHooks]] = weakref.WeakKeyDictionary()
-        self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()  # by id()
+        # by the id() of the parameter
+        self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
         self._frozen: weakref.WeakKeyDictionary[Optimizer, list[Parameter]] = weakref.WeakKeyDictionary()
 
     @property
@@ -116,7 +120,7 @@ class Reduced:
         return bool(self._hooks)
 
     def adopt(self, made: Optimizer) -> None:
-        """Gives all ranks rank 0's parameters. Those that another optimizer has, too, are reduced once."""
+        """Broadcasts rank 0's parameters; one that several optimizers have is reduced once."""
         if isinstance(made, torch.optim.LBFGS):
             raise Unsupported(f"{WHO}: LBFGS looks at losses as it goes, which differ over the ranks")
         new = [
@@ -132,7 +136,7 @@ class Reduced:
         self._frozen.setdefault(made, []).extend(each for each in new if not each.requires_grad)
 
     def begin(self) -> None:
-        """Before a backward: takes those in that require grad by now."""
+        """Adds parameters that require grad by now, before a backward."""
         for made, frozen in list(self._frozen.items()):
             thawed = [each for each in frozen if each.requires_grad]
             if thawed:
@@ -140,7 +144,7 @@ class Reduced:
                 self._reduce(made, thawed)
 
     def check(self, stepping: Optimizer) -> None:
-        """Refuses gradients that are this rank's own."""
+        """Refuses gradients that are only this rank's."""
         for place, parameter in enumerate(each for part in stepping.param_groups for each in part["params"]):
             if parameter.grad is None or not parameter.requires_grad:
                 continue
@@ -152,7 +156,7 @@ class Reduced:
                 )
 
     def close(self) -> None:
-        """Reduces nothing any more."""
+        """Ends the reductions."""
         for hooks in self._hooks.values():
             for each in hooks:
                 each.close()

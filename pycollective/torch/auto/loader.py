@@ -1,7 +1,7 @@
-"""DataLoader draws the same batches on all ranks, and loads this rank's part of those that are trained with.
+"""DataLoader draws the same batches on all ranks, and loads only this rank's part in training.
 
-Of an iterable dataset every rank reads all samples, and keeps its part. Where worker processes read it, batches stay
-whole: those know nothing of what the script does.
+From an iterable dataset every rank reads all samples and keeps its part. If worker processes read
+it, batches stay whole, because the workers do not know what the script does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
         if loader.num_workers and not getattr(loader, "in_order", True):
             raise Unsupported(f"{WHO}: DataLoader(in_order=False) hands out other batches on every rank")
         enabled = torch.is_grad_enabled()
-        if enabled:  # what is only evaluated may come in any order, and on one rank alone
+        if enabled:  # evaluation may use any order, and may run on one rank only
             randomness.synchronize(group, loader)
         return batches.begin(loader, iterator, enabled)
 
@@ -87,5 +87,5 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
 def _digest(indices: Any) -> int:  # noqa: ANN401  whatever a batch sampler yields
     try:
         return zlib.crc32(np.asarray(indices, np.int64).tobytes())
-    except (TypeError, ValueError, OverflowError):  # indices may be anything
+    except (TypeError, ValueError, OverflowError):  # indices may have any type
         return len(indices)

@@ -1,8 +1,9 @@
-"""Before every backward the ranks compare what they do: the same batches, the same learning rates, the same parameters.
+"""Compares the ranks before every backward: their batches, learning rates and parameters.
 
-A script that looks at numbers of a rank's own part may come to other decisions on other ranks. Such ranks train several
-models, and average their gradients: nothing else would tell. Ranks that do not come to the same backward at all find
-out here, too, since this call is of the same group as the others before it.
+A script that uses numbers of a rank's own part may decide differently on different ranks. Such
+ranks train different models and average their gradients, and nothing else would detect it. Ranks
+that do not reach the same backward are detected here, too, since this call uses the group of the
+other calls before it.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ __all__ = ["Lockstep"]
 
 
 class Lockstep:
-    """What this rank has done so far, in two numbers."""
+    """A summary of this rank's history, in two numbers."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        # Another kind of processor may round otherwise.
+        # Another kind of processor may round differently.
         self._looks_at_parameters = len(set(group._hosts)) == 1
         self._steps = 0
         self._settings = 0
         self._parameters = 0
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """Looks at the settings that it stepped with, and at one of its parameters, each time another."""
+        """Adds the settings of the step, and one of the parameters, a different one each time."""
         settings = [
             (name, value)
             for each in optimizer.param_groups
             for name, value in sorted(each.items())
-            if isinstance(value, (int, float, tuple, torch.Tensor))  # what is told by repr()
+            if isinstance(value, (int, float, tuple, torch.Tensor))  # repr() shows the value of these types
         ]
         self._settings = zlib.crc32(repr(settings).encode(), self._settings)
         parameters = [parameter for each in optimizer.param_groups for parameter in each["params"]]
@@ -47,10 +48,10 @@ class Lockstep:
         self._steps += 1
 
     def compare(self, digest: int, values: list[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The sums of `values` over the ranks, which all call this before a backward for batches with that digest.
+        """Returns the sums of `values` over the ranks, before a backward for batches with `digest`.
 
         Raises:
-            CollectiveMismatch: on all ranks, if one does something else.
+            CollectiveMismatch: on all ranks, if a rank differs from the others.
         """
         mine = np.array([digest, self._settings, self._parameters, *values], np.float64)
         rows = self._group.allgather(mine[None])

@@ -1,4 +1,4 @@
-"""What backward begins with: losses, their weight, and whether they are sums over a batch."""
+"""The start of backward: losses, their weight, and whether they are sums over a batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUM = 2  # torch's number for reduction="sum"
 
 
 def weighted(roots: tuple[Any, ...], gradients: Any, weight: float) -> Any:  # noqa: ANN401  as of backward()
-    """The gradients to begin with."""
+    """Returns the gradients with which backward begins."""
     if weight == 1:
         return gradients
     if gradients is None:
@@ -33,11 +33,11 @@ def _times(root: Any, gradient: torch.Tensor | None, weight: float) -> torch.Ten
         return gradient * weight
     if isinstance(root, torch.Tensor) and root.numel() == 1:
         return torch.full_like(root, weight)
-    return None  # backward() says what is wrong
+    return None  # backward() reports the error
 
 
 def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
-    """Whether it is a loss whose value may be replaced: the memory is its own."""
+    """Returns whether it is a loss with its own memory, so that its value may be replaced."""
     return (
         isinstance(root, torch.Tensor)
         and root.numel() == 1
@@ -48,10 +48,11 @@ def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
 
 
 def refuse_sums(roots: tuple[Any, ...], gradients: Any, parts: Collection[int]) -> None:  # noqa: ANN401
-    """Raises for a loss that is a sum over the batch, as far as that shows. `parts`: of how many samples.
+    """Raises for a loss that is recognizable as a sum over the batch.
 
-    A sum without a mean or a division is one, or a term that adds up something of as many rows as there are samples;
-    or that one is made of a loss for each sample, by backward(torch.ones(...)).
+    `parts` are the numbers of samples. A loss is a sum if it is summed without a mean or a
+    division, or if a term sums as many rows as there are samples, or if backward(torch.ones(...))
+    starts from one loss per sample.
     """
     if not parts:
         return
@@ -72,7 +73,7 @@ def _is_sum(root: Tensor, gradient: Tensor | None, parts: Collection[int]) -> bo
 
 
 def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
-    """How the numbers came to be of which a loss is made by arithmetic."""
+    """Returns how the numbers were reduced from which arithmetic makes a loss."""
     found: set[str] = set()
     nodes, seen = [node], {node}
     while nodes and len(seen) < MOST_NODES:
@@ -86,12 +87,15 @@ def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
             new = _behind(each, seen)
             nodes.extend(behind for behind in new if _is_scalar(behind))
         else:
-            found.add("mean")  # or what we know nothing of
+            found.add("mean")  # or an unknown operation
     return found
 
 
 def _of_samples(node: Any, parts: Collection[int]) -> bool:  # noqa: ANN401
-    """Whether a sum is over as many rows as there are samples, and these are not those of parameters (a penalty)."""
+    """Returns whether a sum is over as many rows as there are samples.
+
+    Rows of parameters do not count (a penalty).
+    """
     shape = getattr(node, "_saved_self_sym_sizes", ())
     if not shape or shape[0] not in parts:
         return False
@@ -106,7 +110,7 @@ def _of_samples(node: Any, parts: Collection[int]) -> bool:  # noqa: ANN401
 
 
 def _behind(node: Any, seen: set[Any]) -> list[Any]:  # noqa: ANN401
-    """The nodes that it leads to and that were not seen, until now."""
+    """Returns the unseen nodes that follow a node, and marks them as seen."""
     new = [each for each, _ in node.next_functions if each is not None and each not in seen]
     seen.update(new)
     return new

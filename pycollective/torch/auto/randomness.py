@@ -1,4 +1,4 @@
-"""The random numbers to come are those of rank 0 on all ranks, so that they draw the same batches."""
+"""Copies the random number generators of rank 0 to all ranks, which then draw the same batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NBYTES = 1 << 20
 
 
 def synchronize(group: Group, loader: DataLoader[Any] | None = None) -> None:
-    """Of torch, NumPy and Python, and of the generators of a loader and its samplers."""
+    """Copies those of torch, NumPy, Python, and of a loader and its samplers."""
     generators = _generators(loader)
     if group.rank == 0:
         state: Any = (

@@ -1,4 +1,4 @@
-"""Puts functions of ours in the place of torch's, until a block ends."""
+"""Replaces functions of torch until a block ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["replace"]
 
 
 def replace(undone: contextlib.ExitStack, owner: Any, name: str, new: Callable[..., Any]) -> None:  # noqa: ANN401
-    """Owner is a module or a class that has `name` itself; `undone` puts back what was there."""
+    """Replaces `name` of a module or class that defines it itself; `undone` restores it."""
     try:
         old = vars(owner)[name]
     except KeyError:

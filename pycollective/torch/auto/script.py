@@ -1,4 +1,4 @@
-"""The command line: runs a script as `python` does, in a world, with what applied() changes."""
+"""The command line: runs a script as `python` does, in a world, with the changes of applied()."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ def _run(program: str, arguments: Sequence[str], module: bool) -> None:
     if module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
         return
-    if os.path.isfile(program) and not getattr(sys.flags, "safe_path", False):  # a flag since Python 3.11
+    # safe_path exists since Python 3.11
+    if os.path.isfile(program) and not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(os.path.realpath(program))
     runpy.run_path(os.path.abspath(program), run_name="__main__")
 
 
 @contextlib.contextmanager
 def _ends_well() -> Iterator[None]:
-    """A script that calls sys.exit() for success has come to its end."""
+    """Treats sys.exit() for success as the normal end of the script."""
     try:
         yield
     except SystemExit as end:
@@ -55,12 +56,12 @@ def _ends_well() -> Iterator[None]:
 
 
 def _world(*_: object, **__: object) -> _core.Group:
-    """pycollective.init() in a script that looks at its rank."""
+    """Replaces pycollective.init() in a script that uses its rank."""
     return _core.world()
 
 
 def _later(*, timeout: float | None = None) -> None:
-    """pycollective.shutdown() in such a script: the world ends when the script has ended."""
+    """Replaces pycollective.shutdown() in such a script: the world ends after the script."""
 
 
 def _parser() -> argparse.ArgumentParser:

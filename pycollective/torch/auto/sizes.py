@@ -1,9 +1,10 @@
-"""A training loop that weighs numbers by len(x): x is whole in the first batch and this rank's part in the others.
+"""Finds a training loop that weighs numbers by len(x), although x is only this rank's part.
 
-A loss is that of the whole batch, so `total += loss.item() * len(x)` is no mean of anything. Nothing can be seen of it
-as the program runs; but its text can be read, once, where the optimizer is stepped: the loops around that line, the
-function and the class that it is in. Whether a branch is ever taken the text does not say, nor what becomes of a size
-that a function returns: such places are told as what may be.
+x is whole in the first batch and a part in the others. A loss is that of the whole batch, so `total
++= loss.item() * len(x)` computes no mean. Running code does not show this, but its source can be
+read once, when the optimizer steps: the loops around that line, and its function and class. The
+source does not show whether a branch is ever taken, nor how a size that a function returns is used.
+Such places are reported as possible ones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib
 OURS = [os.path.dirname(each.__file__ or "") for each in (torch, pycollective)]
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (*OURS, *INSTALLED))
 SIZES = ("size", "shape", "numel")
-SHOWS = frozenset(  # what shows numbers, and computes nothing with them
+SHOWS = frozenset(  # calls that show numbers without computing with them
     (
         "print",
         "format",
@@ -53,11 +54,11 @@ class Place(NamedTuple):
     """A line that weighs."""
 
     where: str  # "train.py:12"
-    certain: bool  # each batch comes there, and the size is computed with
+    certain: bool  # every batch reaches it, and the size is used in a computation
 
 
 class Around(NamedTuple):
-    """What is around a line of a text: the innermost function, in that a loop, and outside of it a class."""
+    """The innermost function around a line, the loop in it, and the class around it."""
 
     loop: Loop | None
     function: Function | None
@@ -65,16 +66,16 @@ class Around(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Names of a loop or a function."""
+    """Names in a loop or a function."""
 
-    data: set[str]  # batches, and what is made of them
-    sizes: set[str]  # of batches
+    data: set[str]  # batches, and values made from them
+    sizes: set[str]  # sizes of batches
 
 
 def weighing() -> Place | None:
-    """Where the loop that called us weighs or counts by the size of a batch, if it does.
+    """Returns where the loop that called us weighs or counts by the size of a batch, or None.
 
-    A look at the text of a program that is not ours: whatever goes wrong with it, the training goes on.
+    It reads the source of a user's program: no error in this may stop the training.
     """
     try:
         return _weighing(sys._getframe(1))
@@ -98,7 +99,7 @@ def _weighing(frame: types.FrameType | None) -> Place | None:
 
 @functools.lru_cache(maxsize=64)
 def _tree(name: str) -> ast.Module:
-    with warnings.catch_warnings():  # Python has said them as it compiled the file
+    with warnings.catch_warnings():  # Python has issued them when it compiled the file
         warnings.simplefilter("ignore")
         return ast.parse("".join(linecache.getlines(name)), name)
 
@@ -120,13 +121,13 @@ def _around(tree: ast.AST, line: int) -> Around:
 
 
 def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
-    """Those that weigh, and whether that is certain."""
+    """Yields the lines that weigh, and whether that is certain."""
     if around.loop is not None:
         known = _known(_names(around.loop.target), around.loop)
         for node, certain in _inside(around.loop, line):
             if known.data and _weighs(node, known):
                 yield getattr(node, "lineno", around.loop.lineno), certain
-    elif around.function is not None:  # that is called for each batch
+    elif around.function is not None:  # a function that is called for each batch
         known = _known(_parameters(around.function), around.function)
         for node, certain in _inside(around.function, line):
             if isinstance(node, ast.AugAssign) and _weighs(node, known):
@@ -143,7 +144,7 @@ def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes in it that have lines: a match statement has others between."""
+    """Yields the nodes that have lines: in a match statement they have other nodes above."""
     for each in ast.iter_child_nodes(node):
         if hasattr(each, "lineno"):
             yield each
@@ -156,9 +157,10 @@ def _has_line(node: ast.AST, line: int) -> bool:
 
 
 def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[ast.AST, bool]]:
-    """What is computed there, neither in functions that are made there nor only to be shown, and whether it always is.
+    """Yields the nodes that are computed inside `tree`, and whether each always is.
 
-    `line`: that is running, so the branches that it is in are taken.
+    It skips nested functions and expressions that are only shown. `line` is being executed, so the
+    branches that contain it are taken.
     """
     for node, taken in _children(tree, line):
         if taken is not None and not isinstance(node, (*SCOPES, ast.JoinedStr)) and not _shows(node):
@@ -167,7 +169,7 @@ def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[as
 
 
 def _children(tree: ast.AST, line: int) -> Iterator[tuple[ast.AST, bool | None]]:
-    """With whether they are always reached; None: never."""
+    """Yields the children, and whether they are always reached; None means never."""
     branches: dict[int, bool | None] = {}
     if isinstance(tree, ast.If):
         always = bool(tree.test.value) if isinstance(tree.test, ast.Constant) else None
@@ -199,7 +201,7 @@ def _parameters(function: Function) -> set[str]:
 
 
 def _known(names: set[str], tree: ast.AST) -> Known:
-    """These are batches: with what is made of them there, and what their sizes are called."""
+    """Returns batches, values made from them, and names of their sizes; `names` are batches."""
     known = Known(set(names), set())
     for node, _ in _inside(tree, 0):
         if not isinstance(node, ast.Assign):
@@ -215,7 +217,7 @@ def _known(names: set[str], tree: ast.AST) -> Known:
 
 
 def _values(node: ast.AST | None) -> list[ast.AST]:
-    """What a function returns, one by one."""
+    """Returns the values that a function returns, one by one."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return list(node.elts)
     if isinstance(node, ast.Dict):
@@ -237,7 +239,7 @@ def _weighs(node: ast.AST, known: Known) -> bool:
 
 
 def _has_size(node: ast.AST, known: Known) -> bool:
-    """Whether the size of a batch is read in arithmetic, and not only handed to another function."""
+    """Returns whether arithmetic uses the size of a batch, beyond passing it to a function."""
     if isinstance(node, ast.Name):
         return node.id in known.sizes
     if isinstance(node, ast.BinOp):
@@ -258,20 +260,20 @@ def _has_size(node: ast.AST, known: Known) -> bool:
 
 
 def _is_first(axis: ast.AST) -> bool:
-    """Whether it may be the axis of the samples: another number is none."""
+    """Returns whether it may be the axis of the samples: a number other than 0 is not."""
     if isinstance(axis, ast.UnaryOp):
         return not isinstance(axis.operand, ast.Constant)
     return not isinstance(axis, ast.Constant) or axis.value == 0
 
 
 def _has(tree: ast.AST, target: ast.AST) -> bool:
-    """Whether what is assigned to is read there."""
+    """Returns whether `tree` reads the target of an assignment."""
     name = ast.unparse(target)
     return any(ast.unparse(each) == name for each in ast.walk(tree) if isinstance(each, type(target)))
 
 
 def _is_read(tree: ast.AST) -> bool:
-    """Whether it is a number of a tensor."""
+    """Returns whether it reads a number from a tensor."""
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("item", "data", "detach") for node in ast.walk(tree)
     )

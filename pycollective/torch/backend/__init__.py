@@ -1,1 +1,1 @@
-"""The backend of torch.distributed: its process group, its Works, and how they join, stream and end."""
+"""The torch.distributed backend: its process group, Works, streams, and how it joins and ends."""

@@ -1,9 +1,9 @@
-"""Receives from any source, which the core has as blocking calls only.
+"""Receives from any source, which the core offers only as blocking calls.
 
-They are made in the order in which they were posted, tag by tag: by the thread that waits for one, or by a thread per
-tag, which exists from the first receive on. So all of them are under way at once, and `dist.recv(x)` stays a call of
-its caller.
-The end of the world ends them, as it does any call.
+The receives of one tag are executed in the order in which they were posted, either by the thread
+that waits for one, or by a thread per tag, which exists from the first receive on. So all tags make
+progress at the same time, and `dist.recv(x)` remains a call in its caller's thread. The end of the
+world ends these receives, as it does any call.
 """
 
 # ruff: noqa: D102  methods of torch's classes, and of none that is public
@@ -41,10 +41,10 @@ class Inbox:
         _inboxes.add(self)
 
     def _begin(self) -> None:
-        self._receive_lock = threading.Lock()  # to receive the first one
+        self._receive_lock = threading.Lock()  # held while the first one is received
         self._posted = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._stopping = False  # when all are received
+        self._stopping = False  # stop when all are received
 
     def post(self, work: AnySourceWork) -> None:
         if self._thread is None:
@@ -54,7 +54,10 @@ class Inbox:
         self._posted.release()
 
     def receive_until(self, work: AnySourceWork) -> None:
-        """Returns when `work` has ended. It is received here, and those before it, unless the thread is at it."""
+        """Returns when `work` has ended.
+
+        This thread executes it and the receives before it, unless the inbox's thread is doing so.
+        """
         if self._receive_lock.acquire(blocking=False):
             ended: list[AnySourceWork] = []
             try:
@@ -63,7 +66,7 @@ class Inbox:
             finally:
                 self._receive_lock.release()
                 for each in ended:
-                    each.settle_future()  # may call back: not with the lock held
+                    each.settle_future()  # may run callbacks, so the lock must not be held
         work.wait_until_ended(None)
 
     def _receive_first(self) -> AnySourceWork:
@@ -76,14 +79,15 @@ class Inbox:
             self._posted.acquire()
             self._receive_next()
 
-    def _receive_next(self) -> None:  # a function, so that no local keeps tensors until the next one
+    # a function, so that no local variable keeps tensors alive until the next receive
+    def _receive_next(self) -> None:
         with self._receive_lock:
             work = self._receive_first() if self._works else None
         if work is not None:
             work.settle_future()
 
     def stop(self) -> None:
-        """Ends the thread when all that were posted have ended. Nobody posts any more."""
+        """Ends the thread when all posted receives have ended. No receive may follow."""
         self._stopping = True
         self._posted.release()
 
@@ -92,7 +96,7 @@ class Inbox:
 
 
 class AnySourceWork(DoneWork):
-    """A receive from the rank that sends first."""
+    """A receive from the first rank that sends."""
 
     def __init__(
         self, inbox: Inbox, group: _core.Group, tensor: torch.Tensor, tag: int, timeout_s: float
@@ -101,11 +105,11 @@ class AnySourceWork(DoneWork):
         self._inbox, self._group, self._tag = inbox, group, tag
         self._clock = Clock(timeout_s)
         self._device = device_of(self._result)
-        self._posted = self._moment()  # of a tensor on a GPU: the message comes behind it
-        self._arrived: Moment | None = None  # likewise: what uses the tensor comes behind it
+        self._posted = self._moment()  # for a GPU tensor: the message is written after this moment
+        self._arrived: Moment | None = None  # for a GPU tensor: its users are ordered after this moment
         self._error: Exception | None = None
         self._ended = threading.Event()
-        self._lock = threading.Lock()  # guards _future, and its settling
+        self._lock = threading.Lock()  # guards _future and its settling
         self._future: _AnySourceFuture | None = None
         inbox.post(self)
 
@@ -125,7 +129,7 @@ class AnySourceWork(DoneWork):
                 self._arrived = self._moment()
             self._source = incoming.source
         except Exception as error:
-            self._error = error.with_traceback(None)  # which would keep this Work
+            self._error = error.with_traceback(None)  # the traceback would keep this Work alive
         if self._span is not None:
             self._span.end()
         self._ended.set()
@@ -188,7 +192,10 @@ class AnySourceWork(DoneWork):
 
 
 class _AnySourceFuture(Future[Any]):
-    """The thread that waits for it receives, as for its Work: that of a callback, too, which may be the inbox's own."""
+    """Its wait() receives in the calling thread, as wait() of its Work does.
+
+    The caller may be a callback, which may run in the inbox's own thread.
+    """
 
     def __init__(self, work: AnySourceWork) -> None:
         super().__init__(devices=[] if work._device is None else [work._device])
@@ -203,7 +210,7 @@ class _AnySourceFuture(Future[Any]):
 _inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
 
 
-def _in_forked_child() -> None:  # where there is no such thread, and receives raise ForkedProcess
+def _in_forked_child() -> None:  # the child has no such thread, and receives raise ForkedProcess
     for each in _inboxes:
         each.in_forked_child()
 

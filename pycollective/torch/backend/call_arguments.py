@@ -1,4 +1,4 @@
-"""What torch hands to the methods of a process group: lists of one tensor, options or none, sizes of parts."""
+"""Decodes the arguments of ProcessGroup methods: lists of one tensor, options, part sizes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ __all__ = [
 
 
 def in_background_of(kinds: Sequence[Callable[[], Any]]) -> Callable[[Any], bool]:
-    """What tells of options whether the caller goes on before the call is done, for a torch that has these kinds.
+    """Returns a function of options: whether the caller continues before the call is done.
 
-    Those of older versions (2.5) do not say it, and torch waits for the Work itself where the caller does not go on.
+    It is made for a torch that has these kinds of options. Options of older versions (2.5) do not
+    specify it; there torch itself waits for the Work if the caller does not continue.
     """
     if all(hasattr(kind(), "asyncOp") for kind in kinds):
-        return attrgetter("asyncOp")  # which costs a call less
+        return attrgetter("asyncOp")  # the cheapest accessor
     return lambda opts: getattr(opts, "asyncOp", True)
 
 
@@ -43,7 +44,7 @@ in_background = in_background_of(
 
 
 def one_tensor(tensors: Any) -> Tensor:
-    """The tensor, or the only one of a list. InvalidArgument: there are several."""
+    """Returns the tensor, or the only one of a list; raises InvalidArgument for several."""
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -55,14 +56,17 @@ def one_tensor(tensors: Any) -> Tensor:
 
 
 def parts_and_whole(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
-    """The tensors of all ranks, and this rank's one: `[[a, b]], [x]`, or `[a, b], x`."""
+    """Returns all ranks' tensors and this rank's, from `[[a, b]], [x]` or from `[a, b], x`."""
     if isinstance(whole, Tensor):
         return list(parts), whole
     return list(one_list(parts)), one_tensor(whole)
 
 
 def gpu_of(opts: Any) -> torch.device | None:
-    """That of a barrier with device_ids, where they are GPUs: of one process only the first counts, as torch has it."""
+    """Returns the GPU of a barrier with device_ids, if any.
+
+    Only the first device of a process counts, as in torch.
+    """
     if not opts.device_ids:
         return None
     device: torch.device = opts.device or torch.device("cuda", opts.device_ids[0])
@@ -78,13 +82,16 @@ def one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
 
 
 def uneven_counts(parts: Sequence[Tensor]) -> list[int] | None:
-    """How many elements each part has, unless all have as many."""
+    """Returns the number of elements of each part, or None if all are equal."""
     counts = [part.numel() for part in parts]
     return counts if len(set(counts)) > 1 else None
 
 
 def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[int]:
-    """The elements that go to each rank, or come from it: so many rows, by default as many for each."""
+    """Returns the number of elements to or from each rank.
+
+    `lengths` are in rows; if it is empty, all ranks get equal parts.
+    """
     if not lengths:
         if tensor.numel() % size or (tensor.dim() and tensor.size(0) % size):
             raise InvalidArgument(
@@ -103,7 +110,7 @@ def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[in
 
 
 def options_of(kind: Callable[[], Any], given: Any) -> Any:
-    """Options of that kind: those given, or fresh ones with the timeout given."""
+    """Returns options of that kind: the given ones, or new ones with the given timeout."""
     if given is None or isinstance(given, timedelta):
         opts = kind()
         if given is not None:
@@ -113,20 +120,20 @@ def options_of(kind: Callable[[], Any], given: Any) -> Any:
 
 
 def with_op(opts: Any, op: object, timeout: timedelta | None) -> Any:
-    """The options with that operation and timeout, where they are given."""
+    """Returns the options with that operation and timeout, if they are given."""
     if op is not None:
         opts.reduceOp = op
     return with_timeout(opts, timeout)
 
 
 def with_root(opts: Any, root: int | None, timeout: timedelta | None) -> Any:
-    """The options with that root, by default rank 0, and that timeout, where it is given."""
+    """Returns the options with that root, by default rank 0, and with the timeout, if given."""
     opts.rootRank = root or 0
     return with_timeout(opts, timeout)
 
 
 def with_timeout(opts: Any, timeout: timedelta | None) -> Any:
-    """The options with that timeout, where it is given."""
+    """Returns the options with that timeout, if it is given."""
     if timeout is not None:
         opts.timeout = timeout
     return opts

@@ -1,9 +1,10 @@
-"""Compiled programs: torch's dispatcher, where C++ calls a ProcessGroup past what Python can override, and dynamo.
+"""Support for compiled programs: calls that bypass Python overrides in C++, and dynamo.
 
-ProcessGroup lets Python override most methods that C++ calls, all_gather_single() not. torch.compile does call it
-(`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++ backend of the group, and ours has none. So a
-kernel of ours stands in front of torch's own, for all groups of the process, when the first group of ours is made. It
-hands the calls of other backends' groups on to torch's kernels, which stay where they are.
+ProcessGroup lets Python override most methods that C++ calls, but not all_gather_single().
+torch.compile does call it (`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++
+backend of the group, and ours has none. So a kernel of ours is registered before torch's own, for
+all groups of the process, when the first group of ours is made. It forwards the calls of other
+backends' groups to torch's kernels, which stay registered.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pycollective.torch.backend.work import NO_TIMEOUT
 __all__ = ["keep_dynamo_out", "reach_python_groups"]
 
 
-# Autograd, functionalization and the modes of Python come before it, all devices after it. Torch has no kernel there.
+# Autograd, functionalization and the modes of Python precede this key, all devices follow it. Torch
+# has no kernel for this key.
 IN_FRONT = torch._C.DispatchKey.BackendSelect
 BEHIND = torch._C._dispatch_keyset_full_after(IN_FRONT)
 OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA  # where torch's kernel would call the group
@@ -31,7 +33,7 @@ OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA  # where torch's kern
 
 @functools.cache
 def reach_python_groups() -> torch.library.Library:
-    """Put the kernel in front, once. It stays as long as what is returned, which the cache keeps."""
+    """Registers the kernel once. The cache keeps the library, which keeps the registration."""
     library = torch.library.Library("c10d", "IMPL")
     library.impl("_allgather_base_", _all_gather_single, IN_FRONT.name, with_keyset=True)
     return library
@@ -51,7 +53,7 @@ def _all_gather_single(
         result: tuple[torch.Tensor, torch.ScriptObject] = torchs.redispatch(
             keys, output, x, boxed_group, async_op, timeout
         )
-        return result  # its Work as it came: that of a blocking call may be null
+        return result  # its Work is unchanged: that of a blocking call may be null
     opts = AllgatherOptions()
     opts.asyncOp = async_op
     if timeout >= 0:
@@ -63,9 +65,10 @@ _held: set[Work] = set()
 
 
 class _HeldWork(Work):
-    """Lives until it has been waited for: C++ holds only its own half, whose wait() would never end alone.
+    """Keeps itself alive until wait() has returned.
 
-    A Work made of a Future lives, but does not say that the Future has failed.
+    C++ holds only its own half of a Work, and wait() of that half alone would never end. A Work
+    that is made from a Future stays alive, but does not report that the Future has failed.
     """
 
     def __init__(self, work: Work) -> None:
@@ -86,12 +89,13 @@ class _HeldWork(Work):
 
 
 def keep_dynamo_out(kind: type) -> None:
-    """A compiled program calls the methods where its graph breaks, from C++ too. There is nothing in them to compile.
+    """Makes dynamo skip the methods of a class, in which there is nothing to compile.
 
-    What torch.compiler.disable() does, without the second that importing torch._dynamo takes.
+    A compiled program calls these methods at graph breaks, also from C++. This does what
+    torch.compiler.disable() does, without the second that importing torch._dynamo takes.
     """
     eval_frame = torch._C._dynamo.eval_frame
-    if not hasattr(eval_frame, "set_code_exec_strategy"):  # before 2.7
+    if not hasattr(eval_frame, "set_code_exec_strategy"):  # torch older than 2.7
         return
     skip = eval_frame._FrameAction.SKIP
     for each in vars(kind).values():

@@ -1,13 +1,16 @@
-"""torch Futures of our calls, for callers that ask for one: DDP does, once per bucket.
+"""torch Futures of our calls, for callers that request one: DDP does, once per bucket.
 
-Of a call on a GPU one is complete as soon as streams can wait for its end: its wait() orders the current stream, its
-callbacks have a stream behind the call. NCCL's calls are so from the start; for those that go through the host, and for
-calls on the CPU, there is a thread.
+A Future of a GPU call is complete as soon as streams can wait for the end of the call: its wait()
+orders the current stream, and its callbacks run on a stream that follows the call. NCCL calls reach
+this state at once. For GPU calls that are staged through the host, and for CPU calls, a thread
+completes the Future.
 
-One thread of this process completes them. It sleeps until the core rings: it drives no call, and a thread that waits
-for a Work itself never meets it. Callbacks run in it, one after the other, so that the calls that they make (PowerSGD
-does) come in one order on all ranks. A Future of ours that a callback waits for is completed there and then. One that
-is derived from it (then(), collect_all()) needs another such thread, which there is for calls that callbacks make.
+One thread of this process completes them. It sleeps until the core signals its eventfd. It makes no
+progress on calls, and never interferes with a thread that waits for a Work itself. Callbacks run in
+it, one after the other, so that the calls that they make (as PowerSGD does) have one order on all
+ranks. If a callback waits for a Future of ours, that Future is completed immediately. If it waits
+for a derived Future (then(), collect_all()), another such thread is needed; calls made in callbacks
+get one.
 """
 
 from __future__ import annotations
@@ -29,30 +32,37 @@ from pycollective.torch.backend.streams import beside
 __all__ = ["again", "future_of", "future_when", "settle", "settle_beside"]
 
 STOP_S = 1.0
-NO_TENSOR = type(threading.Lock())  # torch knows that these have no tensors
+NO_TENSOR = type(threading.Lock())  # torch knows that objects of this type contain no tensors
 
 
 def again(error: Exception) -> Exception:
-    """The same error to raise: it gets a traceback, whose frames keep tensors, and Futures are no garbage to Python."""
+    """Returns a copy of the error to raise.
+
+    A raised error gets a traceback that keeps frames and their tensors alive, and Python's garbage
+    collection does not see Futures.
+    """
     return copy.copy(error)
 
 
 class _Failure:
-    """What the Future of a failed call holds: C++ that takes a tensor out of it gets the error of the call itself.
+    """The result of a failed call's Future: C++ that reads a tensor from it gets its error.
 
-    Future.set_exception() alone would not do: it tells Python's wait() and value(), but C++ (DDP) takes the exception
-    for the result, and raises a RuntimeError about its type in place of PeerFailure. An error that is raised while C++
-    asks what this is, it passes on as it is.
+    Future.set_exception() is not sufficient: Python's wait() and value() raise the error, but C++
+    (DDP) treats the exception as the result, and raises a RuntimeError about its type instead of
+    PeerFailure. C++ passes on unchanged an error that is raised while it checks the type of this
+    object.
     """
 
     def __init__(self, error: Exception, *, looked_into: bool) -> None:
         self._error = error
-        self._looked_into = looked_into  # by its Future, for tensors on GPUs, before it takes a result
+        # the Future searches it for GPU tensors before it accepts it as a result
+        self._looked_into = looked_into
         self._first_look: object = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # noqa: ANN401  isinstance() asks it
-        # torch looks for the tensors in a result in Python first, and words any error there as a RuntimeError.
+        # torch searches a result for tensors in Python first, and converts any error there to a
+        # RuntimeError.
         asking = sys._getframe(1)
         if asking.f_code.co_name != "persistent_id":
             raise again(self._error)
@@ -64,7 +74,7 @@ class _Failure:
 
 
 def settle(future: Future[Any], value: Callable[[], object], *, on_gpu: bool = False) -> None:
-    """Completes it with what `value` returns or raises."""
+    """Completes a Future with the result or the exception of `value`."""
     try:
         result = value()
     except Exception as error:
@@ -74,7 +84,11 @@ def settle(future: Future[Any], value: Callable[[], object], *, on_gpu: bool = F
 
 
 def settle_beside(future: Future[Any], value: Callable[[], object], device: torch.device) -> None:
-    """The same of tensors on a GPU. `value` orders the current stream, and a caller that waits comes behind that."""
+    """Completes a Future of tensors on a GPU.
+
+    `value` orders the current stream, which is another one here, and a waiting caller is ordered
+    after that.
+    """
     with beside(device):
         settle(future, value, on_gpu=True)
 
@@ -113,14 +127,14 @@ class _Pending(NamedTuple):
 
 
 class _Completer:
-    """The thread and what it watches. Thread-safety: add() from any thread."""
+    """The thread and the calls it watches. Thread-safety: add() from any thread."""
 
     def __init__(self) -> None:
         self._event_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._pending: list[_Pending] = []  # guarded by _lock
-        self._stopping = False  # read by the thread when the bell has rung
-        self._settling = False  # written by the thread alone
+        self._stopping = False  # the thread reads it after the eventfd is signalled
+        self._settling = False  # written only by the thread
         self._thread = threading.Thread(target=self._run, name="pc-futures", daemon=True)
         self._thread.start()
 
@@ -138,7 +152,10 @@ class _Completer:
         return self._settling
 
     def stop(self) -> None:
-        """Ends the thread, unless a callback does not come back; what is pending stays so. Nobody adds any more."""
+        """Ends the thread, unless a callback does not return; pending Futures stay pending.
+
+        No Future may be added after this.
+        """
         self._stopping = True
         os.eventfd_write(self._event_fd, 1)
         self._thread.join(STOP_S)
@@ -153,7 +170,10 @@ class _Completer:
             os.eventfd_read(self._event_fd)
 
     def settle_one(self, is_it: Callable[[_Pending], bool]) -> bool:
-        """The first that is it, if there is one. The others stay for whom a callback may wait."""
+        """Settles the first pending Future that `is_it` accepts, if there is one.
+
+        The other Futures stay pending, since a callback may wait for them.
+        """
         with self._lock:
             one = next(filter(is_it, self._pending), None)
             if one is None:
@@ -170,9 +190,9 @@ _completers: list[_Completer] = []  # guarded by _starting
 def future_of(
     work: Work[Any], value: Callable[[], object], device: torch.device | None = None
 ) -> Future[Any]:
-    """A Future that gets `value()` when the call has ended, or its error. The value is a tensor, or a list of them.
+    """Returns a Future that gets `value()`, or the call's error, when the call has ended.
 
-    `device`: the GPU on which they lie.
+    The value is a tensor or a list of tensors; `device` is their GPU.
     """
     future = _future_on(device)
     pending = _Pending(work, value, future, device)
@@ -186,7 +206,10 @@ def future_of(
 def future_when(
     ended: Sequence[Future[Any]], value: Callable[[], object], device: torch.device
 ) -> Future[Any]:
-    """A Future of tensors on a GPU that gets `value()`, which orders the current stream, when these have completed."""
+    """Returns a Future of GPU tensors that gets `value()` when `ended` have completed.
+
+    `value` orders the current stream.
+    """
     future = _future_on(device)
 
     def complete(_: object = None) -> None:
@@ -204,7 +227,10 @@ def _future_on(device: torch.device | None) -> Future[Any]:
 
 
 def _running() -> _Completer:
-    """For a callback one that is in no callback, so that they never wait for each other; else the first."""
+    """Returns the first completer, or for a callback one that is in no callback.
+
+    So callbacks never wait for each other.
+    """
     with _starting:
         in_callback = any(each.is_this_thread() for each in _completers)
         for each in _completers:
@@ -214,13 +240,13 @@ def _running() -> _Completer:
         return _completers[-1]
 
 
-@atexit.register  # later than the world's, so it runs before that
+@atexit.register  # registered after the world's handler, so it runs before that
 def _stop() -> None:
     for each in _completers:
         each.stop()
 
 
-def _in_forked_child() -> None:  # where there is no such thread
+def _in_forked_child() -> None:  # the child has no such thread
     global _starting
     _starting = threading.Lock()
     for each in _completers:

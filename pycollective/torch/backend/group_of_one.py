@@ -1,4 +1,4 @@
-"""Calls of a group of one rank: copies, made by torch where the tensors lie, on a GPU in the order of its stream."""
+"""Calls of a group of one rank: copies by torch, on a GPU in the order of its stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ __all__ = ["is_done_by_copy"]
 NUMBERS = INTEGERS | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 LARGE = (
     4 << 20
-)  # on the CPU: from here on torch's threads copy faster than the core, which has the shorter way there
-OF_ONE_ITSELF = frozenset(("sum", "avg", "prod", "min", "max"))  # what they make of one number is that number
+)  # on the CPU: above this size torch's threads copy faster than the core; below, the core has less overhead
+# operations that return a single number unchanged
+OF_ONE_ITSELF = frozenset(("sum", "avg", "prod", "min", "max"))
 
 
 def is_done_by_copy(
@@ -26,7 +27,10 @@ def is_done_by_copy(
     recv_counts: Sequence[int] | None,
     is_async: bool,
 ) -> bool:
-    """Whether the call of these blocks is done now. What is small, or does not fit, is the core's, which says why."""
+    """Makes the call if it is a plain copy, and returns whether it was done.
+
+    Small or mismatching blocks are left to the core, which reports errors.
+    """
     if x is None or not (not is_async if x.is_cuda else x.nbytes >= LARGE):
         return False  # on a GPU another stream may wait for an asynchronous call
     if not (op is None or (op in OF_ONE_ITSELF and x.dtype in NUMBERS)):
@@ -39,6 +43,6 @@ def is_done_by_copy(
         return True
     if out.numel() != length or out.dtype is not x.dtype or out.device != x.device or out.is_inference():
         return False
-    # .data: for autograd nothing is written, as with every other backend.
+    # .data: autograd records no write, as with every other backend.
     out.data.view(-1).copy_(x.data.view(-1))
     return True

@@ -1,12 +1,14 @@
-"""From torch's init_process_group() and new_group() to a Group of ours.
+"""Makes a Group of ours for torch's init_process_group() and new_group().
 
-A process has one world. The default group of torch.distributed is that world: an existing one of the same size, else it
-becomes one, found through torch's own store, so that pycollective's functions act on it as well. Other groups are cut
-out of it. Where the default group is another backend's, and there is no such world, each has connections of its own.
+A process has one world. The default group of torch.distributed is that world: an existing world of
+the same size, or a new one that is made through torch's own store. So pycollective's functions use
+it as well. Other groups are subgroups of it. If the default group belongs to another backend, and
+there is no such world, each group has its own connections.
 
-Torch gives its groups the same names again after destroy_process_group(), maybe to other ranks and in the same store.
-What rank 0 says there about an earlier group is never read: it takes that back before any rank can go on, and where it
-failed in between nothing listens at the address that it left.
+After destroy_process_group() torch reuses the names of its groups, possibly for other ranks and in
+the same store. Keys of rank 0 for an earlier group are never read by mistake: rank 0 deletes them
+before any rank can continue. If rank 0 failed before that, no process listens at the address that
+it left.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pycollective.torch.backend import store_servers
 __all__ = ["Joined", "join"]
 
 LAUNCHER = "torch.distributed"
-FIRST = 0  # ranks with different pasts count their worlds differently
+FIRST = 0  # ranks with different histories count their worlds differently
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Joined:
 
     group: _core.Group
     leave: Callable[[], None]  # may be called more than once
-    abort: Callable[[], None]  # ends what is under way; likewise
+    abort: Callable[[], None]  # ends running calls; may be called more than once
 
 
 def join(
@@ -53,16 +55,17 @@ def join(
     *,
     is_standalone: bool = False,
 ) -> Joined:
-    """The group that torch calls `name`: this is `rank` of `size`. `ranks`: of the default group; empty means all.
+    """Returns the group that torch calls `name`, in which this process is `rank` of `size`.
 
-    `is_standalone`: it has nothing to do with the world and the default group, whether there are any or not.
+    `ranks` are ranks of the default group; empty means all. An `is_standalone` group is independent
+    of the world and the default group, if there are any.
     """
     if lifetime.is_initialized() and not is_standalone:
         joined = _in_world(_core.world(), rank, size, ranks, timeout_s)
         if not ranks and _is_torchs(store):
             return Joined(joined.group, lifetime.leave, lifetime.abort)
         return joined
-    one_host = not is_standalone and _all_here(size)  # of another group the launcher says nothing
+    one_host = not is_standalone and _all_here(size)  # the launcher describes only the default group
     place = functools.partial(_placement, store, rank, size, name, one_host)
     if ranks or is_standalone:
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
@@ -70,7 +73,7 @@ def join(
     else:
         joined = _become_world(store, rank, place, timeout_s)
     try:
-        joined.group.barrier(timeout=timeout_s)  # rank 0 has taken back what it said in the store
+        joined.group.barrier(timeout=timeout_s)  # afterwards rank 0 has deleted its keys from the store
     except BaseException:
         joined.abort()
         raise
@@ -88,14 +91,16 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
         lifetime.leave()
 
     def abort() -> None:
-        lifetime.abort()  # first: where rank 0's host is gone, the connection to its store takes long to fail
+        # first: if rank 0's host has failed, the connection to its store fails only after a long
+        # time
+        lifetime.abort()
         store_servers.leave(server, store, rank)
 
     return Joined(world, leave, abort)
 
 
 def _is_torchs(store: dist.Store) -> bool:
-    """Whether this world has been made for torch.distributed, under mpirun, mpiexec or srun."""
+    """Returns whether this world was made for torch.distributed, under mpirun, mpiexec or srun."""
     from pycollective.torch.backend.launched import WorldStore
 
     store = store_servers.without_prefix(store)
@@ -110,21 +115,22 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
             f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
             f"start both from the same launcher"
         )
-    if ranks:  # all of them too make a group of its own: its calls and the world's stand in no order
+    if ranks:  # a subgroup even for all ranks: its calls and the world's have no common order
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
         return Joined(group, leave=group.close, abort=functools.partial(_quit, group))
-    world.barrier(timeout=timeout_s)  # as long as a rank is on its way here torch's store must not end
+    world.barrier(timeout=timeout_s)  # torch's store must not end while a rank has not arrived here
     return Joined(world, leave=lambda: None, abort=lifetime.abort)
 
 
 def _quit(group: _core.Group) -> None:
-    with contextlib.suppress(NotInitialized, ForkedProcess):  # the world has ended, or is the parent's
+    # the world has ended, or belongs to the parent process
+    with contextlib.suppress(NotInitialized, ForkedProcess):
         group._quit()
 
 
 class _Apart:
-    """A group with connections of its own, until leave() or end(), the end of the process, or a fork."""
+    """A group with its own connections, until leave(), end(), process exit or a fork."""
 
     def __init__(self, runtime: _core.Runtime, server: _core.StoreServer | None) -> None:
         self.runtime = runtime
@@ -132,7 +138,7 @@ class _Apart:
         _apart.append(self)
 
     def leave(self) -> None:
-        with contextlib.suppress(CollectiveError):  # the others are gone or busy
+        with contextlib.suppress(CollectiveError):  # the other ranks have failed or are busy
             self.runtime.shutdown(timeout_s=lifetime.AT_EXIT_S)
         self.end()
 
@@ -175,7 +181,7 @@ def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: boo
         rank=rank,
         size=size,
         local_rank=int(os.environ.get("LOCAL_RANK") or 0),
-        local_size=0,  # the host map knows
+        local_size=0,  # the host map provides it
         launcher=LAUNCHER,
         one_host=one_host,
         kvs=functools.partial(DefaultStore, store, f"{name}/{size}"),
@@ -184,6 +190,6 @@ def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: boo
 
 
 def _all_here(size: int) -> bool:
-    """Whether the launcher says that all ranks are on this host, and means the ranks that torch has."""
+    """Returns whether the launcher reports all ranks on this host, for the same ranks as torch."""
     total = str(dist.get_world_size() if dist.is_initialized() else size)
     return os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE") == total

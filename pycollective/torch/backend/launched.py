@@ -1,9 +1,10 @@
-"""init_process_group() under mpirun, mpiexec and srun, which say rank and size in variables of their own.
+"""init_process_group() under mpirun, mpiexec and srun, which have their own variables.
 
-torch's env:// wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Where RANK is missing and the launcher is one that
-init() knows, the ranks become a world of ours first, over the launcher's own means, and its store is the store that
-torch asks for: no address and no port are needed. Programs choose their GPU by LOCAL_RANK, as torchrun sets it, so that
-and LOCAL_WORLD_SIZE are set then, where they are missing, as long as the world is there.
+torch's env:// requires RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. If RANK is missing and init()
+recognizes the launcher, the ranks first become a world of ours, by the launcher's own mechanism,
+and the store of that world is the store that torch requests: no address and no port are needed.
+Programs choose their GPU by LOCAL_RANK, as torchrun sets it. So that variable and LOCAL_WORLD_SIZE
+are set if they are missing, as long as the world exists.
 """
 
 # ruff: noqa: D102  methods of torch's class
@@ -25,7 +26,10 @@ NO_LAUNCHER, EXPLICIT = "single", "by hand"
 
 
 def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | None:
-    """What a rendezvous handler of torch yields: store, rank and size. None: no launcher has started this process."""
+    """Returns an iterator over store, rank and size, as a rendezvous handler of torch.
+
+    Returns None if no launcher has started this process.
+    """
     timeout_s = timeout.total_seconds()
     if lifetime.is_initialized():
         return iter([_next_store(timeout_s)])
@@ -35,8 +39,8 @@ def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | No
     return iter([_next_store(timeout_s)])
 
 
-_made: list[_core.Group] = []  # the last world that is there for torch.distributed
-_kept: list[WorldStore] = []  # C++ holds its own half of a store alone
+_made: list[_core.Group] = []  # the latest world that was made for torch.distributed
+_kept: list[WorldStore] = []  # keeps the Python half of a store alive; C++ holds only its own half
 
 
 def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
@@ -44,11 +48,11 @@ def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
     if lifetime.launcher() not in (
         NO_LAUNCHER,
         EXPLICIT,
-    ):  # where init() would take them for a part of a place
+    ):  # where init() would read them as a part of a place
         local = {"LOCAL_RANK": str(world.local_rank), "LOCAL_WORLD_SIZE": str(world.local_size)}
         missing = {name: value for name, value in local.items() if name not in os.environ}
         set_until_end(missing, lifetime.at_end)
-    number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() as often
+    number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() equally often
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"
     store = WorldStore(
@@ -59,9 +63,9 @@ def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
 
 
 class WorldStore(dist.Store):
-    """The world's store as torch wants one.
+    """The world's store with torch's Store interface.
 
-    `is_torchs`: the world is there for torch.distributed, and ends with a default group of ours.
+    `is_torchs`: the world was made for torch.distributed, and ends with a default group of ours.
     """
 
     def __init__(
@@ -101,7 +105,7 @@ class WorldStore(dist.Store):
     def check(self, keys: list[str]) -> bool:
         return all(self._native.check(self._key(key), self._timeout_s) for key in keys)
 
-    def deleteKey(self, key: str) -> bool:  # C++ looks for this name, and programs for the other
+    def deleteKey(self, key: str) -> bool:  # C++ looks up this name, and programs use the other one
         return self._native.erase(self._key(key), self._timeout_s)
 
     delete_key = deleteKey

@@ -1,7 +1,8 @@
-"""Tensors as the core takes them: in one block, or as parts of one.
+"""Converts tensors to the form that the core takes: one block, or parts of one.
 
-On a GPU what is copied is copied there, by torch, on the stream that is the current one. What cannot hold its results
-is refused when the call has ended, and not before: only some ranks write, and the others would wait for those.
+On a GPU, torch makes the copies on the GPU, on the current stream. An output that cannot hold its
+results is refused only after the call has ended: only some ranks write, and the other ranks would
+wait for the missing ones.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "read_apart"
 
 After = (
     Callable[[], None] | None
-)  # what is left to do when the call has ended; it raises what is wrong with outputs
+)  # the work that is left when the call has ended; it raises the errors that concern outputs
 
 
 def _is_block(tensor: torch.Tensor) -> bool:
@@ -28,17 +29,22 @@ def _is_block(tensor: torch.Tensor) -> bool:
 
 
 def to_read(tensor: torch.Tensor) -> torch.Tensor:
-    """`tensor` itself where it lies in one block, else a copy."""
+    """Returns `tensor` itself if it is one block, else a copy."""
     if _is_block(tensor):
         return tensor
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
-    """A block to write, and what brings it to `tensor` afterwards. It begins with the elements of `tensor`."""
+    """Returns a block to write, and the function that copies it to `tensor` afterwards.
+
+    The block begins with the elements of `tensor`.
+    """
     target = (
         tensor.detach()
-    )  # what others made of it is theirs: as with torch's own backends, a write is not refused
+        # detached: as with torch's own backends, a write is accepted although other tensors may use
+        # the old value
+    )
     if _is_block(tensor):
         return target, None
     block = to_read(tensor)
@@ -53,13 +59,15 @@ def _refuse(why: str) -> NoReturn:
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
     target.copy_(source.view(target.shape))
-    if target.is_cuda:  # maybe of another stream, which is not to use their memory again before this is done
+    # their memory must not be reused before this stream has finished, and they may belong to
+    # another stream
+    if target.is_cuda:
         for each in (target, source):
             each.record_stream(torch.cuda.current_stream(each.device))
 
 
 def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """The block that these tensors are, one after the other, if they are."""
+    """Returns the block that these tensors form, one after the other, or None if they do not."""
     first = tensors[0]
     storage = first.untyped_storage().data_ptr()
     place = begin = first.data_ptr()
@@ -77,7 +85,7 @@ def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The elements of all, one tensor after the other."""
+    """Returns the elements of all tensors, one tensor after the other."""
     if len(tensors) == 1:
         return to_read(tensors[0])
     whole = _as_one(tensors)
@@ -90,9 +98,10 @@ def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def read_apart(
     collective: str, x: torch.Tensor, out: torch.Tensor, rank: int, counts: Sequence[int] | None
 ) -> torch.Tensor:
-    """The block `x`, or a copy where it shares memory with `out`, and the one is not this rank's part of the other.
+    """Returns the block `x`, or a copy if it overlaps `out` other than as this rank's own part.
 
-    The core would refuse that, and on this rank alone where the others have passed their own parts.
+    The core would refuse such an overlap, and only on this rank if the other ranks have passed
+    their own parts.
     """
     begin, other = x.data_ptr(), out.data_ptr()
     if begin + x.nbytes <= other or other + out.nbytes <= begin:
@@ -110,7 +119,7 @@ def _layout(tensor: torch.Tensor) -> Layout:
 
 
 def _why_not(tensor: torch.Tensor) -> str:
-    """Why it cannot hold a result, or an empty text."""
+    """Returns why the tensor cannot hold a result, or an empty text."""
     if not overlaps_itself(_layout(tensor)):
         return ""
     return (
@@ -120,7 +129,7 @@ def _why_not(tensor: torch.Tensor) -> str:
 
 
 def check_apart(call: str, outputs: Sequence[torch.Tensor]) -> None:
-    """Refuses outputs that are to hold several results in one place."""
+    """Refuses outputs that would hold several results in the same memory."""
     if why := _why_not_all(call, outputs):
         raise InvalidArgument(why)
 
@@ -140,9 +149,10 @@ def _why_not_all(call: str, outputs: Sequence[torch.Tensor]) -> str:
 def flat_to_write(
     call: str, tensors: Sequence[torch.Tensor], *, are_apart: bool = False
 ) -> tuple[torch.Tensor, After]:
-    """A block for the elements of all, and what brings them there afterwards. It begins with anything.
+    """Returns a block for the elements of all tensors, and the function that copies it to them.
 
-    `are_apart`: they are known to be, by check_apart() of more than these.
+    The initial values of the block are arbitrary. `are_apart` means that check_apart() has already
+    checked a superset of these tensors.
     """
     if len(tensors) == 1:
         return to_write(tensors[0])

@@ -1,10 +1,10 @@
 """The torch.distributed backend "pycollective": torch's ProcessGroup over a Group of ours.
 
-It subclasses ProcessGroup, because Python cannot subclass Backend usefully, so it is the whole group for all devices.
-torch.distributed calls its methods, and C++ (DDP, functional collectives) those that ProcessGroup lets Python override.
-What torch renamed within 2.x has both names. A call goes where its tensors lie. On a GPU it and its copies are
-in the order of the current stream. With opts.asyncOp off it is done when the method returns. Options come as objects or
-one by one. A list of tensors has one: several devices per process are not supported. The caller orders calls.
+It subclasses ProcessGroup, because Python cannot subclass Backend usefully, so it serves all
+devices. torch.distributed calls its methods; C++ (DDP, functional collectives) calls overridable
+ones. Methods renamed within torch 2.x have both names. A call runs on the device of its tensors, on
+a GPU in the order of the current stream, with its copies. Without opts.asyncOp it is done on
+return. Options are objects or single values. A list contains one tensor. The caller orders calls.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ from pycollective.torch.backend.work import DoneWork, ManyWork
 
 __all__ = ["ProcessGroupPycollective"]
 
-UNSET = AllreduceOptions().timeout  # what torch leaves where no timeout was given
+UNSET = AllreduceOptions().timeout  # the value that torch uses if no timeout was given
 DONE = DoneWork()
 REFUSALS = InvalidArgument, Unsupported
-GPUS = torch.backends.cuda.is_built()  # whether torch could have tensors there
+GPUS = torch.backends.cuda.is_built()  # whether torch can have GPU tensors
 
 
 class ProcessGroupPycollective(ProcessGroup):
-    """One group of ranks; torch.distributed makes it. `group` is the Group that carries it."""
+    """One group of ranks, made by torch.distributed. `group` is the Group that it uses."""
 
-    # What every call reads: in slots, which Python finds faster than in the __dict__ of an object of C++.
+    # Slots are faster for Python to find than __dict__; every call reads these attributes.
     __slots__ = ("__dict__", "_allreduce", "_calls", "_timeout_s")
 
     def __init__(self, options: Any, backend_options: object = None) -> None:
-        super().__init__(options.group_rank, options.group_size)  # one with a store cannot be subclassed
+        super().__init__(options.group_rank, options.group_size)  # with a store it cannot be subclassed
         self._timeout_s = options.timeout.total_seconds()
         self._name: str = options.group_id
         self._description = "undefined"
-        self._stands_for = "pycollective"  # what programs call it
-        self._is_shown = False  # to a profiler, by a span around several calls
+        self._stands_for = "pycollective"  # the name that programs use for it
+        self._is_shown = False  # whether a span around several calls shows them to a profiler
         self._store = options.store
         self._joined = join(
             options.store,
@@ -96,9 +96,9 @@ class ProcessGroupPycollective(ProcessGroup):
         reach_python_groups()
         self.group = self._joined.group
         self._allreduce = self.group.allreduce
-        self._is_alone = options.group_size == 1  # and has not ended
+        self._is_alone = options.group_size == 1  # one rank, and has not ended
         self._calls = 0
-        self._coalesced: list[Work] | None = None  # since _start_coalescing(), and not ended well
+        self._coalesced: list[Work] | None = None  # Works of a coalescing block
         self._inboxes: defaultdict[int, Inbox] = defaultdict(Inbox)  # by tag
 
     # ---- names
@@ -137,7 +137,7 @@ class ProcessGroupPycollective(ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # cpu first: torch sends objects through that one
+        # cpu first: torch sends objects through the first device
         return [torch.device(kind) for kind in ("cpu", "cuda") if kind == "cpu" or GPUS]
 
     def _get_backend(self, device: torch.device) -> ProcessGroupPycollective:
@@ -163,8 +163,8 @@ class ProcessGroupPycollective(ProcessGroup):
     _set_default_timeout = set_timeout
 
     def abort(self) -> None:
-        # Of a group cut out of the world it ends that group: Aborted here, PeerExited where others need this rank. Else
-        # it ends the world, or the group's own connections: NotInitialized here, PeerFailure on the others.
+        # A subgroup of the world ends: Aborted here, PeerExited on ranks that need it. Otherwise
+        # the world or the own connections end: NotInitialized here, PeerFailure on the other ranks.
         self._joined.abort()
         self._end()
 
@@ -198,13 +198,13 @@ class ProcessGroupPycollective(ProcessGroup):
         recv_counts: Sequence[int] | None = None,
         after: Callable[[], None] | None = None,
     ) -> Work:
-        self._calls += 1  # whether it fails or not, as on the other ranks
+        self._calls += 1  # counted also if the call fails, as on the other ranks
         span = self._span(TITLES[collective], [x, *result]) if profiler._is_profiler_enabled else None
         if x is not out and x is not None and out is not None:
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         block = x if out is None else out
-        # Alone, a call on the CPU takes less time than a Work that waits for it.
+        # In a group of one rank a CPU call takes less time than a Work that waits for it.
         at_once = not in_background(opts) or (self._is_alone and (block is None or not block.is_cuda))
         try:
             is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, not at_once)
@@ -224,14 +224,14 @@ class ProcessGroupPycollective(ProcessGroup):
                 span.end()
 
     def _span(self, title: str, tensors: Sequence[object]) -> Span | None:
-        """Of a call with these tensors; the first is shown: what goes in, or where there is nothing what comes out."""
+        """Returns a span that shows the first tensor: an input, or else an output."""
         if self._is_shown:
             return None
         shown = [each for each in tensors if each is not None]
         return Span(f"{self._stands_for}:{title}", shown[:1])
 
     def _note(self, work: Work) -> Work:
-        if self._coalesced is not None:  # as it stays if an exception ended the manager
+        if self._coalesced is not None:  # also set if an exception ended the manager
             self._coalesced = [each for each in self._coalesced if not each.is_success()]
             self._coalesced.append(work)
         return work
@@ -256,7 +256,7 @@ class ProcessGroupPycollective(ProcessGroup):
             try:
                 self._allreduce(tensor, op, timeout=timeout_s)
                 return DONE
-            except REFUSALS:  # nothing was sent. To look first would cost every call 0.1 us
+            except REFUSALS:  # nothing was sent. A check in advance would cost every call 0.1 us
                 if tensor.layout is strided and not (
                     tensor.requires_grad or is_mean_of_integers(op, tensor.dtype)
                 ):
@@ -264,7 +264,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._any_allreduce(tensor, op, timeout_s, in_background(opts))
 
     def _any_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
-        """Of tensors that are sparse, that autograd watches, or whose mean is not the core's, too."""
+        """Also handles sparse tensors, tensors of autograd, and means that the core lacks."""
         if tensor.layout is not strided:
             return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, timeout_s)]))
         tensor = tensor.detach()
@@ -284,7 +284,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._in_span("all_reduce", [tensor], begin)
 
     def _in_span(self, title: str, tensors: Sequence[Tensor], begin: Callable[[], Work]) -> Work:
-        """What `begin` returns. A profiler shows it as one call, whatever calls it makes."""
+        """Returns the result of `begin`. A profiler shows all its calls as one."""
         if not profiler._is_profiler_enabled:
             return begin()
         span = Span(f"{self._stands_for}:{title}", tensors)
@@ -313,7 +313,7 @@ class ProcessGroupPycollective(ProcessGroup):
                 self._any_allreduce(each, reduce_op, seconds, is_async=False)
             return self._note(DoneWork(tensors))
         works: list[Work] = []
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # in one order on all ranks
+        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):  # the same order on all ranks
             some = [tensor for tensor in tensors if tensor.dtype == dtype]
             blocks, afters = zip(*map(to_write, some), strict=True)
             pairs = zip(blocks, afters, strict=True)
@@ -531,7 +531,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._call("barrier", opts, None, None, []) if device is None else self._barrier(device, opts)
 
     def _barrier(self, device: torch.device, opts: Any) -> Work:
-        """A barrier behind what every rank's current stream has: a sum of nothing, as NCCL has no barrier."""
+        """A barrier after all work on all ranks' current streams: a sum, as in NCCL."""
         self._calls += 1
         word = torch.zeros(1, device=device)
         work = GpuBarrier(self.group.allreduce_async(word, timeout=self._seconds(opts)), [], device)
@@ -540,18 +540,18 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._note(work)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """What torch.distributed.monitored_barrier() calls. All missing ranks are named, on every rank that waits."""
+        """Implements torch.distributed.monitored_barrier(); names all missing ranks."""
         self._calls += 1
         timeout_s = self._timeout_s if timeout is None else timeout.total_seconds()
         try:
             self.group.barrier(timeout=timeout_s)
-        except CollectiveTimeout as error:  # in gloo's words, which programs look for
+        except CollectiveTimeout as error:  # gloo's wording, which programs search for
             missing = "other ranks" if error.peer is None else f"Rank {error.peer}"
             took = f"Rank {self.rank()} timed out in monitoredBarrier after {timeout_s * 1000:.0f} ms"
             error.args = (f"{took}: {missing} failed to pass monitoredBarrier. {error}",)
             raise
 
-    # ---- messages: always in the background, the caller waits
+    # ---- messages: always in the background; torch waits for blocking ones
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
         tensor = to_read(one_tensor(tensors))
@@ -584,7 +584,7 @@ class ProcessGroupPycollective(ProcessGroup):
             span.until(work)
         return self._note(work)
 
-    # ---- several calls as one: torch keeps of them only the Work that ends it
+    # ---- several calls as one: torch keeps only the Work that _end_coalescing() returns
 
     def _start_coalescing(self, device: torch.device | None = None) -> None:
         self._coalesced = []

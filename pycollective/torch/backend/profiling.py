@@ -1,11 +1,13 @@
-"""What torch.profiler shows of the backend's calls: a span for each, from the call to its end, with shapes of tensors.
+"""Spans of the backend's calls for torch.profiler, from begin to end, with tensor shapes.
 
-Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that what reads a trace of
-theirs reads this one; bytes follow from shapes and types. Spans are asynchronous, as theirs are: those of a thread
-nest, and a call in the background does not. A span is asynchronous for torch if it ends in another thread than it began
-in; the operator that ends it with a Future has the profiler's state there, which belongs to a thread.
+Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that
+tools that read their traces can read these; byte counts follow from shapes and types. Spans are
+asynchronous, as theirs are: synchronous spans of a thread nest, and a call in the background does
+not. torch treats a span as asynchronous if it ends in another thread than the one in which it
+began. The operator that ends a span with a Future has the profiler's state there, which belongs to
+a thread.
 
-Nothing of this runs unless a profiler does, whose flag each call reads.
+None of this runs unless a profiler is active; each call reads the profiler's flag.
 """
 
 from __future__ import annotations
@@ -39,36 +41,36 @@ TITLES = {  # by our names of the collectives
 
 
 class Span:
-    """One call in a trace. Begins at once. Thread-safety: any thread may end it, once or more often."""
+    """One call in a trace; begins at once. Thread-safety: any thread may end it, repeatedly."""
 
     def __init__(self, name: str, tensors: Sequence[object]) -> None:
         self._lock = threading.Lock()
-        self._end: Future[None] | None = Future()  # guarded by _lock; None: it has ended
+        self._end: Future[None] | None = Future()  # guarded by _lock; None after the end
         record = _record_function_with_args_enter(name, *tensors)
         with torch._C.DisableTorchFunctionSubclass():
             torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(record, self._end)
 
     def end(self) -> None:
-        """Returns when the profiler has it, whichever thread has come first."""
+        """Returns when the profiler has recorded the end, which may be by another thread."""
         with self._lock:
             end, self._end = self._end, None
             if end is None:
                 return
             try:
                 _elsewhere().submit(end.set_result, None).result()
-            except RuntimeError:  # the interpreter ends, and starts no thread any more
+            except RuntimeError:  # the interpreter is shutting down and starts no threads
                 end.set_result(None)
 
     def until(self, work: object) -> None:
-        """Ends it when `work` has ended, and before its wait() returns."""
+        """Ends the span when `work` has ended, and before its wait() returns."""
         if isinstance(work, ManyWork) and work._works:
-            self.until(work._works[-1])  # calls of one group end in their order
+            self.until(work._works[-1])  # calls of one group end in order
         elif isinstance(work, CallWork):
             work._span = self
             future_of(work._work, lambda: None).then(lambda _: self.end())
         elif isinstance(work, AnySourceWork) and not work.has_ended():
             work._span = self
-            if work.has_ended():  # in between
+            if work.has_ended():  # it ended in between
                 self.end()
         else:
             self.end()
@@ -79,4 +81,4 @@ def _elsewhere() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="pc-profiler")
 
 
-os.register_at_fork(after_in_child=_elsewhere.cache_clear)  # where there is no such thread
+os.register_at_fork(after_in_child=_elsewhere.cache_clear)  # the child has no such thread

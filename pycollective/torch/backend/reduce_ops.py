@@ -1,7 +1,8 @@
-"""torch's reduce operations in our words.
+"""Translates torch's reduce operations to ours.
 
-ReduceOp.AVG of integers is what NCCL makes of it: the sum, which wraps as any sum of that type does, divided by the
-number of ranks, rounded towards zero. The core averages floating point alone.
+ReduceOp.AVG of integers is computed as NCCL does: the sum, which wraps as any sum of that type
+does, is divided by the number of ranks and rounded towards zero. The core averages only
+floating-point types.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ NAMES: dict[int, Any] = {
 
 
 def op_of(reduce_op: Any) -> Any:  # noqa: ANN401  the binding's Op
-    """Of ReduceOp.SUM "sum", and so on; of PREMUL_SUM a scaled sum."""
+    """Returns "sum" for ReduceOp.SUM, and so on; a scaled sum for PREMUL_SUM."""
     name = NAMES.get(hash(reduce_op))
     if name is not None:
         return name
-    state = reduce_op.__getstate__()  # of PREMUL_SUM its factor too, which nothing else tells
+    state = reduce_op.__getstate__()  # for PREMUL_SUM it includes the factor, which has no other accessor
     if not isinstance(state, tuple) or len(state) != 2 or state[0] != ReduceOp.PREMUL_SUM:
         raise Unsupported(f"reduce operation {reduce_op} is not supported: use {', '.join(NAMES.values())}")
-    return _core.scaled("sum", float(state[1]))  # it may be a tensor of one element
+    return _core.scaled("sum", float(state[1]))  # the factor may be a tensor of one element
 
 
 INTEGERS = frozenset(
@@ -51,7 +52,7 @@ LOW_63_BITS = (1 << 63) - 1
 
 
 def is_mean_of_integers(op: Any, dtype: torch.dtype) -> bool:  # noqa: ANN401  the binding's Op
-    """Whether the core leaves the division to us."""
+    """Returns whether the division is done here and not in the core."""
     return op == "avg" and dtype in INTEGERS
 
 
@@ -62,7 +63,10 @@ def op_for(
     out: torch.Tensor | None,
     after: Callable[[], None] | None = None,
 ) -> tuple[Any, Callable[[], None] | None]:
-    """The operation of a call, and what is left to do when it has ended: `after`, and before that what `out` needs."""
+    """Returns the operation of a call, and the work that is left after it.
+
+    That is the division of `out`, if needed, and then `after`.
+    """
     if not is_mean_of_integers(op, dtype):
         return op, after
 
@@ -80,14 +84,14 @@ def divide(sums: torch.Tensor, size: int) -> None:
     if sums.dtype == torch.uint64:
         _divide_64_bits(sums.view(torch.int64), size)
     elif sums.dtype in (torch.uint16, torch.uint32) or size > torch.iinfo(sums.dtype).max:
-        # torch has no arithmetic of these, or would make a number of that type of the size.
+        # torch has no arithmetic for these types, or `size` does not fit in the type.
         sums.copy_(sums.to(torch.int64).div_(size, rounding_mode="trunc"))
     else:
         sums.div_(size, rounding_mode="trunc")
 
 
 def _divide_64_bits(sums: torch.Tensor, size: int) -> None:
-    """Unsigned division of what int64 holds as negative numbers, too: first of the upper 63 bits."""
+    """Divides unsigned numbers that int64 may hold as negative ones: the upper 63 bits first."""
     quotients = ((sums >> 1) & LOW_63_BITS).div_(size, rounding_mode="trunc").mul_(2)
     quotients += sums - quotients * size >= size
     sums.copy_(quotients)

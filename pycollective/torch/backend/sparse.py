@@ -1,7 +1,8 @@
-"""Sums of sparse tensors: every rank gathers all indices and values, and adds them up.
+"""Sums of sparse tensors: every rank gathers all indices and values, and adds them.
 
-With async_op=True, too, all_reduce() of one waits for the others: the core gathers parts of different sizes in blocking
-calls only, and sizes first, in a call of their own, would leave the second one to wait(), in no order to other calls.
+Even with async_op=True, all_reduce() of a sparse tensor waits for the other ranks. The core gathers
+parts of different sizes only in blocking calls. Exchanging the sizes first would leave the second
+call to wait(), without a defined order relative to other calls.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ __all__ = ["sparse_allreduce"]
 
 
 def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: float) -> torch.Tensor:
-    """The combination of all ranks' sparse COO tensors, also written to `tensor`; coalesced. It waits for the others.
+    """Combines all ranks' sparse COO tensors into `tensor`, coalesced, and returns it.
 
-    2 messages of sizes, indices and values each: every rank gets all ranks' elements, as gloo and Horovod do it.
-    Those of a GPU go through the host, which has to know how many there are.
+    It blocks. It needs 2 messages of sizes, indices and values each: every rank gets all ranks'
+    elements, as in gloo and Horovod. Elements on a GPU are copied through the host, which has to
+    know their number.
     """
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(
@@ -35,6 +37,6 @@ def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: 
     total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
     if op == "avg":
         total = total / group.size
-    with torch.no_grad():  # detach() would make another tensor with indices and values of its own
+    with torch.no_grad():  # detach() would make another tensor with its own indices and values
         tensor.copy_(total.to(tensor.device))
     return tensor

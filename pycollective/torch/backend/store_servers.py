@@ -1,11 +1,12 @@
-"""Which server torch's store has, where one default group comes after another at one address and port.
+"""Finds the right server of torch's store when default groups succeed each other at one port.
 
-destroy_process_group() ends the server, which rank 0 has. A rank that is quicker than rank 0, and calls
-init_process_group() again, still finds it in the moment in which it ends. So a group of ours gives its server a name,
-in a key of the server itself, and every rank knows the names of the groups that it has left, and holds a connection
-that tells when the server ends; then it looks for the next one. A rank that finds one of these names nevertheless,
-because the program on rank 0 holds the store, looks once more, until rank 0 has come too. Nothing is kept alive for
-that: a server that goes on would tell the groups after it, gloo's for example, the addresses of ranks that are gone.
+destroy_process_group() ends the server, which runs on rank 0. A rank that is faster than rank 0 and
+calls init_process_group() again may still reach the ending server. So a group of ours gives its
+server a name, stored in a key on the server itself. Every rank remembers the names of the groups
+that it has left, and holds a connection that reports the end of the server; after that the rank
+looks for the next server. If a rank still finds a remembered name, because the program on rank 0
+holds the store, it retries until rank 0 has arrived too. No server is kept alive for this: it would
+give later groups, gloo's for example, the addresses of ranks that no longer exist.
 """
 
 from __future__ import annotations
@@ -28,31 +29,34 @@ __all__ = ["leave", "name", "name_of", "rendezvous", "without_prefix"]
 
 KEY = "pycollective/server"
 AGAIN_S = 0.5
-CLOSES_S = 0.05  # after its connections a server closes its port; torch warns where a rank comes in between
-ENDING_S = 5.0  # a server has ended by then
+# a server closes its port this long after its connections; torch warns if a rank connects in
+# between
+CLOSES_S = 0.05
+ENDING_S = 5.0  # a server has ended after this time
 
 Handler = Callable[..., Iterator[Any]]
 
-# By the names of the groups that this process was in: what is open to their servers as long as those are there.
+# The open connections to the servers of the groups that this process has left, by name, as long as
+# the servers exist.
 _left: dict[bytes, socket.socket | None] = {}
 
 
 def without_prefix(store: dist.Store) -> dist.Store:
-    """The store that is inside of it, or itself."""
+    """Returns the innermost store without prefixes."""
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     return store
 
 
 def name(store: dist.Store) -> None:
-    """On rank 0, before the others may know that it is there."""
+    """Names the server. Rank 0 calls it before the other ranks can know that the server exists."""
     server = without_prefix(store)
     if isinstance(server, dist.TCPStore) and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        server.set(KEY, uuid.uuid4().hex)  # torchrun's own server outlives all groups
+        server.set(KEY, uuid.uuid4().hex)  # torchrun's own server outlives all groups, so it is not named
 
 
 def name_of(store: dist.Store) -> bytes | None:
-    """What rank 0 has given to the server of this store; None: nothing."""
+    """Returns the name that rank 0 has given to the server of this store, or None."""
     server = without_prefix(store)
     return _found(server) if isinstance(server, dist.TCPStore) else None
 
@@ -62,18 +66,21 @@ def _found(server: dist.Store) -> bytes | None:
 
 
 def leave(name: bytes | None, store: dist.Store, rank: int) -> None:
-    """The group of the server with this name is no more, here."""
+    """Records that this process has left the group of the server with this name."""
     if name is None or name in _left:
         return
     _left[name] = None
     server = without_prefix(store)
     if rank != 0 and isinstance(server, dist.TCPStore):
-        with contextlib.suppress(OSError):  # it is gone already
+        with contextlib.suppress(OSError):  # the server has ended already
             _left[name] = socket.create_connection((server.host, server.port), timeout=AGAIN_S)
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Within AGAIN_S. By poll(), because select() takes no descriptor from 1024 on."""
+    """Returns whether it becomes readable within AGAIN_S.
+
+    It uses poll(), because select() takes no descriptor from 1024 on.
+    """
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(AGAIN_S * 1000))
@@ -88,7 +95,7 @@ def _await_ends() -> None:
 
 
 def rendezvous(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """What a rendezvous handler of torch yields: again and again, until the server is none of an earlier group."""
+    """Yields as a rendezvous handler of torch, from the first server of no earlier group."""
     began = time.monotonic()
     timeout = kwargs.get("timeout", dist.default_pg_timeout)
     while True:
@@ -99,7 +106,7 @@ def rendezvous(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             if not _left or not _is_of_the_past(store, rank):
                 break
             del found, store
-        except RuntimeError:  # maybe it has ended in this moment
+        except RuntimeError:  # the server may just have ended
             if not _left or time.monotonic() - began > ENDING_S:
                 raise
         if timedelta(seconds=time.monotonic() - began) > timeout:
@@ -121,6 +128,6 @@ def _is_of_the_past(store: dist.Store, rank: int) -> bool:
         return False
     if (
         rank == 0
-    ):  # the program holds the server of this process: then it is the next group's, as torch has it
+    ):  # the program holds the server of this process: the next group uses that server, as in torch
         server.delete_key(KEY)
     return rank != 0

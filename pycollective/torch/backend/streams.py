@@ -1,4 +1,4 @@
-"""The order of torch's streams on a GPU: what is queued behind what. The host waits for nothing here."""
+"""Orders torch's streams on a GPU. The host never waits here."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ __all__ = ["Followed", "Moment", "beside"]
 
 
 class Moment:
-    """What is queued on the current stream of a GPU by now."""
+    """The work that is queued on the current stream of a GPU at construction."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._event = torch.cuda.current_stream(device).record_event()
 
     def precede(self) -> None:
-        """Whatever is queued from now on, on the stream that is the current one by then, comes behind it."""
+        """Orders later work on the stream that is current now after this moment."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def is_reached(self) -> bool:
-        """Whether the GPU has done all of it."""
+        """Returns whether the GPU has completed all of the work."""
         return bool(self._event.query())
 
 
 class Followed:
-    """The streams of a GPU that are the current one after each other: each goes on behind the one before."""
+    """The successive current streams of a GPU: each continues after the one before."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._index = torch.cuda.current_device() if device.index is None else device.index
-        # The number of the stream alone, where torch tells it, costs a tenth of a Stream.
+        # The number of the stream alone, if torch provides it, costs a tenth of a Stream.
         self._number_of = getattr(torch._C, "_cuda_getCurrentRawStream", _number_of_current)
         self._number = -1
         self._last: torch.cuda.Stream | None = None
 
     def follow(self) -> torch.cuda.Stream | None:
-        """To be called whenever something is to come behind what was queued before the last call of this.
+        """Orders the current stream after the stream of the previous call of this method.
+
+        Call it before queueing work that must follow the earlier work.
 
         Returns:
-            the current stream, if it is another one than then.
+            the current stream, if it has changed since the previous call, else None.
         """
         number = self._number_of(self._index)
         if number == self._number:
@@ -60,10 +62,11 @@ def _number_of_current(index: int) -> int:
 
 
 def beside(device: torch.device | None) -> AbstractContextManager[object]:
-    """Another stream is the current one, so that nothing of the user's comes behind what is queued here; None: the CPU.
+    """Returns a context with another current stream, so that the user's work is not delayed.
 
-    Each time the next of torch's pool: one that calls of several groups shared would put them behind each other.
-    Streams of the higher priority are those that programs use least.
+    `device` None means the CPU, where it does nothing. Each context takes the next stream of
+    torch's pool: a shared stream would serialize the calls of several groups. Streams of the higher
+    priority are those that programs use least.
     """
     if device is None:
         return contextlib.nullcontext()

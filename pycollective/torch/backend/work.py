@@ -1,4 +1,4 @@
-"""What an operation of the backend returns: torch's Work, over ours. Of it C++ calls wait() and get_future() alone."""
+"""torch's Work over ours: the result of an operation. C++ calls only wait() and get_future()."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ NO_TIMEOUT = timedelta(0)
 
 
 def seconds_of(timeout: timedelta | None) -> float | None:
-    """What wait() was given; None: as long as the call itself may take."""
+    """Returns the timeout given to wait(); None means the call's own timeout."""
     return None if timeout is None or timeout <= NO_TIMEOUT else timeout.total_seconds()
 
 
 class TraceSpan(Protocol):
-    """A call in a profiler's trace, as profiling.Span makes it."""
+    """A call in a profiler's trace, as made by profiling.Span."""
 
     def end(self) -> None:
-        """Ends it; another time does nothing."""
+        """Ends the span; a repeated call does nothing."""
 
 
 class DoneWork(TorchWork):
-    """Of an operation that has ended. Those of the others differ from it in what has not ended yet."""
+    """The Work of an operation that has ended; base class of the other Works."""
 
-    _span: TraceSpan | None = None  # that ends with it, in a profiler's trace
+    _span: TraceSpan | None = None  # span in a profiler's trace that ends with this Work
 
     def __init__(self, result: Sequence[torch.Tensor] = (), source: int = -1) -> None:
         super().__init__()
@@ -55,7 +55,10 @@ class DoneWork(TorchWork):
         return future
 
     def ended(self) -> Future[Any] | None:
-        """Of a Work among several as one: a Future, of whatever, that completes when wait() would return at once."""
+        """Returns a Future that completes when wait() would return at once, or None.
+
+        None means that it already would. ManyWork uses it; the value of the Future has no meaning.
+        """
         return None
 
     def is_completed(self) -> bool:
@@ -82,7 +85,7 @@ class DoneWork(TorchWork):
 
 
 class CallWork(DoneWork):
-    """One call in the background. wait() drives it in the caller's thread, with the GIL released."""
+    """One call in the background. wait() makes progress in the caller's thread without the GIL."""
 
     def __init__(
         self,
@@ -93,8 +96,8 @@ class CallWork(DoneWork):
     ) -> None:
         super().__init__(result, source)
         self._work = work
-        self._after = after  # puts the result where it belongs, once
-        self._lost: Exception | None = None  # the result: it has no place
+        self._after = after  # copies the result to its destination, once
+        self._lost: Exception | None = None  # the error if the result has no place
         self._lock = threading.Lock()  # guards _after and _lost
         self._future: Future[list[torch.Tensor]] | None = None
 
@@ -111,7 +114,7 @@ class CallWork(DoneWork):
         return self._placed()
 
     def _put_in_place(self) -> bool:
-        """Whether it was done now."""
+        """Copies the result to its destination. Returns whether this call did it."""
         if self._after is None:
             return False
         try:

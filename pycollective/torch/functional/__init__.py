@@ -1,9 +1,9 @@
-"""Collectives and messages that autograd goes through, and that torch.compile keeps in its graph.
+"""Collectives and messages that autograd differentiates and torch.compile keeps in its graph.
 
     from pycollective.torch import functional as F
 
-    total = F.allreduce(x)               # a new tensor; x stays as it is
-    total.square().sum().backward()      # x.grad has come through the adjoint, which is a collective too
+    total = F.allreduce(x)               # a new tensor; x is unchanged
+    total.square().sum().backward()      # x.grad comes from the adjoint, which is a collective too
 
 | Call | Its adjoint |
 |---|---|
@@ -19,17 +19,18 @@
 | send | recv of the gradient |
 | recv | send of the gradient |
 
-So a gradient is that of the sum of all ranks' losses. Other ops (prod, ..., and min and max but in allreduce)
-have no gradient here, and are refused where one would be wanted, as is forward mode (jvp). Adjoints can be
-differentiated again, except those of send and recv.
+So a gradient is that of the sum of all ranks' losses. Other ops (prod, ..., and min and max outside
+allreduce) have no gradient here. They are refused where a gradient would be needed, as is forward
+mode (jvp). Adjoints can be differentiated again, except those of send and recv.
 
-**Order.** All ranks make the same calls in the same order, as always; and so do their adjoints in backward(), if a
-tensor requires grad on all ranks or on none, and results are used on all ranks or on none: a call from which no way
-leads to the loss has no adjoint. In a compiled graph the calls keep the order of the program, and stay even if nobody
-uses their results: they have an ordered effect. A torch without CustomOpDef.register_effect promises neither.
+**Order.** As always, all ranks make the same calls in the same order. Their adjoints in backward()
+follow the same rule if a tensor requires grad on all ranks or on none, and results are used on all
+ranks or on none: a call that does not contribute to the loss has no adjoint. In a compiled graph
+the calls keep the order of the program, and stay even if their results are unused: they have an
+ordered effect. A torch without CustomOpDef.register_effect guarantees neither.
 
-**Groups.** A compiled graph is for the groups it was traced with, the world included. When their world has ended, its
-calls raise NotInitialized until torch.compiler.reset().
+**Groups.** A compiled graph is bound to the groups with which it was traced, including the world.
+After their world has ended, its calls raise NotInitialized until torch.compiler.reset().
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ __all__ = [
     "send",
 ]
 
-if not TYPE_CHECKING:  # to which every name would seem to be there
+if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

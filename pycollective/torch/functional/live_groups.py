@@ -1,7 +1,7 @@
-"""Groups by number: what an operation in a graph knows of its group.
+"""Numbers for groups: an operation in a graph refers to its group by number.
 
-A number has the group's size in its low 16 bits. So the shape of a result depends on nothing but the arguments of the
-operation, as caches of compiled graphs on disk take for granted.
+The low 16 bits of a number are the size of the group. So the shape of a result depends only on the
+arguments of the operation, which the caches of compiled graphs on disk require.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ __all__ = ["group_at", "number_of", "size_at"]
 
 _SIZE_BITS = 16  # a world has at most 65,535 ranks
 _live: dict[int, Group] = {}
-# No number is used again: a graph of an ended world shall not find a group of the next one.
+# Numbers are never reused: a graph of an ended world must not find a group of the next one.
 _counter = itertools.count()
 
 
 @torch.compiler.assume_constant_result
 def number_of(group: Group | ProcessGroup | None) -> int:
-    """The number of a group, for as long as its world lives. torch.compile writes it into the graph."""
+    """Returns the number of a group, valid while its world lives.
+
+    torch.compile writes the number into the graph.
+    """
     found = group_of(group)
-    for number, each in list(_live.items()):  # other threads may add theirs meanwhile
+    for number, each in list(_live.items()):  # other threads may add groups meanwhile
         if each is found:
             return number
     for number, each in list(_live.items()):
@@ -43,7 +46,7 @@ def number_of(group: Group | ProcessGroup | None) -> int:
 
 
 def group_at(number: int) -> Group:
-    """The group that got this number from number_of()."""
+    """Returns the group that has this number from number_of()."""
     group = _live.get(number)
     if group is None or _has_ended(group):
         raise NotInitialized(
@@ -54,12 +57,12 @@ def group_at(number: int) -> Group:
 
 
 def size_at(number: int) -> int:
-    """The size of the group that got this number, also when its world has ended."""
+    """Returns the size of the group with this number, also after its world has ended."""
     return number & ((1 << _SIZE_BITS) - 1)
 
 
 def _has_ended(group: Group) -> bool:
     try:
         return not group.ranks
-    except CollectiveError:  # shut down, or left behind in the parent of this process
+    except CollectiveError:  # shut down, or belongs to the parent of this process
         return True

@@ -1,4 +1,4 @@
-"""send and recv, which are each other's adjoint: a model whose parts are on different ranks."""
+"""send and recv, each the adjoint of the other: for a model with parts on different ranks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["recv", "send"]
 
-# The bit that tells gradients, which travel the other way, from what is sent forward between the same two ranks.
+# The bit that distinguishes gradients from the forward messages between the same two ranks.
 _GRADIENT = 1 << 30
 
-# Autograd runs the backward of what has an operand that requires grad. recv() has none: this stands for it.
+# Autograd runs the backward of an operation that has an operand with requires_grad. recv() has no
+# operand, so it gets this one.
 _ANCHOR = torch.zeros((), device="cpu", requires_grad=True)
 
 
@@ -41,23 +42,26 @@ def send(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Send `x` to another rank; in backward its gradient comes from there.
+    """Sends `x` to another rank; in backward its gradient is received from that rank.
 
     Args:
-        x: what is sent. It is only read.
+        x: the tensor to send. It is only read.
         peer: the rank that calls recv().
-        tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent, and so do gradients:
-            in backward both ranks go through the messages of one tag in the same order.
-        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the message and for its gradient each; default that of init().
+        tag: from 0 to 2**30 - 1. Messages of one tag arrive in the order in which they were sent,
+            and so do gradients: in backward both ranks process the messages of one tag in the same
+            order.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the message and its gradient; default that of init().
 
     Returns:
-        A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is backward through `x`:
-        call `token.backward()` or add it to a loss. Which gradient the token itself gets does not matter. A token that
-        goes without backward is a RuntimeWarning, which has the line of send(); so is one of a step that an error ends.
+        A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is
+        backward through `x`: call `token.backward()` or add it to a loss. The gradient of the token
+        itself is ignored. A token that is dropped without backward causes a RuntimeWarning with the
+        line of send(); so does one of a step that an error ends.
 
     Raises:
-        InvalidArgument: a tag that is too large; and as pycollective.send().
+        InvalidArgument: the tag is too large; and as pycollective.send().
         Unsupported: in backward: with create_graph=True.
         CollectiveError: as pycollective.send(), and in backward as pycollective.recv().
 
@@ -80,7 +84,7 @@ def send(
     _check_tag("send", tag)
     token = _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
     if token.requires_grad and not torch.compiler.is_compiling():
-        token.register_hook(_Awaited(peer, sys._getframe(2)))  # who called what @advised has made
+        token.register_hook(_Awaited(peer, sys._getframe(2)))  # the caller of the wrapper made by @advised
     return token
 
 
@@ -94,26 +98,31 @@ def recv(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Receive what another rank sends; in backward its gradient goes there.
+    """Receives a tensor from another rank; in backward its gradient is sent to that rank.
 
     Args:
-        like: a tensor of the shape and dtype that come, `torch.empty(shape)` for example. Its values are not read.
-            None: the message says what it is. Under torch.compile that breaks the graph.
-        peer: the rank that calls send(), or pycollective.ANY_SOURCE, which breaks the graph too: the gradient goes to
-            the rank whose message came.
+        like: a tensor of the expected shape and dtype, `torch.empty(shape)` for example. Its values
+            are not read. With None, shape and dtype are taken from the message. Under torch.compile
+            None breaks the graph.
+        peer: the rank that calls send(), or pycollective.ANY_SOURCE, which breaks the graph too:
+            the gradient is sent to the sender of the received message.
         tag: as for send().
-        requires_grad: whether the sender waits for a gradient; False if what it sends does not require grad. Without
-            meaning for dtypes that have no gradients, and under torch.no_grad().
-        group: whose ranks are meant; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the message and for its gradient each; default that of init().
+        requires_grad: whether the sender waits for a gradient; False if the tensor it sends does
+            not require grad. It has no effect for dtypes without gradients and under
+            torch.no_grad().
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the message and its gradient; default that of init().
 
     Returns:
-        A new contiguous tensor on the CPU. backward() sends its gradient; torch.autograd.grad() and backward(inputs=)
-        do not, as they leave out what leads to none of their inputs.
+        A new contiguous tensor on the CPU. backward() sends its gradient; torch.autograd.grad() and
+        backward(inputs=) do not, as they skip nodes that lead to none of their inputs.
 
     Raises:
-        InvalidArgument: a tag that is too large, `like` is no tensor; and as pycollective.recv().
-        Unsupported: in backward: with create_graph=True. Without `like`: what comes is of no dtype of torch.
+        InvalidArgument: the tag is too large, or `like` is not a tensor; and as
+            pycollective.recv().
+        Unsupported: in backward: with create_graph=True. Without `like`: the message has a dtype
+            that torch lacks.
         CollectiveError: as pycollective.recv(), and in backward as pycollective.send().
 
     Example:
@@ -141,11 +150,11 @@ def recv(
     return _recv(anchor, shape, dtype, peer, tag, number, within, timeout)
 
 
-_warned: dict[str | tuple[str, type[Warning], int], int] = {}  # once for each place
+_warned: dict[str | tuple[str, type[Warning], int], int] = {}  # one warning for each line of a program
 
 
 class _Awaited:
-    """A hook of a token, which lives as long as the graph: it says so if that goes before a gradient has come."""
+    """A hook of a token, lives as long as the graph; warns if it dies before its gradient."""
 
     def __init__(self, peer: int, sender: FrameType) -> None:
         self._peer = peer
@@ -172,7 +181,10 @@ class _Awaited:
 def _announced(
     number: int, peer: int, tag: int, timeout: float | None
 ) -> tuple[int, list[int], torch.dtype, float | None]:
-    """Waits for a message, and leaves it where it is. Whose it is, its shape, its dtype, and the seconds left."""
+    """Waits for a message without receiving it.
+
+    Returns its sender, shape and dtype, and the seconds that are left.
+    """
     clock = Clock(timeout)
     peer, name, shape, token = group_at(number)._find(peer, tag, clock.left_s())
     del token
@@ -185,7 +197,10 @@ def _announced(
 
 @torch.compiler.disable
 def _first_to_send(number: int, tag: int, timeout: float | None) -> tuple[int, float | None]:
-    """Waits for a message of any rank, and leaves it where it is. Whose it is, and the seconds that are left."""
+    """Waits for a message from any rank without receiving it.
+
+    Returns its sender and the seconds that are left.
+    """
     clock = Clock(timeout)
     peer, *_, token = group_at(number)._find(ANY_SOURCE, tag, clock.left_s())
     del token
@@ -207,8 +222,8 @@ def _refuse_second_derivatives() -> None:
         )
 
 
-# Both operations have the same parameters, so that each can be the adjoint of the other.
-# `within` is for this message, `timeout` for each that follows from it: its gradient.
+# Both operations have the same parameters, so that each can be the adjoint of the other. `within`
+# is the timeout of this message, `timeout` that of each message that follows from it: its gradient.
 _PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? within, float? timeout"
 
 

@@ -1,4 +1,4 @@
-"""How a call becomes an operation of torch: autograd finds its adjoint, torch.compile its shape and its place."""
+"""Makes a call an operation of torch, with an adjoint for autograd and shapes for compilation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ __all__ = ["Operation"]
 
 
 class Operation:
-    """`pycollective::<name>` of torch: one tensor operand first, then plain parameters; one new tensor comes back.
+    """The torch operation `pycollective::<name>`.
+
+    It takes one tensor operand and then plain parameters, and returns one new tensor.
 
     Args:
-        schema: its name, parameters and result in torch's notation.
+        schema: name, parameters and result in torch's notation.
         run: makes the call.
-        fake: an empty tensor of the result's shape; gets what `run` gets.
-        adjoint: makes the operand's gradient from that of the result and the parameters; None if it has none.
+        fake: returns an empty tensor of the result's shape, from the arguments of `run`.
+        adjoint: makes the operand's gradient from that of the result and the parameters; returns
+            None if there is no gradient.
     """
 
     def __init__(
@@ -38,20 +41,20 @@ class Operation:
         )
         self._op.register_fake(fake)
         self._op.register_autograd(_backward(adjoint), setup_context=_keep_parameters)
-        if hasattr(self._op, "register_effect"):  # a recent torch
+        if hasattr(self._op, "register_effect"):  # only in recent versions of torch
             from torch._library.effects import EffectType
 
             self._op.register_effect(EffectType.ORDERED)
 
     def __call__(self, x: Tensor, *parameters: object) -> Tensor:
-        """Make the call, or note it in the graph that is being traced."""
+        """Makes the call, or records it in the graph that is being traced."""
         if not torch.compiler.is_compiling():
             self._refuse_forward_mode(x)
         result: Tensor = self._op(x, *parameters)
         return result
 
     def _refuse_forward_mode(self, x: Tensor) -> None:
-        """Left to torch, the derivative of a custom operation would be zero."""
+        """Refuses forward mode: torch would take the derivative of a custom operation as zero."""
         if forward_ad.unpack_dual(x).tangent is not None:
             raise Unsupported(
                 f"{self._name}: no forward-mode derivative (jvp, jacfwd, dual tensors) goes through it: take backward()"

@@ -1,4 +1,4 @@
-"""allgather and reduce_scatter, gather and scatter, which are each other's adjoints, and alltoall, which is its own."""
+"""allgather and reduce_scatter, gather and scatter, which are adjoint pairs; and alltoall."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ def allgather(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Join the tensors of all ranks along an axis; every rank gets the result.
+    """Joins the tensors of all ranks along an axis; every rank gets the result.
 
     Args:
-        x: the same shape and dtype on every rank, with one axis at least. It is only read.
-        axis: along which they are joined, in the order of the ranks.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        x: the same shape and dtype on every rank, with at least one axis. It is only read.
+        axis: the axis along which they are joined, in the order of the ranks.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor, `size` times as long in `axis`. Its adjoint is reduce_scatter() with "sum".
+        A new contiguous tensor, `size` times as long in `axis`. Its adjoint is reduce_scatter()
+        with "sum".
 
     Raises:
         InvalidArgument: `x` is 0-d, or has no such axis.
@@ -68,17 +70,20 @@ def reduce_scatter(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Combine the tensors of all ranks; each rank gets its part of the result.
+    """Combines the tensors of all ranks; each rank gets its part of the result.
 
     Args:
-        x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`. It is only read.
+        x: the same shape and dtype on every rank; its length in `axis` is a multiple of `size`. It
+            is only read.
         op: as for pycollective.reduce_scatter(); "sum" and "avg" have a gradient.
-        axis: along which the result is cut into equal parts, in the order of the ranks.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        axis: the axis along which the result is cut into equal parts, in the order of the ranks.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is allgather(), of "avg" divided by `size`.
+        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is allgather(), divided
+        by `size` for "avg".
 
     Raises:
         InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut into equal parts.
@@ -106,18 +111,19 @@ def gather(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Join the tensors of all ranks along an axis; the root gets the result.
+    """Joins the tensors of all ranks along an axis; the root gets the result.
 
     Args:
-        x: the same shape and dtype on every rank, with one axis at least. It is only read.
+        x: the same shape and dtype on every rank, with at least one axis. It is only read.
         root: the rank that gets the result.
-        axis: along which they are joined, in the order of the ranks.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        axis: the axis along which they are joined, in the order of the ranks.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor, `size` times as long in `axis`: the result on the root, zeros elsewhere. Its adjoint is
-        scatter() from the root; gradients of the zeros count for nothing.
+        A new contiguous tensor, `size` times as long in `axis`: the result on the root, zeros
+        elsewhere. Its adjoint is scatter() from the root; gradients of the zeros are ignored.
 
     Raises:
         InvalidArgument: `x` is 0-d, or has no such axis.
@@ -146,19 +152,21 @@ def scatter(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Give every rank its part of the root's tensor.
+    """Gives every rank its part of the root's tensor.
 
     Args:
-        x: the same shape and dtype on every rank; off the root its values do not matter. Its length in `axis` is a
-            multiple of `size`. It is only read.
-        root: the rank whose tensor it is.
-        axis: along which it is cut into equal parts, in the order of the ranks.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        x: the same shape and dtype on every rank; its values are used only on the root. Its length
+            in `axis` is a multiple of `size`. It is only read.
+        root: the rank that provides the tensor.
+        axis: the axis along which it is cut into equal parts, in the order of the ranks.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is gather() to the root, and zeros for the
-        others, whose `x` must require grad if the root's does.
+        A new contiguous tensor, `1 / size` as long in `axis`. Its adjoint is gather() to the root,
+        and zeros on the other ranks. If `x` requires grad on the root, it must require grad on the
+        other ranks, too.
 
     Raises:
         InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut into equal parts.
@@ -187,24 +195,29 @@ def alltoall(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Send each rank its part of `x`, and join the parts that come from all ranks.
+    """Sends each rank its part of `x`, and joins the parts from all ranks.
 
     Args:
         x: cut along `axis`, into equal parts or into those of `counts`. It is only read.
-        counts: how much goes to each rank; with it `recv_counts` says how much comes from each.
-        recv_counts: given with `counts`, or not at all.
-        axis: along which `x` is cut and the result joined, in the order of the ranks.
-        concat_axis: along which the result is joined, where that is another axis, as between heads and positions.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        counts: the length of the part for each rank; it requires `recv_counts`.
+        recv_counts: the length of the part from each rank; given together with `counts`, or not at
+            all.
+        axis: the axis along which `x` is cut and the result joined, in the order of the ranks.
+        concat_axis: the axis along which the result is joined, if it is another one, as between
+            heads and positions.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor; in `axis` it is as long as `x`, or as the sum of `recv_counts`. With `concat_axis` it
-        has the parts side by side there. Its adjoint is alltoall() with the counts exchanged.
+        A new contiguous tensor. In `axis` it is as long as `x`, or as the sum of `recv_counts`.
+        With `concat_axis` the parts are joined there. Its adjoint is alltoall() with the counts
+        exchanged.
 
     Raises:
-        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut so; one of the counts is missing. After
-            the call, in which the others take part: its parts have several lengths, and do not fit in `concat_axis`.
+        InvalidArgument: `x` is 0-d, has no such axis, or cannot be cut this way; or one of the
+            counts is missing. After the call, in which the other ranks take part: the parts have
+            different lengths, and do not fit in `concat_axis`.
         CollectiveError: as pycollective.alltoall().
 
     Example:
@@ -218,8 +231,8 @@ def alltoall(
     _check_axis("alltoall", x, axis)
     if (counts is None) != (recv_counts is None):
         raise InvalidArgument(
-            "alltoall: counts and recv_counts go together: a graph has no place for a result whose size the call "
-            "finds out"
+            "alltoall: counts and recv_counts go together: a graph has no place for a result of a size that "
+            "only the call finds out"
         )
     if concat_axis is not None:
         _check_axis("alltoall", x, concat_axis)
@@ -227,7 +240,7 @@ def alltoall(
     result = _alltoall(x, axis, counts, recv_counts, number, timeout)
     if concat_axis is None:
         return result
-    # Only now: the others, whose parts may have one length, are in this call.
+    # Checked only after the call, because ranks with parts of one length take part in it.
     if concat_axis % x.dim() != axis % x.dim() and len(set(recv_counts or ())) > 1:
         raise InvalidArgument(
             f"alltoall: parts of the lengths {list(recv_counts or ())} in axis {axis} cannot stand side by side in "

@@ -1,4 +1,4 @@
-"""allreduce, and reduce and broadcast, which are each other's adjoint."""
+"""allreduce, and the adjoint pair reduce and broadcast."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIASES = {"add": "sum", "mean": "avg"}
 
 
 def linear(call: str, x: Tensor, op: str) -> str:
-    """The op by its first name. Raises Unsupported if autograd would want a gradient that it does not have."""
+    """Returns the canonical name of the op. Raises Unsupported if it lacks a needed gradient."""
     op = _ALIASES.get(op, op)
     if op not in ("sum", "avg") and x.requires_grad and torch.is_grad_enabled():
         raise Unsupported(
@@ -40,17 +40,19 @@ def allreduce(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Combine the tensors of all ranks; every rank gets the result.
+    """Combines the tensors of all ranks; every rank gets the result.
 
     Args:
         x: the same shape and dtype on every rank. It is only read.
         op: as for pycollective.allreduce(); "sum", "avg", "min" and "max" have a gradient.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor of the shape and dtype of `x`. Its adjoint is the same allreduce; of "min" and "max" it
-        gives the summed gradient to the rank whose element it is, in equal shares where several have it.
+        A new contiguous tensor of the shape and dtype of `x`. Its adjoint is the same allreduce.
+        For "min" and "max" it gives the summed gradient to the rank that has the element, in equal
+        shares if several ranks have it.
 
     Raises:
         Unsupported: `x` requires grad and `op` has no gradient.
@@ -81,18 +83,20 @@ def reduce(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Combine the tensors of all ranks; the root gets the result.
+    """Combines the tensors of all ranks; the root gets the result.
 
     Args:
         x: the same shape and dtype on every rank. It is only read.
         op: as for pycollective.reduce(); "sum" and "avg" have a gradient.
         root: the rank that gets the result.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor of the shape and dtype of `x`: the result on the root, zeros elsewhere. Its adjoint
-        gives the root's gradient to every rank; gradients of the zeros count for nothing.
+        A new contiguous tensor of the shape and dtype of `x`: the result on the root, zeros
+        elsewhere. Its adjoint gives the root's gradient to every rank; gradients of the zeros are
+        ignored.
 
     Raises:
         Unsupported: `x` requires grad and `op` has no gradient.
@@ -117,17 +121,20 @@ def broadcast(
     group: Group | ProcessGroup | None = None,
     timeout: float | None = None,
 ) -> Tensor:
-    """Give every rank the root's tensor.
+    """Gives every rank the root's tensor.
 
     Args:
-        x: the same shape and dtype on every rank; off the root its values do not matter. It is only read.
-        root: the rank whose tensor it is.
-        group: whose ranks take part; default the world. Non-members hold None, which is the world: they must not call.
-        timeout: seconds, for the call and for its adjoint each; default that of init().
+        x: the same shape and dtype on every rank; its values are used only on the root. It is only
+            read.
+        root: the rank that provides the tensor.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        timeout: seconds, separately for the call and for its adjoint; default that of init().
 
     Returns:
-        A new contiguous tensor. Its adjoint gives the root the sum of all gradients, and zeros to the others, whose
-        `x` must require grad if the root's does.
+        A new contiguous tensor. Its adjoint gives the root the sum of all gradients, and zeros to
+        the other ranks. If `x` requires grad on the root, it must require grad on the other ranks,
+        too.
 
     Raises:
         CollectiveError: as pycollective.broadcast().
@@ -146,7 +153,7 @@ def broadcast(
 
 
 class _Extremum(torch.autograd.Function):
-    """allreduce of min and max, whose gradient depends on what came out."""
+    """allreduce with min or max: the gradient depends on the result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, op: str, group: int, timeout: float | None) -> Tensor:  # noqa: ANN401
@@ -158,7 +165,8 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         (is_mine,) = ctx.saved_tensors
-        owners = _allreduce(is_mine.to(torch.int32), *ctx.parameters)  # not rounded, as 16 bits may have it
+        # int32, because a 16-bit type may round the counts
+        owners = _allreduce(is_mine.to(torch.int32), *ctx.parameters)
         total = _allreduce(gradient, *ctx.parameters)
         share = total.to(torch.promote_types(total.dtype, torch.float32)) / owners.clamp(min=1)
         return torch.where(is_mine, share.to(total.dtype), 0), None, None, None

@@ -1,5 +1,6 @@
-"""Gradients of data parallel training, reduced in buckets while the rest of them is still being computed.
+"""Gradients of data parallel training, reduced in buckets while backward still computes.
 
-`layout` cuts parameters into buckets, `compression` puts a bucket into fewer bytes, `reducer` runs a step. Nothing in
-here knows a framework: what drives the reducer by torch's backward is pycollective/torch/gradient_hooks.py.
+`layout` cuts parameters into buckets, `compression` stores a bucket in fewer bytes, `reducer` runs
+a step. This package is independent of frameworks; pycollective/torch/gradient_hooks.py drives the
+reducer by torch's backward.
 """

@@ -1,4 +1,4 @@
-"""A bucket of gradients, and the place of each in it."""
+"""A bucket of gradients, and the place of each gradient in it."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -28,7 +28,10 @@ CACHE_LINE_NBYTES = 64
 
 
 def _aligned(nbytes: int) -> Memory:
-    """Memory that begins with a cache line: copies to NumPy's own, which seldom does, take half as long again."""
+    """Returns memory aligned to a cache line.
+
+    Copies to NumPy's own memory, which is seldom aligned, take half as long again.
+    """
     memory: Memory = empty(nbytes, np.uint8)
     if memory.ctypes.data % CACHE_LINE_NBYTES == 0:
         return memory
@@ -38,11 +41,12 @@ def _aligned(nbytes: int) -> Memory:
 
 
 class Bucket:
-    """Gradients that travel together: one block of memory, and what is known of it in this step.
+    """Gradients that are reduced together: one block of memory, and its state in this step.
 
-    All of them are copied there. The arrays that autograd makes may be somebody else's as well (the gradient of a view,
-    of a sum), and one copy of memory that was just written costs less than reducing it where the ranks do not share it.
-    Of gradients on a GPU it lies there, and everything is in the order of their library's streams.
+    All gradients are copied into the block. Arrays that autograd makes may be shared with other
+    users (the gradient of a view, of a sum), and one copy of memory that was just written costs
+    less than reducing it in memory that the ranks do not share. For gradients on a GPU the block is
+    on the GPU, and everything follows the order of their library's streams.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class Bucket:
         self.names = tuple(slot.name for slot in slots)
         self.nbytes = sum(slot.nbytes for slot in slots)
         count = sum(math.prod(slot.shape) for slot in slots)
-        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX's library here is that of the host
+        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX arrays use the host's library here
         self.memory: Memory | None = None if on_gpu else _aligned(self.nbytes)
         self.flat = (
             library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
@@ -63,13 +67,13 @@ class Bucket:
         self.work: Work[Any] | None = None
 
     def launch(self, group: Group, op: Op, timeout: float | None) -> None:
-        """Begins its allreduce."""
+        """Begins the allreduce of the bucket."""
         if self.wire is not None:
             cast(self.wire, self.flat)
         self.work = group.allreduce_async(self.flat if self.wire is None else self.wire, op, timeout=timeout)
 
     def error(self) -> CollectiveError | None:
-        """Waits until it is reduced, or cannot be."""
+        """Waits until the bucket is reduced. Returns the error if that fails."""
         assert self.work is not None
         error = self._outcome(self.work)
         if error is None and self.wire is not None:
@@ -86,7 +90,8 @@ class Bucket:
             work._look_on()
             return work.exception()
         try:
-            work.wait()  # the GPU does; what goes wrong later is the next call's to say, as of any call there
+            # only the GPU waits; a later failure is reported by the next call, as for any GPU call
+            work.wait()
         except CollectiveError as error:
             return error
         return None
@@ -98,7 +103,7 @@ class Bucket:
 
 
 class Place:
-    """Where one gradient lies."""
+    """The place of one gradient in its bucket."""
 
     def __init__(
         self, slot: Slot, library: Library, bucket: Bucket, begin_nbytes: int, begin: int, like: Any
@@ -114,17 +119,17 @@ class Place:
         else:
             self.view = bucket.flat[begin : begin + math.prod(lengths)].reshape(lengths)
             if library.name == "torch":
-                self.view = self.view.data  # else a write to one place counts as a modification of all
+                self.view = self.view.data  # otherwise a write to one place counts as a modification of all
         axes = list(slot.order)
         for axis in range(
             len(axes)
-        ):  # torch's fused optimizers take it that a gradient lies as its parameter does
+        ):  # torch's fused optimizers assume that a gradient has the memory layout of its parameter
             if (at := axes.index(axis)) != axis:
                 self.view = library.moved(self.view, at, axis)
                 axes.insert(axis, axes.pop(at))
 
     def check(self, gradient: Any) -> None:
-        """Refuses a gradient that does not belong here."""
+        """Refuses a gradient that does not match the parameter."""
         library = self.library
         if not library.owns(gradient):
             library = library_for("GradientReducer", f'the gradient of "{self.slot.name}"', gradient)
@@ -138,12 +143,12 @@ class Place:
             )
 
     def take(self, gradient: Any) -> None:
-        """Copies a gradient into the bucket, unless it lies there."""
+        """Copies a gradient into the bucket, unless it is already there."""
         if gradient is not self.view:
             self.library.assign(self.view, gradient)
 
     def zero(self) -> None:
-        """As if a gradient of zeros had been given."""
+        """Sets the gradient to zeros."""
         if self.memory is not None:
             self.memory.fill(0)
         elif self.library.name == "torch":
@@ -152,5 +157,5 @@ class Place:
             self.view.fill(0)
 
     def result(self) -> Any:
-        """What the caller gets."""
+        """Returns the result in the form that the caller gets."""
         return self.view if self.library.mutable else self.library.finished(self.view.copy(), self.view)

@@ -1,4 +1,4 @@
-"""A bucket in 16 bits per element: cast for the wire, and back."""
+"""Compresses a bucket to 16 bits per element for sending, and expands it again."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pycollective.runtime.heap import empty
 __all__ = ["FORMATS", "cast", "check_format", "overflowed", "wire_for"]
 
 FORMATS = {"bf16": "bfloat16", "f16": "float16"}
-WIDE = ("float32", "float64")  # what is cast; all other dtypes travel as they are
+WIDE = ("float32", "float64")  # dtypes that are compressed; all others are sent unchanged
 
 
 def check_format(compression: str | None) -> None:
-    """Refuses what is no format."""
+    """Refuses an unknown format."""
     if compression is not None and compression not in FORMATS:
         raise InvalidArgument(
             f"GradientReducer: compression is None, {' or '.join(map(repr, FORMATS))}, not {compression!r}"
@@ -27,7 +27,7 @@ def check_format(compression: str | None) -> None:
 
 
 def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
-    """The buffer in which the elements of `flat` travel, in the shared heap; None if they travel as they are."""
+    """Returns the compressed buffer for `flat`, in the shared heap; None if none is needed."""
     if compression is None or dtype not in WIDE:
         return None
     wanted = FORMATS[compression]
@@ -50,21 +50,22 @@ def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
 
 
 def overflowed(wire: Any, dtype: str, compression: str | None) -> bool:
-    """Whether gradients of float64 have become infinite on the wire: the same answer on all ranks.
+    """Returns whether float64 gradients became infinite by compression, the same on all ranks.
 
-    Of float32 that is for the optimizer to see: a scaler of losses looks for it, and none is used with float64.
+    For float32 the optimizer detects it: a loss scaler checks for infinity. Loss scalers are not
+    used with float64.
     """
     if compression != "f16" or dtype != "float64":
         return False
-    if is_on_gpu(wire):  # a tensor: wire_for() makes no other one there. This waits for it
+    if is_on_gpu(wire):  # a tensor: wire_for() makes nothing else on a GPU. This waits for it
         return bool(sys.modules["torch"].isinf(wire).any())
     return bool(np.isinf(wire if isinstance(wire, np.ndarray) else wire.numpy()).any())
 
 
 def cast(target: Any, source: Any) -> None:
-    """Copies elements from one dtype to another, rounded to nearest; beyond the range of f16 they become infinite."""
+    """Copies elements to another dtype, rounded to nearest; too large ones become infinite."""
     if isinstance(target, np.ndarray):
-        with np.errstate(over="ignore"):  # the optimizer sees the infinity, on every rank
+        with np.errstate(over="ignore"):  # the optimizer detects the infinity, on every rank
             np.copyto(target, source, casting="unsafe")
     else:
         target.copy_(source)

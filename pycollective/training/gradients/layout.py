@@ -1,8 +1,9 @@
-"""Which parameter lies in which bucket: a pure function of names, shapes and dtypes, and equal on all ranks or refused.
+"""Assigns parameters to buckets: a pure function of names, shapes and dtypes.
 
-Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, VLDB 2020, section 3.2: backward
-makes gradients roughly in the reverse order of registration, so the buckets are cut in that order, and the first one
-is small, so that it is under way early.
+All ranks must have the same layout; a difference is refused. Li et al., PyTorch Distributed:
+Experiences on Accelerating Data Parallel Training, VLDB 2020, section 3.2: backward makes gradients
+roughly in the reverse order of registration. So the buckets are cut in that order, and the first
+one is small, so that it is sent early.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ __all__ = ["Slot", "check_same_on_all_ranks", "cut"]
 
 
 class Slot(NamedTuple):
-    """What a bucket needs to know of a parameter."""
+    """The properties of a parameter that determine its place."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
-    order: tuple[int, ...] = ()  # of its axes in memory, the slowest first
+    order: tuple[int, ...] = ()  # the order of its axes in memory, the slowest first
 
     def words(self) -> str:
-        """As errors call it: `"weight" float32[3, 4]`."""
+        """Returns its description for errors: `"weight" float32[3, 4]`."""
         return f'"{self.name}" {self.dtype}{list(self.shape)}'
 
     def all_words(self) -> str:
-        """And the order of its axes, if it is not the one of C."""
+        """Returns words(), and the order of its axes if it is not that of C."""
         in_memory = "" if self.order == tuple(sorted(self.order)) else f", axes {self.order} in memory"
         return self.words() + in_memory
 
 
 def cut(slots: Iterable[Slot], bucket_nbytes: int, first_bucket_nbytes: int) -> list[list[Slot]]:
-    """Buckets of one dtype each, in the order in which backward should complete them.
+    """Returns buckets of one dtype each, in the order in which backward should complete them.
 
     Parameters:
         slots: in the order of registration; the buckets have the reverse order.
-        bucket_nbytes: most bytes of a bucket. A parameter that is larger has one of its own.
+        bucket_nbytes: the maximum size of a bucket. A larger parameter has its own bucket.
         first_bucket_nbytes: the same for the first bucket.
     """
     done: list[list[Slot]] = []
@@ -66,9 +67,10 @@ def cut(slots: Iterable[Slot], bucket_nbytes: int, first_bucket_nbytes: int) -> 
 def check_same_on_all_ranks(
     group: Group, slots: list[Slot], settings: list[str], timeout: float | None
 ) -> None:
-    """Raises CollectiveMismatch on every rank, with one text, unless all have the same slots and settings.
+    """Raises CollectiveMismatch on every rank unless all have the same slots and settings.
 
-    One allgather of 32 bytes; only where it shows a difference a second one, of everything.
+    The text is the same on all ranks. The cost is one allgather of 32 bytes, and a second one of
+    all descriptions if there is a difference.
     """
     mine = [slot.all_words() for slot in slots] + settings
     digest = hashlib.sha256("\n".join(mine).encode()).digest()

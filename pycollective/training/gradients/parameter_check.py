@@ -1,7 +1,7 @@
-"""Whether the parameters of all ranks are still equal, before each step: what PYCOLLECTIVE_CHECK=strict looks at.
+"""Checks before each step that all ranks have equal parameters, for PYCOLLECTIVE_CHECK=strict.
 
-A program that steps with its own gradients, and not with those that were reduced, has other parameters on every rank
-from then on, and nothing else shows it.
+A program that steps with its own gradients instead of the reduced ones has different parameters on
+every rank from then on, and nothing else detects it.
 """
 
 # ruff: noqa: ANN401  arrays of any library
@@ -22,9 +22,10 @@ __all__ = ["ParameterCheck"]
 
 
 class ParameterCheck:
-    """Compares the arrays that have changed since this was made: what was never written may be no parameter.
+    """Compares the arrays that have changed since construction.
 
-    In the background, and in the group of the buckets: nothing waits for it before the end of the step.
+    An array that was never written may not be a parameter. The comparison runs in the background,
+    in the group of the buckets: no operation waits for it before the end of the step.
     """
 
     title = "the comparison of the parameters, as they were before this step"
@@ -37,16 +38,19 @@ class ParameterCheck:
         }
         self._before = [_hash(x) for x in self._arrays.values()]
         self._group = group
-        self.work: Work[Any] | None = None  # of this step, once it has begun
+        self.work: Work[Any] | None = None  # this step's call, once it has begun
 
     def begin(self, timeout: float | None) -> None:
-        """Sends what the parameters are now."""
+        """Sends hashes of the current parameters."""
         hashes = [_hash(x) for x in self._arrays.values()]
         changed = [now != before for now, before in zip(hashes, self._before, strict=True)]
         self.work = self._group.allgather_async(np.array([[hashes, changed]], np.uint64), timeout=timeout)
 
     def error(self) -> CollectiveError | None:
-        """Waits until the ranks have compared. CollectiveMismatch on every rank if a parameter differs."""
+        """Waits for the comparison. Returns CollectiveMismatch if a parameter differs.
+
+        All ranks return the same result.
+        """
         assert self.work is not None
         try:
             every, changed_somewhere = np.moveaxis(self.work.wait(), 1, 0)
@@ -67,7 +71,7 @@ class ParameterCheck:
 
 
 def _hash(x: Any) -> int:
-    """Of its elements, in the order of its axes."""
+    """Returns a hash of the elements, in the order of the axes."""
     library = library_of(x)
     memory = np.empty(library.nbytes(x), np.uint8)
     if memory.size:

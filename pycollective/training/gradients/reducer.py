@@ -1,4 +1,4 @@
-"""One training step's gradients, reduced over all ranks bucket by bucket while the rest is still being computed."""
+"""Reduces one training step's gradients over all ranks in buckets, while backward computes."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -25,49 +25,56 @@ __all__ = ["GradientReducer"]
 
 
 class GradientReducer:
-    """Reduces the gradients of a training step over all ranks of a group, in buckets, in the background.
+    """Reduces the gradients of a training step over all ranks, in buckets, in the background.
 
-    The gradients given stay as they are, unlike with allreduce(): use those that are returned.
+    Unlike allreduce(), it does not change the gradients that it is given: use the returned ones.
 
         reducer = pc.GradientReducer(parameters)              # {"weight": array, "bias": array}
         for batch in batches:
             gradients = reducer.reduce(gradient_of(parameters, batch))
 
-    To overlap communication with computing, call `ready(name, gradient)` for each gradient as it comes to be, the last
-    layer first, and `finish()` after the last. Every step ends, on every rank, with either finish() or reset().
+    To overlap communication with computation, call `ready(name, gradient)` for each gradient as
+    soon as it is computed, the last layer first, and `finish()` after the last one. Every step
+    ends, on every rank, with either finish() or reset().
 
-    Every bucket holds gradients of one dtype, in reverse order of the parameters, and is one allreduce in the
-    background. They are begun by number and never by which is complete first, so ranks whose gradients come in another
-    order, or not at all, still make the same calls. (Li et al., PyTorch Distributed, VLDB 2020.)
+    Every bucket holds gradients of one dtype, in reverse order of the parameters, and is one
+    allreduce in the background. Buckets begin in the order of their numbers, and not in the order
+    in which they are completed. So ranks that compute gradients in different orders, or not at all,
+    still make the same calls. (Li et al., PyTorch Distributed, VLDB 2020.)
 
     Parameters:
-        parameters: (name, array) pairs or a dict, in the same order on all ranks. Only shapes and dtypes are looked
-            at. Arrays of NumPy, torch, JAX or CuPy; on a GPU, all on the same. JAX's go through the host there.
-        op: how gradients are combined, as in allreduce(). "avg" weighs ranks equally, however many samples each had:
-            for batches of different sizes scale the loss by `samples here * size / samples everywhere`.
-        group: whose ranks take part, default the world. Non-members hold None, which is the world: they must not call.
-        bucket_nbytes: most bytes of a bucket; a larger gradient has one of its own.
-        first_bucket_nbytes: the same for the first bucket, which is small to be under way early.
-        compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are rounded on the way out
-            and by every addition. What f16 cannot hold becomes infinite in float32, where scalers of losses look for
-            it, and is an InvalidArgument of finish() on all ranks in float64.
-        timeout: seconds for each bucket, default that of init().
+        parameters: (name, array) pairs or a dict, in the same order on all ranks. Only shapes and
+            dtypes are used. Arrays of NumPy, torch, JAX or CuPy; GPU arrays must be on one GPU. JAX
+            arrays on a GPU are copied through the host.
+        op: how gradients are combined, as in allreduce(). "avg" weighs ranks equally, regardless of
+            their number of samples: for batches of different sizes scale the loss by `samples here
+            * size / samples everywhere`.
+        group: the ranks that take part; default the world. Ranks outside a subgroup hold None for
+            it, and None means the world, so they must not call this.
+        bucket_nbytes: the maximum size of a bucket; a larger gradient has its own bucket.
+        first_bucket_nbytes: the same for the first bucket, which is small so that it is sent early.
+        compression: "bf16" or "f16" sends float32 and float64 gradients in 16 bits. They are
+            rounded before sending and by every addition. A value beyond the range of f16 becomes
+            infinite in float32, where loss scalers detect it; in float64 finish() raises
+            InvalidArgument on all ranks.
+        timeout: seconds for each bucket; default that of init().
 
-    The buckets travel in a group of their own: calls on `group`, during backward too, stand in no order to them and do
-    not wait for them. They lie in memory that the ranks of a host share, where they do. Those of gradients on a GPU lie
-    there, and are queued on the stream of their library: give all gradients of a step on one stream; finish() puts that
-    behind the results and does not wait for them. Thread-safety: one thread at a time.
+    The buckets use their own group: calls on `group`, also during backward, have no order relative
+    to them and do not wait for them. Buckets are in memory that the ranks of a host share, if there
+    is any. Buckets of GPU gradients are on the GPU, and are queued on the current stream of their
+    library. Compute all gradients of a step on one stream; finish() orders that stream after the
+    results and does not wait for them. Thread-safety: one thread at a time.
 
-    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves in each step, as they were before it,
-    where they are arrays that can be written, on the host, and have changed: a rank that has stepped with its own
-    gradients is found. In pc.torch.join() they are not compared.
+    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves in each step, as they
+    were before it, if they are writable arrays on the host that have changed: this detects a rank
+    that has stepped with its own gradients. In pc.torch.join() they are not compared.
 
     Raises:
-        InvalidArgument: a name or an array comes twice, or an argument cannot be right.
-        Unsupported: a dtype that `op` does not have.
-        CollectiveMismatch: the ranks have different parameters or settings; all of them raise it, and the group can be
-            used on. It names the first parameter that differs.
-        As allreduce(), since the ranks compare.
+        InvalidArgument: a name or an array occurs twice, or an argument is invalid.
+        Unsupported: `op` does not support a dtype.
+        CollectiveMismatch: the ranks have different parameters or settings. All ranks raise it,
+            with the first parameter that differs, and the group stays usable.
+        As allreduce(), since the ranks compare their parameters.
 
     Example:
         >>> import numpy as np, pycollective as pc
@@ -98,7 +105,7 @@ class GradientReducer:
         self._op = op
         self._timeout = timeout
         self._next = 0  # the first bucket that is not launched
-        self._given_up = False  # reset() has begun and not ended
+        self._given_up = False  # true from the begin of reset() to its end
         arrays = dict(_checked(parameters, op))
         slots = [_slot(name, x) for name, x in arrays.items()]
         how = op if isinstance(op, str) else f"{op.op} * {op.factor}"
@@ -107,7 +114,8 @@ class GradientReducer:
             f"buckets {first_bucket_nbytes}, {bucket_nbytes} B",
             f"compression {compression}",
         ]
-        # What the hooks of torch put in front of the parameters, "(...)", follows from these: it is compared last.
+        # The extra parameters "(...)" of the torch hooks follow from the other parameters, so they
+        # are compared last.
         compared = sorted(slots, key=lambda slot: slot.name.startswith("("))
         check_same_on_all_ranks(ranks, compared, settings, timeout)
         own = ranks.split(0, timeout=timeout)
@@ -134,7 +142,7 @@ class GradientReducer:
 
     @property
     def group(self) -> Group:
-        """The ranks that take part, as the group in which the buckets travel."""
+        """The ranks that take part, as the group that the buckets use."""
         return self._group
 
     @property
@@ -150,45 +158,51 @@ class GradientReducer:
         )
 
     def compare_parameters(self, compares: bool, *, in_a_step: bool) -> None:
-        """Whether PYCOLLECTIVE_CHECK=strict compares them, from now on or, `in_a_step`, from the next step on.
+        """Sets whether PYCOLLECTIVE_CHECK=strict compares the parameters.
 
-        For the ranks that are in pc.torch.join(). It must be the same on all ranks.
+        It takes effect now or, `in_a_step`, from the next step on. It is for the ranks in
+        pc.torch.join(), and must be the same on all ranks.
         """
         self._will_compare = compares
         if not in_a_step:
             self._compares = compares
 
     def close(self) -> None:
-        """Give back what the reducer's group has taken: see Group.close(). No gradient can be reduced any more."""
+        """Releases the resources of the reducer's group: see Group.close().
+
+        No gradient can be reduced afterwards.
+        """
         self._group.close()
 
     def view(self, name: str) -> Any:
-        """The place of a gradient in its bucket. What computes a gradient there, and gives it to ready(), saves a copy.
+        """Returns the place of a gradient in its bucket.
 
-        An array of the parameter's library, of NumPy for JAX; the same one at every call.
+        It is an array of the parameter's library, of NumPy for JAX; the same one at every call.
+        Compute a gradient there and pass it to ready() to save a copy.
         """
         return self._place(name).view
 
     def has(self, name: str) -> bool:
-        """Whether this step has that gradient."""
+        """Returns whether this step has that gradient."""
         return name not in self._place(name).bucket.missing
 
     def missing(self) -> list[str]:
-        """The names whose gradient has not been given in this step."""
+        """Returns the names of the gradients that this step does not have yet."""
         return [name for bucket in self._buckets for name in bucket.names if name in bucket.missing]
 
     def ready(self, name: str, gradient: Any) -> Any:
-        """Takes a gradient into this step, and begins the buckets whose turn has come.
+        """Adds a gradient to this step, and begins buckets that have become ready.
 
-        It is copied to view(name) unless it is that.
+        The gradient is copied to view(name) unless it is that array.
 
         Returns:
-            view(name), which will have the result: do not touch it until finish() has returned.
+            view(name), which will contain the result: do not use it until finish() has returned.
 
         Raises:
-            InvalidArgument: no such name, another shape or dtype, or it was given before in this step. Nothing of it
-                was taken, and the step goes on.
-            As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish() tries again.
+            InvalidArgument: no such name, another shape or dtype, or it was given before in this
+                step. The gradient was not taken, and the step continues.
+            As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish()
+            tries again.
         """
         self._check_not_given_up()
         place = self._place(name)
@@ -207,14 +221,15 @@ class GradientReducer:
         return place.view
 
     def ready_together(self, names: Sequence[str], places: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """As ready() for gradients of one bucket and library, in one copy. The caller has checked them.
+        """Does what ready() does for gradients of one bucket and library, in one copy.
 
-        It does nothing for names that it was called with before in this step, as after Ctrl-C.
+        The caller has checked them. It does nothing for names that it was called with before in
+        this step, as after Ctrl-C.
 
         Parameters:
-            names: those whose gradients are ready by this, one at least.
-            places: view() of the names whose gradients do not lie there yet.
-            gradients: what is copied to these places.
+            names: the names of the gradients that are ready, at least one.
+            places: view() of the names with gradients that are not in their place yet.
+            gradients: the gradients to copy to these places.
         """
         self._check_not_given_up()
         place = self._place(names[0])
@@ -227,10 +242,10 @@ class GradientReducer:
             self._launch()
 
     def launch_all(self) -> None:
-        """Begins all buckets of this step; gradients that were not given count as zeros. finish() begins with this.
+        """Begins all buckets of this step; missing gradients count as zeros. finish() calls it.
 
-        Where several reducers end a step together, call it on each before the first finish(): so none waits for ranks
-        that wait in another one.
+        If several reducers end a step together, call it on each before the first finish(), so that
+        no rank waits in one reducer for a rank that waits in another one.
 
         Raises:
             As allreduce_async(), if a bucket cannot be begun; finish() tries again.
@@ -243,16 +258,17 @@ class GradientReducer:
         self._launch()
 
     def finish(self) -> dict[str, Any]:
-        """Ends a step: gradients that were not given count as zeros, and what is under way is waited for.
+        """Ends a step: missing gradients count as zeros; waits for the buckets.
 
         Returns:
-            the reduced gradients by name. Those of NumPy and torch are view(name), in which the next step writes; those
-            of JAX are new arrays.
+            the reduced gradients by name. Those of NumPy and torch are view(name), which the next
+            step overwrites; those of JAX are new arrays.
 
         Raises:
-            As allreduce(), and of what goes wrong on a GPU later as its next call. The step has ended all the same;
-            gradients are unspecified. CollectiveMismatch also if another rank has given this step up with reset(), and
-            with PYCOLLECTIVE_CHECK=strict on all ranks if the parameters differ: the group and all reducers go on.
+            As allreduce(); as in allreduce(), the next call reports a later GPU failure. The step
+            has ended nevertheless; gradients are unspecified. CollectiveMismatch also if another
+            rank has given up this step with reset(), and with PYCOLLECTIVE_CHECK=strict on all
+            ranks if the parameters differ: the group and all reducers stay usable.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
         results: dict[str, Any] = {}
@@ -260,11 +276,11 @@ class GradientReducer:
         return results
 
     def finish_in_views(self) -> None:
-        """As finish(), for those whose arrays can be written: the results are view(name) of each."""
+        """Does what finish() does, for writable arrays: the results are view(name) of each."""
         self._end(None)
 
     def _end(self, results: dict[str, Any] | None) -> None:
-        """Ends a step, and puts what it has come to into `results`."""
+        """Ends a step, and stores the reduced gradients in `results`."""
         self.launch_all()
         calls = self._calls()
         errors = [each.error() for each in calls]
@@ -276,15 +292,15 @@ class GradientReducer:
             try:
                 raise _explained(errors[failed], calls[failed].title)
             finally:
-                errors.clear()  # else the error would hold this frame, and this frame the error
+                errors.clear()  # breaks the reference cycle between the error and this frame
 
     def reduce(self, gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """A whole step at once: ready() for each gradient, and finish(). Names that are left out count as zeros.
+        """Runs a whole step: ready() for each gradient, and finish(). Missing ones count as zeros.
 
         gradients: a dict, or (name, gradient) pairs.
 
-        The gradients given stay as they are, so write `gradients = reducer.reduce(gradients)`. Returns and raises as
-        finish(); InvalidArgument before anything is sent.
+        The given gradients are unchanged, so write `gradients = reducer.reduce(gradients)`. Returns
+        and raises as finish(). Raises InvalidArgument before anything is sent.
         """
         gradients = _by_name(gradients)
         for name, gradient in gradients.items():
@@ -301,17 +317,18 @@ class GradientReducer:
         return self.finish()
 
     def reset(self) -> None:
-        """Gives this step up, on this rank, after an exception in the middle of it. The next step can begin at once.
+        """Gives up this step on this rank, after an exception. The next step can begin at once.
 
-        The others may have sent, or be going to send, buckets that this rank will not. A collective cannot be left
-        out, so this rank makes a barrier in place of each: the others' finish() raises CollectiveMismatch, which
-        says so, and nobody trains on half a gradient. Ranks that all give the step up raise nothing.
-        It waits until the others have come to this step. PYCOLLECTIVE_CHECK=off takes all this away: nothing tells a
-        barrier from an allreduce there. On a GPU, where calls go by NCCL, CollectiveMismatch ends the reducer's group:
-        make another reducer.
+        The other ranks may have sent, or may still send, buckets that this rank will not send. A
+        collective cannot be left out, so this rank makes a barrier in place of each. Then finish()
+        on the other ranks raises CollectiveMismatch, which reports this, and no rank trains on
+        incomplete gradients. If all ranks give up the step, none raises. reset() waits until the
+        other ranks have reached this step. With PYCOLLECTIVE_CHECK=off none of this works, because
+        a barrier is not distinguished from an allreduce. On a GPU with NCCL calls,
+        CollectiveMismatch ends the reducer's group: make another reducer.
 
         Raises:
-            As barrier_async(), if the group has ended. Other errors are the others' to see.
+            As barrier_async(), if the group has ended. Other errors are raised on the other ranks.
             KeyboardInterrupt: the step has not been given up yet: call reset() again.
         """
         self._given_up = True
@@ -336,14 +353,14 @@ class GradientReducer:
             raise InvalidArgument(f'GradientReducer: there is no parameter "{name}"') from None
 
     def _by_library(self, names: Iterable[str]) -> Iterable[list[str]]:
-        """The names of each library."""
+        """Returns the names of each library."""
         found: dict[str, list[str]] = {}
         for name in names:
             found.setdefault(self._places[name].library.name, []).append(name)
         return found.values()
 
     def _launch(self) -> None:
-        """Begins the buckets that are complete, up to the first that is not."""
+        """Begins the complete buckets, up to the first incomplete one."""
         while self._next < len(self._buckets) and not self._buckets[self._next].missing:
             if self._next == 0 and (alike := self._compared()) is not None and alike.work is None:
                 alike.begin(self._timeout)
@@ -360,11 +377,11 @@ class GradientReducer:
             self._parameter_check.work = None
 
     def _compared(self) -> ParameterCheck | None:
-        """What compares the parameters in this step, if anything does."""
+        """Returns the check that compares the parameters in this step, if any."""
         return self._parameter_check if self._compares and self._buckets else None
 
     def _calls(self) -> list[ParameterCheck | Bucket]:
-        """What makes a call in each step, in the order of the calls."""
+        """Returns the objects that make a call in each step, in the order of the calls."""
         compared = self._compared()
         return [*([] if compared is None else [compared]), *self._buckets]
 
@@ -374,12 +391,12 @@ class GradientReducer:
 
 
 def _library(x: Any) -> Library:
-    """That of its place in a bucket, which is written in parts."""
+    """Returns the library of its place in a bucket, which is written in parts."""
     return on_the_host(library_of(x))
 
 
 def _gpu_of(x: Any) -> Any:
-    """Where its place will be; None: on the host."""
+    """Returns the GPU of its place, or None for the host."""
     library = _library(x)
     return (library.name, getattr(x, "device", None)) if library.name != "jax" and is_on_gpu(x) else None
 
@@ -404,7 +421,7 @@ def _by_name(gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[s
 
 
 def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) -> Iterable[tuple[str, Any]]:
-    """The pairs, when each has been looked at."""
+    """Yields the pairs after checking each."""
     if not isinstance(op, (str, Scaled)) or op in ("minloc", "maxloc"):
         raise InvalidArgument(
             f"GradientReducer: op {op!r} does not combine gradients: take an operation on elements"

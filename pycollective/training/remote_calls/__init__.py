@@ -1,7 +1,8 @@
 """Calls of functions on other ranks: `with pc.serving(pull, push):` and `pc.call(pull, rank=0)`.
 
-For parameter servers, shared queues, counters. Only functions that a block names can be called, by their names; what
-travels is values, as broadcast_object sends them: no code comes from the network.
+For parameter servers, shared queues, counters. Only the functions of a block can be called, by
+name. Messages contain only values, encoded as by broadcast_object: no code is received from the
+network.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from pycollective.training.remote_calls.service import Service
 __all__ = ["call", "call_async", "serving"]
 
 T = TypeVar("T")
-FIRST_TAG = 0xFE00_0000  # of the messages of a block: each has a tag of its own
+FIRST_TAG = 0xFE00_0000  # first tag for blocks: each block has its own tag
 TAGS = 1 << 24
 
-_blocks = 0  # how many there were, as far as this rank knows
-_service: Service | None = None  # of the block in which this process is
+_blocks = 0  # number of blocks so far, as far as this rank knows
+_service: Service | None = None  # the service of this process's current block
 
 
 @contextlib.contextmanager
@@ -36,31 +37,34 @@ _service: Service | None = None  # of the block in which this process is
 def serving(
     *functions: Callable[..., Any], group: Group | None = None, timeout: float | None = None
 ) -> Iterator[None]:
-    """Answer calls of these functions from the other ranks, in a thread of this one, until all ranks leave the block.
+    """Serves calls of these functions from other ranks, in a thread, until the block ends.
 
-    All ranks of the group enter it, with functions of the same names; inside, call() runs them on any rank. The end of
-    the block waits until all ranks have come there, so on a rank that only serves the body is `pass`. This wait has no
-    deadline: work may take hours. Nothing is under way afterwards.
+    All ranks of the group enter the block, with functions of the same names; inside, call() runs
+    them on any rank. The end of the block waits until all ranks have reached it, so on a rank that
+    only serves the body is `pass`. This wait has no deadline: work may take hours. Afterwards no
+    call is pending.
 
-    On each rank the functions run one at a time, so they need no lock among each other. They cannot make calls on
-    several ranks themselves, nor call() other ranks: these may be waiting for them.
+    On each rank the functions run one at a time, so they need no lock among each other. They cannot
+    make calls on several ranks themselves, nor call() other ranks, which may be waiting for them.
 
-    An exception that leaves the block on one rank ends it on all: it is raised there at the next call(), or at the end
-    of the block. So does the death of a rank, with PeerFailure, as it ends the group. No function starts any more then,
-    also of those that call_async() has queued; one that is running goes on in its thread, and is not waited for.
+    An exception that leaves the block on one rank ends it on all ranks: they raise it at the next
+    call(), or at the end of the block. The death of a rank also ends it, with PeerFailure, as it
+    ends the group. After that no function starts, including those queued by call_async(). A
+    function that is running continues in its thread, and the block does not wait for it.
 
     Parameters:
-        functions: each is known by its `__name__`. Arguments and results are what broadcast_object() takes, up to 1
-            GiB, and arrive as copies.
-        group: whose ranks take part; default the world.
-        timeout: seconds to wait for the others at the beginning, and for the answer of a call() that does not say;
-            default PYCOLLECTIVE_TIMEOUT_S, else 600.
+        functions: each is known by its `__name__`. Arguments and results are what
+            broadcast_object() takes, up to 1 GiB, and arrive as copies.
+        group: the ranks that take part; default the world.
+        timeout: seconds to wait for the other ranks at the beginning, and for the result of a
+            call() without a timeout; default PYCOLLECTIVE_TIMEOUT_S, else 600.
 
     Raises:
-        InvalidArgument: a function has no name, or that of another; this rank is in such a block already. On all ranks.
+        InvalidArgument: a function has no name, or the name of another one; or this rank is in such
+            a block already. On all ranks.
         CollectiveMismatch: the ranks name different functions. On all ranks.
-        CollectiveTimeout: not all ranks came to the beginning.
-        PeerFailure: a rank has died; at the end of the block, if no call() has raised it.
+        CollectiveTimeout: not all ranks entered the block in time.
+        PeerFailure: a rank has died; raised at the end of the block, if no call() has raised it.
 
     Example:
         >>> import numpy as np, pycollective as pc
@@ -81,7 +85,7 @@ def serving(
     global _service
     service = _service = _entered(_core.world() if group is None else group, functions, timeout)
     try:
-        service.start()  # now that the functions find it
+        service.start()  # now that the functions can find it
         yield
         service.leave()
     except BaseException as error:
@@ -155,23 +159,29 @@ def call(
     timeout: float | None = None,
     **kwargs: object,
 ) -> T | Any:
-    """Run a function on another rank, which serves it, and return its result.
+    """Runs a function on another rank, which serves it, and returns its result.
 
-    In a block of `with pc.serving(...)`, from any thread; several at once, too. What the function raises is raised
-    here, with a RemoteError as its cause that has the traceback of the other rank, which goes on serving.
+    It is called in a block of `with pc.serving(...)`, from any thread, also concurrently. An
+    exception of the function is raised here, caused by a RemoteError that has the traceback of the
+    other rank. That rank continues to serve.
 
     Parameters:
-        function: one of the block's, or its name. The other rank runs its own of that name.
-        args, kwargs: what it gets: what broadcast_object() takes, as copies. Its own `rank` and `timeout` go by place.
-        rank: who runs it, counted in the group of the block. On this rank it runs in this thread, with the arguments
-            themselves, after the calls that call_async() has made before.
-        timeout: seconds to wait for the result, 0 or more; default that of serving(). After that the function may run
-            there all the same; its result is dropped. On this rank: seconds until it begins, or else does not run.
+        function: one of the block's, or its name. The other rank runs its own function of that
+            name.
+        args, kwargs: its arguments: what broadcast_object() takes, as copies. Pass parameters of
+            the function that are called `rank` or `timeout` by position.
+        rank: the rank that runs it, counted in the group of the block. On the caller's own rank it
+            runs in this thread, with the arguments themselves, after the earlier calls of
+            call_async().
+        timeout: seconds to wait for the result, 0 or more; default that of serving(). After that
+            the function may still run on the other rank; its result is dropped. On the own rank:
+            seconds until it must begin; otherwise it does not run.
 
     Raises:
-        InvalidArgument: this rank is in no such block, or leaving it, or inside a function that is being served; there
-            is no such function or rank; an argument or the result cannot be sent.
-        CollectiveTimeout: the result has not come in time.
+        InvalidArgument: this rank is in no such block, or leaving it, or inside a function that is
+            being served; there is no such function or rank; an argument or the result cannot be
+            sent.
+        CollectiveTimeout: the result has not arrived in time.
         PeerFailure: a rank of the group has died.
 
     Example:
@@ -205,28 +215,30 @@ def call_async(
     timeout: float | None = None,
     **kwargs: object,
 ) -> Future[T] | Future[Any]:
-    """Run a function on another rank, as call() does, and go on meanwhile.
+    """Runs a function on another rank, as call() does, without waiting for the result.
 
-    The call is sent before this returns, so the arguments may change then. A rank runs its functions one at a time:
-    calls to several ranks run at once, and calls that one thread makes to one rank run in their order. The end of the
-    block waits for all of them. What a call raises is lost if nothing asks its Future.
+    The call is sent before this returns, so the arguments may change afterwards. A rank runs its
+    functions one at a time: calls to several ranks run at once, and calls that one thread makes to
+    one rank run in order. The end of the block waits for all of them. The exception of a call is
+    lost if its Future is not queried.
 
     Parameters:
         function, args, kwargs: as for call().
-        rank: as for call(). On this rank it runs in a thread beside the program's, with the arguments themselves.
-        timeout: seconds from now to the result, 0 or more; default that of serving(). On this rank: seconds until it
-            begins, or else does not run.
+        rank: as for call(). On the own rank it runs in a separate thread, with the arguments
+            themselves.
+        timeout: seconds from now to the result, 0 or more; default that of serving(). On the own
+            rank: seconds until it must begin; otherwise it does not run.
 
     Returns:
-        a concurrent.futures.Future: `result()` returns what call() returns, or raises what it raises.
-        `asyncio.wrap_future()` makes it one that can be awaited. What `add_done_callback()` adds runs in one thread for
-        all Futures of the block, so it must not wait for another of them.
+        a concurrent.futures.Future: `result()` returns what call() returns, or raises what it
+        raises. `asyncio.wrap_future()` makes it awaitable. Callbacks of `add_done_callback()` run
+        in one thread for all Futures of the block, so they must not wait for another one of them.
 
     Raises:
-        InvalidArgument: as call(), but for a result that cannot be sent; also to this rank inside a function that is
-            being served.
+        InvalidArgument: as call(), except for a result that cannot be sent; also for a call to the
+            own rank inside a function that is being served.
         CollectiveTimeout, PeerFailure: the call could not be sent.
-        CollectiveError: the system has no thread for the results.
+        CollectiveError: the system cannot start a thread for the results.
 
     Example:
         >>> import pycollective as pc
@@ -246,7 +258,7 @@ def call_async(
 def _found(
     caller: str, function: Callable[..., Any] | str, rank: int, timeout: float | None
 ) -> tuple[Service, str, int]:
-    """The block, the name of the function and the rank. Raises InvalidArgument."""
+    """Returns the block, the function's name and the rank; raises InvalidArgument."""
     service = _service
     name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
     if service is None:

@@ -1,6 +1,7 @@
-"""The Futures of call_async(): one thread gives each its result when it is there, or says that it is late.
+"""The Futures of call_async(): one thread completes them with their results, or with a timeout.
 
-Whoever learns of a result hands it over and goes on: what the program has added to a Future may take its time.
+The thread that receives a result hands it over and continues at once, because the callbacks of a
+Future may take long.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pycollective.errors import CollectiveError
 
 __all__ = ["Futures", "Outcome", "Pending", "outcome_of", "start_thread"]
 
-Outcome: TypeAlias = Callable[[], Any]  # returns what the call returns, or raises what it raises
+Outcome: TypeAlias = Callable[[], Any]  # returns the call's result, or raises its exception
 
 
 class Pending:
-    """A call that has no result yet. Who claims it gives it one, and nobody else does."""
+    """A call without a result. Only the thread that claims it provides the result."""
 
     def __init__(self, clock: Clock, late: Callable[[], Exception]) -> None:
         self.future: Future[Any] = Future()
@@ -33,23 +34,23 @@ class Pending:
         self.late = late
         self.is_claimed = False
         self.outcome: Outcome | None = None
-        self.under_way: contextlib.AbstractContextManager[Any] | None = None  # None: not sent yet
+        self.under_way: contextlib.AbstractContextManager[Any] | None = None  # None until the call is sent
 
 
 class Futures:
-    """Those of one block. Thread-safety: from any thread."""
+    """The Futures of one block. Thread-safety: all methods, from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards all of these
         self._thread: threading.Thread | None = None
-        self._open = 0  # how many have begun and not ended
+        self._open = 0  # calls that have begun and not ended
         self._unclaimed: set[Pending] = set()
         self._ready: collections.deque[Pending] = collections.deque()
-        self._look_at_s = math.inf  # none of them is late before that
+        self._look_at_s = math.inf  # no call times out before this time
         self._is_closed = False
 
     def begin(self, what: str, clock: Clock, late: Callable[[], Exception]) -> Pending:
-        """For a call that is sent afterwards; `late` makes the error of one without a result in time."""
+        """Begins a call that is sent afterwards; `late` makes the error of a timeout."""
         with self._changed:
             if self._thread is None:
                 self._thread = start_thread(what, "pc-call-results", self._run)
@@ -57,7 +58,7 @@ class Futures:
         return Pending(clock, late)
 
     def await_outcome(self, pending: Pending, under_way: contextlib.AbstractContextManager[Any]) -> None:
-        """Now that it has been sent: from here on it can be late. What is under way ends with it."""
+        """Lets a call that has been sent time out from here on; closes `under_way` at its end."""
         with self._changed:
             pending.under_way = under_way
             if pending.outcome is not None:
@@ -68,12 +69,12 @@ class Futures:
                 self._look_in(pending.clock)
 
     def claim(self, pending: Pending) -> bool:
-        """Whether nobody else has; it is not late any more."""
+        """Returns whether this is the first claim. A claimed call does not time out any more."""
         with self._changed:
             return self._claim(pending)
 
     def give(self, pending: Pending, outcome: Outcome) -> None:
-        """To one that has been claimed."""
+        """Provides the outcome of a claimed call."""
         with self._changed:
             pending.outcome = outcome
             if pending.under_way is not None:
@@ -81,13 +82,13 @@ class Futures:
                 self._changed.notify()
 
     def end(self) -> None:
-        """Of one that has begun, with its result or because it could not be sent."""
+        """Ends a call that has begun, with its result or because it could not be sent."""
         with self._changed:
             self._open -= 1
             self._changed.notify()
 
     def close(self) -> None:
-        """No more begin; the thread ends with the last."""
+        """Allows no further begin(); the thread ends after the last call."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -120,7 +121,7 @@ class Futures:
             del pending  # its result may be large
 
     def _next(self) -> Pending | None:
-        """Waits for one that has an outcome; None: there are no more."""
+        """Waits for a call that has an outcome. Returns None if there will be no more."""
         with self._changed:
             while not self._ready:
                 if self._is_closed and not self._open:
@@ -133,7 +134,7 @@ class Futures:
 
 
 def outcome_of(run: Callable[[], Any]) -> Outcome:
-    """Runs it now, and keeps what comes of it."""
+    """Runs it now, and returns its outcome."""
     try:
         result = run()
     except BaseException as error:
@@ -142,7 +143,10 @@ def outcome_of(run: Callable[[], Any]) -> Outcome:
 
 
 def start_thread(what: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """A thread for what the words call `what`, which has not been sent. Raises CollectiveError if there can be none."""
+    """Starts a thread for `what`, a description of an unsent call.
+
+    Raises CollectiveError if no thread can be started.
+    """
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
         thread.start()

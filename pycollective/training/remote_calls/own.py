@@ -1,4 +1,4 @@
-"""The calls of call_async() to the own rank: one thread runs them, one after the other, in their order."""
+"""The calls of call_async() to the own rank: one thread runs them in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["OwnCalls"]
 
 
 class OwnCalls:
-    """Those of one block. Thread-safety: from any thread."""
+    """The own calls of one block. Thread-safety: all methods, from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()  # guards all of these
@@ -24,7 +24,7 @@ class OwnCalls:
         self._is_closed = False
 
     def add(self, what: str, run: Callable[[], None]) -> None:
-        """To run when all that were added before have run; it must not raise. `what`: its words in errors."""
+        """Queues a call after the earlier ones. `run` must not raise; `what` names it in errors."""
         with self._changed:
             if self._is_closed:
                 return
@@ -35,13 +35,13 @@ class OwnCalls:
             self._changed.notify_all()
 
     def wait_for_earlier(self, clock: Clock) -> bool:
-        """Whether all that have been added before have run in time, or none of them will any more."""
+        """Returns whether all earlier calls have run in time. True also after close()."""
         with self._changed:
             made = self._made
             return self._changed.wait_for(lambda: self._is_closed or self._ended >= made, clock.left_s())
 
     def close(self) -> None:
-        """None starts any more. One that runs goes on, and then the thread ends."""
+        """Starts no further call. A running one continues, and then the thread ends."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()

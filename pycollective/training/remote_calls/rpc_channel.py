@@ -1,6 +1,7 @@
-"""The messages of one serving block. What they carry are bytes, which their reader alone opens.
+"""The messages of one serving block. Their contents are bytes that only the reader decodes.
 
-One thread of each rank receives all of them, and does nothing that waits: so whoever sends is never kept waiting.
+One thread of each rank receives all of them, and does nothing that waits, so that no sender is
+delayed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from pycollective.runtime.lifetime import LONGEST_S
 
 __all__ = ["RpcMessage", "RpcChannel", "deserialize", "serialize"]
 
-# A call; what it returned, or raised; no more calls from me; no more answers, either; my block has failed.
+# A call; its result, or its exception; no more calls from the sender; no more answers, either; the
+# sender's block has failed.
 Kind: TypeAlias = Literal["call", "answer", "error", "done", "end", "failed"]
 
-LOOK_S = 20.0  # in the core, where a longer wait would warn that nobody sends
+LOOK_S = 20.0  # the core warns after a longer wait that no rank sends
 GIVE_UP_S = 1.0
-ENVELOPE_NBYTES = 1 << 16  # for what stands around the value
+ENVELOPE_NBYTES = 1 << 16  # for the fields around the value
 
 
 class RpcMessage(NamedTuple):
-    """One message. `number` is the call's, among those of its caller; `name` the function's."""
+    """One message. `number` counts the calls of a caller; `name` is the function's."""
 
     kind: Kind
     number: int = 0
@@ -36,7 +38,7 @@ class RpcMessage(NamedTuple):
 
 
 def serialize(value: object, what: str) -> Bytes:
-    """The bytes of `value`, which the words call `what`. Raises InvalidArgument if it cannot be sent."""
+    """Returns the bytes of `value`; raises InvalidArgument, with `what`, if it cannot be sent."""
     try:
         return object_codec.encode(value, most_nbytes=objects.MAX_NBYTES - ENVELOPE_NBYTES)
     except InvalidArgument as error:
@@ -44,15 +46,15 @@ def serialize(value: object, what: str) -> Bytes:
 
 
 def deserialize(value: Bytes | None) -> Any:  # noqa: ANN401
-    """Undoes serialize(). Arrays are views of the bytes."""
+    """Reverses serialize(). Arrays are views of the bytes."""
     assert value is not None
     return object_codec.decode(value)
 
 
 class RpcChannel:
-    """Messages between the ranks of a group, under a tag of their own.
+    """Messages between the ranks of a group, with their own tag.
 
-    Thread-safety: any thread sends; one receives.
+    Thread-safety: any thread may call send(); one thread calls receive().
     """
 
     def __init__(self, group: Group, tag: int) -> None:
@@ -61,7 +63,7 @@ class RpcChannel:
         self._send_locks = [threading.Lock() for _ in range(group.size)]  # a message is sent in several parts
 
     def send(self, peer: int, message: RpcMessage, timeout: float | None = None) -> None:
-        """Returns when it has gone out."""
+        """Returns when the message has been sent."""
         clock = Clock(timeout)
         lock = self._send_locks[peer]
         if not lock.acquire(timeout=LONGEST_S if timeout is None else timeout):
@@ -69,7 +71,8 @@ class RpcChannel:
         try:
             objects.send_object(self._group, tuple(message), peer, tag=self._tag, timeout=clock.left_s())
         except BaseException:
-            # Part of it may have come: the receiver learns from the next message that no more of this one will.
+            # Part of it may have arrived: the next message informs the receiver that the rest will
+            # not.
             with contextlib.suppress(CollectiveError):
                 objects.send_object(self._group, None, peer, tag=self._tag, timeout=GIVE_UP_S)
             raise
@@ -77,12 +80,12 @@ class RpcChannel:
             lock.release()
 
     def receive(self) -> tuple[int, RpcMessage]:
-        """The next message, and the rank that it comes from. Waits as long as the world lasts."""
+        """Returns the next message and its sender. Waits as long as the world lasts."""
         while True:
             with contextlib.suppress(CollectiveTimeout):
                 source, _, _, token = self._group._find(ANY_SOURCE, self._tag, LOOK_S)
-                del token  # puts the message back, for nobody else takes it
-                with contextlib.suppress(Aborted, PeerInterrupted):  # its sender gave up
+                del token  # puts the message back; no other thread takes it
+                with contextlib.suppress(Aborted, PeerInterrupted):  # the sender gave up
                     fields = objects.recv_object(self._group, source, tag=self._tag)
                     if fields is not None:
                         return source, RpcMessage(*fields)

@@ -1,14 +1,16 @@
-"""One rank's part in a serving block: two threads of its own, and the calls that it has under way.
+"""One rank's part in a serving block: its two threads, and its pending calls.
 
-The receiver takes every message and never waits for anything else; the server runs the functions, one at a time, and
-sends what they return. So answers come in while a function runs, and two ranks may call each other at once.
-The first call_async() starts a thread that gives the Futures their results, and the first of the own rank one that
-runs such calls.
+The receiver takes every message and never waits for anything else. The server runs the functions,
+one at a time, and sends their results. So answers are received while a function runs, and two ranks
+may call each other at once. The first call_async() starts a thread that completes the Futures. The
+first one to the own rank starts a thread that runs such calls.
 
-The end has two steps. A rank whose block has ended says "done": no more calls from it. A server that has heard this of
-all ranks has answered every call, and says "end"; a receiver that has heard that of all others has nothing to wait for.
-A block that fails says "failed" instead, which ends the block of all ranks; the receiver of a failed one lets pass what
-still comes, until all others have said the same. No function starts any more; one that runs then is not waited for.
+The end has two steps. A rank that has finished its block sends "done": it makes no more calls. A
+server that has received "done" from all ranks has answered every call, and sends "end". A receiver
+that has received "end" from all others has nothing left to receive. A block that fails sends
+"failed" instead, which ends the block on all ranks. The receiver of a failed block drops later
+messages until all others have sent "failed" or "end". No function starts after that; a running one
+is not waited for.
 """
 
 from __future__ import annotations
@@ -35,12 +37,12 @@ from pycollective.training.remote_calls.rpc_channel import RpcChannel, RpcMessag
 
 __all__ = ["Service"]
 
-# Takes the answer of a call; None: the block has failed.
+# Takes the answer of a call; None if the block has failed.
 Arrival: TypeAlias = Callable[[RpcMessage | None], None]
 
 
 class Service:
-    """What `call` calls, and `serving` begins and ends. Thread-safety: call() from any thread."""
+    """The state behind call() and serving(). Thread-safety: call() from any thread."""
 
     def __init__(
         self, group: _core.Group, functions: Mapping[str, Callable[..., Any]], tag: int, timeout_s: float
@@ -51,8 +53,8 @@ class Service:
         self._others = [rank for rank in range(group.size) if rank != group.rank]
         self._channel = RpcChannel(group, tag)
         self._numbers = itertools.count()
-        self._function_lock = threading.RLock()  # to run a function
-        self._runs_in: int | None = None  # the thread that has it
+        self._function_lock = threading.RLock()  # held while a function runs
+        self._runs_in: int | None = None  # the thread that holds it
         self._inbox: queue.SimpleQueue[tuple[int, RpcMessage]] = queue.SimpleQueue()  # the server's
         self._futures = Futures()
         self._own_calls = OwnCalls()
@@ -71,7 +73,7 @@ class Service:
     def call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Any:  # noqa: ANN401
-        """The result of that function on that rank."""
+        """Returns the result of that function on that rank."""
         clock = self._clock(timeout)
         if rank == self.group.rank:
             return self._run_here(name, args, kwargs, clock)
@@ -81,9 +83,10 @@ class Service:
     def call_async(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Future[Any]:
-        """The same, and the result comes in a thread of its own. What cannot be sent is refused here.
+        """Begins a call; its result arrives in a separate thread. An invalid call is refused here.
 
-        The call is sent before this returns, so that those to one rank run in the order in which they are made.
+        The call is sent before this returns, so that calls to one rank run in the order in which
+        they are made.
         """
         clock = self._clock(timeout)
         self._refuse_if_served(name, rank)
@@ -106,7 +109,7 @@ class Service:
         return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
 
     def _is_served(self) -> bool:
-        """Whether this thread runs a function for a call."""
+        """Returns whether this thread runs a function for a call."""
         return self._runs_in == threading.get_ident()
 
     def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
@@ -126,7 +129,7 @@ class Service:
     def _run_pending(
         self, pending: Pending, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """In the thread of the own calls: runs one, unless it is late or the block has failed."""
+        """Runs a queued own call in its thread, unless it is late or the block has failed."""
         with self._alone(name, Clock(None)):
             if self._failure is not None or not self._futures.claim(pending):
                 return
@@ -134,7 +137,7 @@ class Service:
         self._futures.give(pending, outcome)
 
     def _arrive(self, pending: Pending, name: str, rank: int, message: RpcMessage | None) -> None:
-        """In the receiver, which goes on at once."""
+        """Passes an answer on. The receiver calls it, so it returns at once."""
         if self._futures.claim(pending):
             self._futures.give(pending, functools.partial(self._read, name, rank, message))
 
@@ -171,7 +174,7 @@ class Service:
         return result
 
     def leave(self) -> None:
-        """Waits until all ranks have come here, and raises what failed on any of them meanwhile."""
+        """Waits until all ranks have called it, and raises a failure of any of them."""
         with self._changed:
             self._leaving = True
             self._changed.wait_for(lambda: self._failure is not None or not self._calls)
@@ -184,17 +187,20 @@ class Service:
             raise self._failure()
 
     def close(self) -> None:
-        """Lets the threads of call_async() end, at the end of the block; they may still have to say that it failed."""
+        """Lets the threads of call_async() end after the block; they may report its failure."""
         self._own_calls.close()
         self._futures.close()
 
     def fail(self, error: BaseException) -> None:
-        """Ends the block of all ranks, on which the error is raised. Does not wait for a function that runs."""
+        """Ends the block on all ranks, which raise the error.
+
+        It does not wait for a running function.
+        """
         words = record_of(error)
         self._fail_with(reraised, words, self.group.rank)
         message = RpcMessage("failed", value=serialize(words, "error"))
         for peer in self._others:
-            with contextlib.suppress(CollectiveError):  # of two errors the first counts
+            with contextlib.suppress(CollectiveError):  # the earlier error is the relevant one
                 self._channel.send(peer, message)
 
     def _refuse_if_failed(self) -> None:
@@ -208,7 +214,7 @@ class Service:
 
     @contextlib.contextmanager
     def _under_way(self, name: str, rank: int, arrive: Arrival) -> Iterator[int]:
-        """The number of a call, whose answer `arrive` takes; one that comes later is dropped."""
+        """Registers a call and yields its number. `arrive` takes the answer, if it is in time."""
         key = rank, next(self._numbers)
         with self._changed:
             self._check(name)
@@ -237,7 +243,10 @@ class Service:
 
     @contextlib.contextmanager
     def _alone(self, name: str, clock: Clock) -> Iterator[None]:
-        """Holds the lock to run a function. A call on several ranks inside is refused: the others do not make it."""
+        """Holds the lock to run a function; refuses calls on several ranks meanwhile.
+
+        The other ranks do not make such calls.
+        """
         if not self._function_lock.acquire(timeout=-1 if (left_s := clock.left_s()) is None else left_s):
             raise self._timed_out(name, self.group.rank, clock)
         outer, self._runs_in = self._runs_in, threading.get_ident()
@@ -269,7 +278,7 @@ class Service:
             self._fail_with(copy.copy, error)
 
     def _fail_with(self, make: Callable[..., Exception], *args: Any) -> None:  # noqa: ANN401
-        """Ends all calls of this rank with the error that `make(*args)` makes, unless there is one already."""
+        """Ends all calls of this rank with the error of `make(*args)`, or with an earlier one."""
         with self._changed:
             if self._failure is None:
                 self._failure = functools.partial(make, *args)
@@ -294,9 +303,9 @@ class Service:
             self._fail_with(copy.copy, error)
 
     def _take(self, source: int, message: RpcMessage) -> bool:
-        """Whether it says that a rank makes no more calls."""
+        """Handles a message. Returns whether it means that a rank makes no more calls."""
         if message.kind == "call":
-            with contextlib.suppress(CollectiveTimeout):  # who called is alive, but takes nothing
+            with contextlib.suppress(CollectiveTimeout):  # the caller is alive, but receives nothing
                 self._channel.send(source, self._answer(message))
         return message.kind == "done"
 
@@ -306,9 +315,10 @@ class Service:
             if name not in self.functions:
                 raise InvalidArgument(f"call: {name!r} is not served")
             args, kwargs = deserialize(message.value)
-            with self._alone(name, Clock(None)):  # also sealing: the result may be what the next call changes
+            # also while serializing: the next call may change the result
+            with self._alone(name, Clock(None)):
                 self._refuse_if_failed()
                 value = serialize(self.functions[name](*args, **kwargs), f"the result of {name}()")
             return RpcMessage("answer", message.number, value=value)
-        except BaseException as error:  # the caller's
+        except BaseException as error:  # raised at the caller
             return RpcMessage("error", message.number, value=serialize(record_of(error), "error"))

@@ -1,4 +1,5 @@
-// What libgcc_s.so.1 shows of its unwinder, for the linker alone: every system with glibc has the real one.
+// The unwinder symbols of libgcc_s.so.1, for the linker only: every system with glibc has the real
+// library.
 #define HAS(name) void _Unwind_##name(void) {}
 HAS(Backtrace)
 HAS(DeleteException)

@@ -251,7 +251,7 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
     const Status of_one = wait(*one), of_two = wait(*two), of_message = wait(*message);
     over.set_value();
     if (of_one.code() != Code::kTimeout || of_one.peer() != 1 || !has(of_one, "allreduce #"))
-      return unexpected(of_one, "nobody waited");
+      return unexpected(of_one, "no thread waited");
     if (of_two.code() != Code::kTimeout) return unexpected(of_two, "somebody waited");
     if (of_message.code() != Code::kTimeout || !has(of_message, "tag 5"))
       return unexpected(of_message, "message");
@@ -303,7 +303,7 @@ TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
     call.reset();
     Sum next(group, 4);
     const Status told = group.run(next.request());
-    if (told.code() != Code::kMismatch || !has(told, "nobody waited") || !has(told, "allreduce #"))
+    if (told.code() != Code::kMismatch || !has(told, "no thread waited") || !has(told, "allreduce #"))
       return unexpected(told, "not told");
     return right_allreduce(group);
   });

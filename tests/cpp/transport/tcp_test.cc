@@ -386,7 +386,7 @@ TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
   EXPECT_NE(text.find("ECONNREFUSED"), std::string::npos) << text;
   EXPECT_EQ(text.find("22222"), std::string::npos) << "rank 2 is here: " << text;
   EXPECT_NE(
-      text.find("rank 3 (127.0.0.1:33333) has not called us; somebody who says that it is this rank did"),
+      text.find("rank 3 (127.0.0.1:33333) has not called us; a process that claims to be this rank did"),
       std::string::npos)
       << text;
   EXPECT_NE(text.find("Turned away 1 "), std::string::npos) << text;

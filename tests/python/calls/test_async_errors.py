@@ -98,7 +98,7 @@ def failure_that_nobody_asks_for() -> None:
     work = pc.allreduce_async(np.zeros(4 + pc.rank()))
     assert has_failed(work)
     del work
-    with pytest.raises(pc.CollectiveMismatch, match=r"(?s)allreduce #2.*nobody waited"):
+    with pytest.raises(pc.CollectiveMismatch, match=r"(?s)allreduce #2.*no thread waited"):
         pc.allreduce(np.ones(1))
     assert pc.allreduce(np.ones(1))[0] == pc.size()
 

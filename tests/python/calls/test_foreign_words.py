@@ -397,7 +397,7 @@ def test_an_error_from_inside_is_left_alone() -> None:
         ("--rank 0", "for --rank write --node-rank 0"),
         ("--devices 0,1", "for --devices write --gpus 0,1"),
         ("--rdzv-endpoint a:1", "for --rdzv-endpoint write --master HOST:PORT"),
-        ("--standalone", "--standalone: ranks of one machine meet by themselves"),
+        ("--standalone", "--standalone: ranks of one machine find each other"),
         ("-H a,b", "one launcher on each machine"),
         ("--log_dir x", "write --log-dir"),
         ("--max-restart 3", "write --max-restarts"),

@@ -40,7 +40,7 @@ def test_what_a_dead_run_has_left_is_replaced_and_a_live_run_is_not(tmp_path: Pa
     file_kvs(tmp_path).publish("key", "first", timeout_s=S)
     file_kvs(tmp_path).publish("key", "second", timeout_s=S)
     assert file_kvs(tmp_path).read("key", timeout_s=S) == "second"
-    with pytest.raises(InvalidArgument, match=r"another run is meeting at .*key right now"):
+    with pytest.raises(InvalidArgument, match=r"another run is starting at .*key right now"):
         file_kvs(tmp_path, in_use=True).publish("key", "third", timeout_s=S)
     assert file_kvs(tmp_path).read("key", timeout_s=S) == "second"
     assert [each.name for each in tmp_path.iterdir()] == ["key"]

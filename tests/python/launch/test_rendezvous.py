@@ -158,7 +158,7 @@ def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(
     kvs = MemoryKvs(lasting=True)
     found_by(place(0, kvs)).close()
     with pytest.raises(
-        CollectiveTimeout, match=r"nobody answered there in 0.2 s.*an earlier run has left that"
+        CollectiveTimeout, match=r"nothing answered there in 0.2 s.*an earlier run has left that"
     ):
         found_by(place(1, kvs), timeout_s=0.2)
 

@@ -1,4 +1,4 @@
-"""One module per family of libraries, each with a class `Adapter` that is a Peer (peer.py).
+"""One module per family of libraries, each with a class `Adapter` (see adapter.py).
 
-Their libraries are imported in its constructor.
+The constructor imports the library.
 """

@@ -1,6 +1,7 @@
-"""oneCCL's C API on host memory, by ctypes. Its ranks meet by MPI, whose barrier stands in for the one it has not.
+"""oneCCL's C API on host memory, by ctypes. Its ranks connect by MPI.
 
-It has no gather, scatter and scan, and its send and receive do not take host memory.
+It has no barrier, so MPI's is used. It has no gather, scatter and scan, and its send and receive do
+not accept host memory.
 """
 
 from __future__ import annotations
