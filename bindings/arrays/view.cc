@@ -21,15 +21,16 @@ bool View::same_dtype(const State& state, const View& other, const Use& use) con
 
 bool View::matches(const State& state, const View& other, const Use& use) const {
   if (!same_dtype(state, other, use)) return false;
-  const auto who = [&use] { return std::string(use.function) + ": " + use.argument; };
+  const auto subject = [&use] { return std::string(use.function) + ": " + use.argument; };
   if (ndim_ != other.ndim_ || !std::equal(shape_, shape_ + ndim_, other.shape_)) {
-    return refuse(state, who() + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
+    return refuse(state, subject() + " has shape " + shape_text(shape_, ndim_) + ", but x has " +
                              shape_text(other.shape_, other.ndim_));
   }
   const std::byte *a = buffer_.data, *b = other.buffer_.data;
   if (a != b && buffer_.nbytes() != 0 && a < b + other.buffer_.nbytes() && b < a + buffer_.nbytes()) {
     return refuse(
-        state, who() + " overlaps x in part: pass the same array for in place, or one that does not overlap");
+        state,
+        subject() + " overlaps x in part: pass the same array for in place, or one that does not overlap");
   }
   return true;
 }
@@ -37,15 +38,15 @@ bool View::matches(const State& state, const View& other, const Use& use) const 
 bool View::fits(const State& state, ReduceOp op, const Use& use) const {
   if (buffer_.dtype != DType::kOpaque && !takes_pairs(op)) [[likely]]
     return true;
-  const std::string who = std::string(use.function) + ": " + use.argument;
+  const std::string subject = std::string(use.function) + ": " + use.argument;
   if (buffer_.dtype == DType::kOpaque) {
     return refuse(state, Code::kUnsupported,
-                  who + " has dtype " + text_of(buffer_.dtype, buffer_.layout) +
+                  subject + " has dtype " + text_of(buffer_.dtype, buffer_.layout) +
                       ", which can be moved but not reduced: view it as a dtype that can (" + use.argument +
                       ".view(...)), or pass a copy of one field of a record");
   }
   if (ndim_ > 0 && shape_[ndim_ - 1] == 2) return true;
-  return refuse(state, who + " of shape " + shape_text(shape_, ndim_) + " has no pairs for \"" +
+  return refuse(state, subject + " of shape " + shape_text(shape_, ndim_) + " has no pairs for \"" +
                            std::string(name_of(op)) +
                            "\": its last axis must have length 2, for value and location");
 }

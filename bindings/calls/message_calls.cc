@@ -29,12 +29,12 @@ struct Address {
   int64_t peer = 0, tag = 0;
   double timeout_s = -1;
 
-  bool read(const GroupObject& group, const char* function, PyObject* whom, PyObject* tag_given,
+  bool read(const GroupObject& group, const char* function, PyObject* given_peer, PyObject* tag_given,
             PyObject* timeout, const char* name = "peer") {
     const State& state = *group.state;
-    if (is_any_rank(whom)) {
+    if (is_any_rank(given_peer)) {
       peer = kAnyRank;
-    } else if (!to_integer(state, function, name, whom, group.size - 1, &peer)) {
+    } else if (!to_integer(state, function, name, given_peer, group.size - 1, &peer)) {
       return false;
     }
     return to_integer(state, function, "tag", tag_given, kMostTag, &tag) &&

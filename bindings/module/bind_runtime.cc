@@ -361,11 +361,11 @@ class PyRuntime {
       native.store = std::move(to_store.store);
       native.before_leaving = [shared = native.store, rank = native.rank, epoch = native.epoch,
                                credentials = native.credentials] {
-        RuntimeOptions who;
-        who.rank = rank;
-        who.epoch = epoch;
-        who.credentials = credentials;
-        leave_rendezvous(*shared, who);
+        RuntimeOptions identity;
+        identity.rank = rank;
+        identity.epoch = epoch;
+        identity.credentials = credentials;
+        leave_rendezvous(*shared, identity);
       };
       // The local address of the route to the store also reaches the other ranks.
       if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};

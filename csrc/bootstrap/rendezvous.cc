@@ -95,11 +95,11 @@ Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& o
   const auto process_name = [](const HostMap::Entry& entry) {
     return "process " + std::to_string(entry.pid) + " on " + entry.host_name;
   };
-  const std::string who =
+  const std::string processes =
       first.is_ok() ? process_name(first.value().entry) + " and " : "another process and ";
   Status why = Status(Code::kMismatch,
-                      "two processes say that they are rank " + std::to_string(options.rank) + ": " + who +
-                          process_name(here) +
+                      "two processes say that they are rank " + std::to_string(options.rank) + ": " +
+                          processes + process_name(here) +
                           ". Give every process its own rank; a second run needs its own address or store")
                    .with_peer(options.rank);
   for (const Rank missing : missing_ranks(store, keys, options.size, soon))

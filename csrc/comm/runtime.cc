@@ -143,7 +143,7 @@ struct Runtime::State {
     for (const std::unique_ptr<Communicator>& group : groups) group->abort(why);
   }
   Status start(Deadline deadline);
-  Result<WorldInfo> find_the_others(Deadline deadline);
+  Result<WorldInfo> find_peers(Deadline deadline);
   Status share_memory(const WorldInfo& world_info);
   Status connect(const Result<FdExchangeListener>& listener, WorldInfo& world_info, Deadline deadline);
   Status start_control();
@@ -276,7 +276,7 @@ Status Runtime::State::start_control() {
   return Status::ok();
 }
 
-Result<WorldInfo> Runtime::State::find_the_others(Deadline deadline) {
+Result<WorldInfo> Runtime::State::find_peers(Deadline deadline) {
   const Result<FdExchangeListener> listener = options.make_transport
                                                   ? Status(Code::kUnsupported, "the ranks are threads")
                                                   : FdExchangeListener::open();
@@ -324,7 +324,7 @@ Status Runtime::State::start(Deadline deadline) {
     return Status::ok();
   }
   PC_ASSIGN_OR_RETURN(transport, pc::make_transport(options));
-  PC_ASSIGN_OR_RETURN(WorldInfo world_info, find_the_others(deadline));
+  PC_ASSIGN_OR_RETURN(WorldInfo world_info, find_peers(deadline));
   options.log.info([&] { return describe(options, *transport, world_info); });
   hosts = std::move(world_info.hosts);
   addresses = std::move(world_info.addresses);

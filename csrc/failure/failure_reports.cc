@@ -18,11 +18,11 @@ bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::
 bool polled(const GroupCall& call) { return now() - call.began < kPolling; }
 
 // Pass the name of `ended.peer()`.
-std::string advice(const Status& ended, const std::string& who, bool is_message) {
+std::string advice(const Status& ended, const std::string& rank_name, bool is_message) {
   switch (ended.code()) {
     case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
     case Code::kPeerFailure:
-    case Code::kPeerExited: return ". Look at the output of " + who + " for the cause";
+    case Code::kPeerExited: return ". Look at the output of " + rank_name + " for the cause";
     case Code::kMismatch:
       if (is_message)
         return "\nThe messages between two ranks with one tag are received in order, each as what it was "

@@ -222,12 +222,13 @@ std::string late_ranks(std::span<const RankStatus> statuses, const GroupNames& n
 
 Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, const GroupNames& names) {
   const Rank by = names.from_world(why.by);
-  const std::string who = by == names.rank() ? std::string() : names.full(by) + " ";
+  const std::string rank_name = by == names.rank() ? std::string() : names.full(by) + " ";
   const Rank peer = by == names.rank() ? -1 : by;
   switch (why.code) {
     case Code::kMismatch: return disagreement(statuses, names, why);
     case Code::kInterrupted:
-      return Status(Code::kPeerInterrupted, who + "was interrupted (Ctrl-C) in this call").with_peer(peer);
+      return Status(Code::kPeerInterrupted, rank_name + "was interrupted (Ctrl-C) in this call")
+          .with_peer(peer);
     case Code::kPeerExited:
       if (by != names.rank()) return exited(by, names);
       return Status(Code::kMismatch, "the other ranks are in another call while this one leaves");
@@ -235,14 +236,15 @@ Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, cons
       const std::string late = late_ranks(statuses, names);
       const auto first = std::find_if(statuses.begin(), statuses.end(), is_late);
       const bool one = std::count_if(statuses.begin(), statuses.end(), is_late) == 1;
-      std::string text = by == names.rank() ? why.text : who + "gave up: " + why.text;
+      std::string text = by == names.rank() ? why.text : rank_name + "gave up: " + why.text;
       text += late.empty() ? "; every rank is in this call, so it is slow rather than late" : "; " + late;
       return Status(Code::kTimeout, text)
           .with_peer(one && first->rank != names.to_world(names.rank()) ? names.from_world(first->rank)
                                                                         : peer);
     }
     default:
-      return Status(Code::kAborted, by == names.rank() ? why.text : who + "gave this call up: " + why.text)
+      return Status(Code::kAborted,
+                    by == names.rank() ? why.text : rank_name + "gave this call up: " + why.text)
           .with_peer(peer);
   }
 }

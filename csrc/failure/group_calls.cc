@@ -287,9 +287,9 @@ void GroupCalls::peer_exited(Rank peer) {
 void GroupCalls::peer_ended(Rank peer, const Status& why) {
   const Rank rank = names_.from_world(peer);
   if (rank < 0) return;
-  const std::string who = names_.full(rank);
-  const std::string text = why.code() == Code::kExcluded ? why.message() + " (reported by " + who + ")"
-                                                         : who + " failed: " + why.cause();
+  const std::string rank_name = names_.full(rank);
+  const std::string text = why.code() == Code::kExcluded ? why.message() + " (reported by " + rank_name + ")"
+                                                         : rank_name + " failed: " + why.cause();
   abort(Status(why.code(), text).with_peer(rank).with_cause(why.cause()));
 }
 

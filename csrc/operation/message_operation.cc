@@ -2,8 +2,8 @@
 
 namespace pc {
 
-Status has_left(const std::string& who) {
-  return Status(Code::kPeerExited, who + " is in shutdown(), and takes part in nothing more");
+Status has_left(const std::string& rank_name) {
+  return Status(Code::kPeerExited, rank_name + " is in shutdown(), and takes part in nothing more");
 }
 
 std::string MessageOperation::text() const {

@@ -14,7 +14,7 @@
 
 namespace pc {
 
-Status has_left(const std::string& who);  // the error of a wait for a message of a rank that has left
+Status has_left(const std::string& rank_name);  // the error of a wait for a message of a rank that has left
 
 // One send or receive that has its number. The transport operation points into it.
 class MessageOperation final : public Operation {

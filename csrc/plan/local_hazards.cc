@@ -49,9 +49,9 @@ class LocalHazards {
   }
 
  private:
-  static constexpr uint32_t kNobody = ~uint32_t{0};
+  static constexpr uint32_t kNone = ~uint32_t{0};
   struct Cell {
-    uint32_t written = kNobody;  // the step that wrote it last
+    uint32_t written = kNone;  // the step that wrote it last
     Area written_as = Area::kOutput;
     std::vector<uint32_t> reads;  // since then
     std::vector<Area> read_as;
@@ -84,7 +84,7 @@ class LocalHazards {
     if (sends_.empty()) return;
     const Step& step = plan_.steps[receive];
     for (uint32_t c = 0; c < step.dst.count; ++c) {
-      uint32_t only = kNobody, how_many = 0;
+      uint32_t only = kNone, how_many = 0;
       for (const uint32_t send : sends_[step.dst.first + c]) {
         if (send > receive && plan_.steps[send].lane == step.lane) continue;  // certainly later
         only = send;
@@ -107,7 +107,7 @@ class LocalHazards {
   }
   // All accesses before the last write ended before it began, so they have ended now.
   Status touch_one(uint32_t i, Area area, Cell& cell, bool writes) {
-    if (cell.written != kNobody && cell.written != i)
+    if (cell.written != kNone && cell.written != i)
       PC_TRY(compare(cell.written, cell.written_as, i, area, true));
     if (!writes) {
       cell.reads.push_back(i);

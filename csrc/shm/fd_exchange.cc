@@ -43,12 +43,12 @@ struct AbstractAddress {
 
 // Checks the user of the process at the other end, as the kernel reports it.
 Status check_user(int socket) {
-  ucred who = {};
-  socklen_t length = sizeof who;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0)
+  ucred credentials = {};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
     return system_error("SO_PEERCRED", errno);
-  if (who.uid == ::geteuid()) return Status::ok();
-  return Status(Code::kMismatch, "it runs as user " + std::to_string(who.uid) + " and this one as " +
+  if (credentials.uid == ::geteuid()) return Status::ok();
+  return Status(Code::kMismatch, "it runs as user " + std::to_string(credentials.uid) + " and this one as " +
                                      std::to_string(::geteuid()));
 }
 

@@ -13,10 +13,12 @@ constexpr uint32_t kHelloMagic = 0x31484350;   // "PCH1" little-endian
 constexpr uint8_t kEncrypts = 1, kHasAes = 2;  // byte 6
 
 Status refused(const Hello& ours, const Hello& theirs, const std::string& why) {
-  const std::string who = theirs.rank >= 0              ? "rank " + std::to_string(theirs.rank)
-                          : theirs.role == Role::kStore ? std::string("the store or its client")
-                                                        : std::string("a process without rank");
-  return Status(Code::kMismatch, "refused " + who + ": " + why).with_rank(ours.rank).with_peer(theirs.rank);
+  const std::string sender = theirs.rank >= 0              ? "rank " + std::to_string(theirs.rank)
+                             : theirs.role == Role::kStore ? std::string("the store or its client")
+                                                           : std::string("a process without rank");
+  return Status(Code::kMismatch, "refused " + sender + ": " + why)
+      .with_rank(ours.rank)
+      .with_peer(theirs.rank);
 }
 
 }  // namespace

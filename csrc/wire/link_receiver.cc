@@ -61,10 +61,10 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
            theirs.sequence < op.id.sequence;
   };
   constexpr int kMostReported = 16;  // a loop of wrong calls need not be reported one by one
-  int told = 0;
+  int reported = 0;
   while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
     const MessageId id = late_mismatch->id;
-    link.raise_watermark(id.stream.group, ++told < kMostReported ? id.sequence : op.id.sequence - 1);
+    link.raise_watermark(id.stream.group, ++reported < kMostReported ? id.sequence : op.id.sequence - 1);
     drop_below_watermark();
     Status why = link.about(Code::kMismatch, "rank " + std::to_string(link.peer) + " sent " + describe(id) +
                                                  ", which the same call here did not receive: the two had "

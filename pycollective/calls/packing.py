@@ -316,13 +316,13 @@ def reduce_scatter(
     shape = library.shape(whole)
     lengths = cut(call, shape, counts)
     mine = whole_of(shape, lengths[group.rank])
-    told = None if counts is None else lengths
+    given_lengths = None if counts is None else lengths
     return call.run(
         (library, whole),
         (library, x, mine),
         out,
         op=op,
-        counts=told,
+        counts=given_lengths,
         row=row_of(shape),
         fixed_order=fixed_order,
     )
@@ -378,8 +378,8 @@ def alltoall(
     if recv_counts is not None:
         coming = call.listed(recv_counts, "recv_counts")
     else:
-        told = group.alltoall(np.array(lengths), timeout=call.clock.left_s())
-        coming = [int(length) for length in told]
+        gathered = group.alltoall(np.array(lengths), timeout=call.clock.left_s())
+        coming = [int(length) for length in gathered]
     return call.run(
         (library, whole),
         (library, x, whole_of(shape, sum(coming))),
@@ -420,8 +420,8 @@ def scatter(
         group.broadcast_object(header, root, timeout=call.clock.left_s())
     source = (library, whole) if operator.index(root) == group.rank else None
     mine = (lengths[group.rank], *rest)
-    told = None if even else lengths
-    return call.run(source, (library, like, mine), None, root=root, counts=told, row=row_of(mine))
+    given_lengths = None if even else lengths
+    return call.run(source, (library, like, mine), None, root=root, counts=given_lengths, row=row_of(mine))
 
 
 def _element(library: Library, x: Any) -> Any:

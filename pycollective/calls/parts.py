@@ -61,8 +61,8 @@ class Parts:
 
     def lengths_of_all(self, mine: int) -> list[int]:
         """Return the lengths of all ranks, by an allgather."""
-        told = self.group.allgather(np.array([mine]), timeout=self.clock.left_s())
-        return [int(length) for length in told]
+        gathered = self.group.allgather(np.array([mine]), timeout=self.clock.left_s())
+        return [int(length) for length in gathered]
 
     def as_equal_as_possible(self, length: int) -> list[int]:
         each, more = divmod(length, self.group.size)

@@ -54,12 +54,12 @@ def advice(message: str) -> str:
     """Return what to add to the message of a CollectiveTimeout or CollectiveMismatch; mostly ""."""
     own = list(_own_lines())
     others = _sites_of_ranks(message)
-    everybody = [[(_short(file), line) for file, line in own], *others] if others else []
+    all_sites = [[(_short(file), line) for file, line in own], *others] if others else []
     found: dict[str, None] = {}
     for file, line in [*own, *_lines_in(message)]:
         for branch in _branches(file, line):
             # otherwise all ranks took this branch
-            if not everybody or not all(map(branch.has_one_of, everybody)):
+            if not all_sites or not all(map(branch.has_one_of, all_sites)):
                 found[f"{branch.file}:{line} stands under {branch.condition}"] = None
                 break
     if not found:
@@ -69,9 +69,9 @@ def advice(message: str) -> str:
 
 def _sites_of_ranks(message: str) -> list[set[Site]]:
     """Return the positions of each rank that the message describes."""
-    _, *told = RANK.split(BEFORE.sub("", message))
+    _, *reports = RANK.split(BEFORE.sub("", message))
     sites: defaultdict[str, set[Site]] = defaultdict(set)
-    for rank, text in zip(told[::2], told[1::2], strict=True):
+    for rank, text in zip(reports[::2], reports[1::2], strict=True):
         sites[rank].update((name, int(line)) for name, line in SITE.findall(text))
     return list(sites.values())
 

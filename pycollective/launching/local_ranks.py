@@ -49,7 +49,7 @@ class LocalRanks:
             ranks=options.shown,
             prefix=options.prefix,
             answered=options.stdin,
-            on_closed=self.nobody_reads,
+            on_closed=self.on_output_closed,
             on_failed=self.lose,
         )
         self.memory = memory_cgroup.read()  # before the first rank starts
@@ -212,7 +212,7 @@ class LocalRanks:
         self.asked.append(number)
         self.signal_running(number if len(self.asked) == 1 else signal.SIGKILL)
 
-    def nobody_reads(self) -> None:
+    def on_output_closed(self) -> None:
         self.asked.append(signal.SIGPIPE)
         self.signal_running(signal.SIGTERM)
         self.stop()

@@ -42,12 +42,12 @@ def show(lines: Sequence[bytes]) -> None:
 
 def banner(options: Options, env: Mapping[str, str]) -> str:
     """Describe the ranks, the program, the machines and the resources in one line."""
-    who = f"{options.size} rank{'s' if options.size > 1 else ''}"
+    ranks_text = f"{options.size} rank{'s' if options.size > 1 else ''}"
     if machines := options.machines:
         here = f"{options.here[0]} to {options.here[-1]} on machine {machines.own} of {machines.count}"
-        who += f", {here}, rank 0 at {join(machines.master, machines.port)}"
+        ranks_text += f", {here}, rank 0 at {join(machines.master, machines.port)}"
     facts = [
-        f"{who}: {shlex.join([*options.command, *options.arguments])}",
+        f"{ranks_text}: {shlex.join([*options.command, *options.arguments])}",
         f"threads per rank: {threads_per_rank(env, options.ranks)}",
     ]
     if options.gpus:

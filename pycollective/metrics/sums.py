@@ -159,9 +159,9 @@ class Asked:
         said: list[tuple[str, str]] = self.group.allgather_object(mine, timeout=self.clock.left_s())
         for rank, (_, reason) in enumerate(said):
             if reason:
-                told = printable(reason.encode("utf-8", "replace"))
+                reason_text = printable(reason.encode("utf-8", "replace"))
                 raise InvalidArgument(
-                    f"metrics.{self.call}: rank {rank}: {told}", rank=self.group.rank, peer=rank
+                    f"metrics.{self.call}: rank {rank}: {reason_text}", rank=self.group.rank, peer=rank
                 )
         other = next(rank for rank, (names, _) in enumerate(said) if names != said[0][0])
         raise CollectiveMismatch(

@@ -73,13 +73,13 @@ class Call:
             elapsed_s=self.clock.elapsed_s(),
         )
 
-    def pack(self, obj: object, whose: str = "") -> ObjectMessage:
+    def pack(self, obj: object, suffix: str = "") -> ObjectMessage:
         """Returns the encoded object, or the reason why there is none.
 
         The second argument is a suffix of the call's name in errors.
         """
         return object_message.pack(
-            obj, name=self.name + whose, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
+            obj, name=self.name + suffix, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
         )
 
     def send(self, message: ObjectMessage, move: Move) -> None:

@@ -131,9 +131,9 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Obj
             reason = f"the object takes {len(body)} bytes as a pickle, more than max_nbytes={most_nbytes}"
         except Exception as error:  # the object's own code may raise anything
             reason, cause = f"{reason}; nor can it be pickled: {type(error).__name__}: {error}", error
-    told = InvalidArgument(f"{name}: {reason}")
-    told.__cause__ = cause
-    return refused(told, reason)
+    refusal = InvalidArgument(f"{name}: {reason}")
+    refusal.__cause__ = cause
+    return refused(refusal, reason)
 
 
 def with_mark(kind: Kind, body: Bytes) -> ObjectMessage:

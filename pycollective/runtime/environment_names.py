@@ -21,8 +21,8 @@ _warned = False
 
 
 def known(markdown: str) -> frozenset[str]:
-    """Return the names in the table from which docs/environment.md is generated."""
-    return frozenset(re.findall(r"^\| `(PYCOLLECTIVE_\w+)` \|", markdown, re.MULTILINE))
+    """Return the names that docs/environment.md lists."""
+    return frozenset(re.findall(r"^- `(PYCOLLECTIVE_\w+)` \(", markdown, re.MULTILINE))
 
 
 def unknown(env: Mapping[str, str], names: Iterable[str]) -> list[str]:

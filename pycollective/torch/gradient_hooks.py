@@ -43,7 +43,7 @@ USED = "(parameters that are used)"
 # Part of the last bucket: one element per parameter, 1 if this rank's gradient is sparse although
 # the program has not named the parameter as sparse. Such a gradient is sent as a dense one, and a
 # rank without a gradient receives a sparse one.
-SPARSE = "(parameters whose gradients are sparse)"
+SPARSE = "(parameters with sparse gradients)"
 FORWARD, STEP = 1, 2  # the values that a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations with a nonzero result if any rank contributes 1
 

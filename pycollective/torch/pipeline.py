@@ -160,14 +160,14 @@ class Pipeline:
                 "messages of theirs are on their way, so make a new Pipeline, on all ranks",
                 rank=self.group.rank,
             )
-        told_by_all = []
+        reports = []
         if failed:
             words = None if run.error is None else record_of(run.error)
-            told_by_all = objects.allgather_object(self.group, words, timeout=self.timeout)
+            reports = objects.allgather_object(self.group, words, timeout=self.timeout)
         self._between = False
         if run.error is not None:
             raise run.error
-        for rank, words in enumerate(told_by_all):
+        for rank, words in enumerate(reports):
             if words is not None:
                 raise reraised(words, rank)
         if unmatched and run.trains:

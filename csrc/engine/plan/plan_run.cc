@@ -259,19 +259,19 @@ Weights PlanRun::weights_of(const Step& step) const {
 Status PlanRun::explain_failure(const Completion& completion) const {
   const uint32_t i = static_cast<uint32_t>(completion.token);
   const Rank peer = launch_.named(plan_->plan.steps[i].peer);
-  const std::string who = "rank " + std::to_string(peer);
+  const std::string peer_name = "rank " + std::to_string(peer);
   std::string text = completion.status.message();
   if (completion.status.code() == Code::kMismatch && completion.found.digest != launch_.digest) {
     const auto is_leaving = [this](uint64_t digest) {
       return launch_.listener != nullptr && digest == launch_.listener->digest_of_leaving(launch_.sequence);
     };
     if (is_leaving(completion.found.digest)) {
-      text = who + " called shutdown() or ended instead of making this call";
+      text = peer_name + " called shutdown() or ended instead of making this call";
       return Status(Code::kPeerExited, text + "; in " + describe(i)).with_peer(peer);
     }
     const bool leaving = is_leaving(launch_.digest);
     text =
-        who +
+        peer_name +
         (leaving
              ? " is in another call, and this rank leaves ("
              : " made another call here: collective, dtype, op, root, count or algorithm differ, or one of "

@@ -37,12 +37,13 @@ Status Exchange::differs(Rank peer) const {
            fingerprint == fingerprint_of(launch.listener->digest_of_leaving(launch.sequence));
   };
   if (is_leaving(group.fingerprint_of(peer))) return has_left(launch.named(peer));
-  const std::string who = "rank " + std::to_string(launch.named(peer));
+  const std::string peer_name = "rank " + std::to_string(launch.named(peer));
   const bool leaves = is_leaving(fingerprint_of(launch.digest));
-  return Status(Code::kMismatch,
-                who + (leaves ? " is in another call, and this rank leaves"
-                              : " made another call here: collective, dtype, op, root, count or algorithm "
-                                "differ, or one of the two skipped or repeated a call"))
+  return Status(
+             Code::kMismatch,
+             peer_name + (leaves ? " is in another call, and this rank leaves"
+                                 : " made another call here: collective, dtype, op, root, count or algorithm "
+                                   "differ, or one of the two skipped or repeated a call"))
       .with_peer(launch.named(peer));
 }
 

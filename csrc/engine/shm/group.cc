@@ -67,7 +67,7 @@ void Group::compare_last() {
       const uint64_t word = slot.word.load(std::memory_order_relaxed);
       if (low(word) != low(announced_) || high(word) == fingerprint_ || high(word) == kVoid) continue;
       late_mismatches_.push_back(
-          {announced_, peers_[index(r)].world, Status(Code::kMismatch, who(r) + " made another call")});
+          {announced_, peers_[index(r)].world, Status(Code::kMismatch, rank_name(r) + " made another call")});
     }
   }
 }
@@ -176,7 +176,7 @@ const std::byte* Group::message(Rank peer, const Place& place, Status& why) {
   if (is_inside) [[likely]]
     return from.ring.data() + place.position;
   why = Status(Code::kMismatch,
-               who(peer) + " says that a message is where none can be; its shared memory is damaged")
+               rank_name(peer) + " says that a message is where none can be; its shared memory is damaged")
             .with_peer(named(peer));
   return nullptr;
 }

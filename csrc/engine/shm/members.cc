@@ -35,7 +35,7 @@ Result<bool> Members::join() {
     PC_ASSIGN_OR_RETURN(const Host::FoundArea found, host_.find_area(peer.world, group_));
     const Rank rank = static_cast<Rank>(joined_);
     if (found.is_closed)
-      return Status(Code::kPeerExited, who(rank) + " has closed this group").with_peer(named(rank));
+      return Status(Code::kPeerExited, rank_name(rank) + " has closed this group").with_peer(named(rank));
     if (found.area == nullptr) return wait_for(*found.word, found.seen, rank);
     peer.found = found;
     peer.area = found.area;

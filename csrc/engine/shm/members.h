@@ -65,7 +65,7 @@ class Members {
     uint8_t slot = 0;      // where look() has found what it looked for
     SharedCopy copy = {};  // into the ring, for that member alone; this rank's entry: for all
   };
-  std::string who(Rank rank) const {
+  std::string rank_name(Rank rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
   }
   Rank named(Rank rank) const { return names_.empty() ? rank : names_[index(rank)]; }

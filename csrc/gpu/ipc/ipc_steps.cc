@@ -62,7 +62,7 @@ class Steps {
   void add_of(Rank rank) {
     const Rank root = request_.root;
     switch (request_.collective) {
-      case Collective::kReduceScatter: return reduce(everybody(), part(rank), {output(rank, 0)});
+      case Collective::kReduceScatter: return reduce(all_ranks(), part(rank), {output(rank, 0)});
       case Collective::kAllgather: return copy(input(rank, 0), every_output(part(rank)), part(rank).count);
       case Collective::kGather:
         return copy(input(rank, 0), {output(root, part(rank).begin)}, part(rank).count);
@@ -81,8 +81,8 @@ class Steps {
       std::vector<std::byte*> to;
     };
     std::vector<Result> results;
-    for (Rank rank = 0; rank < everybody().to; ++rank) {
-      const Shape shape{request_.collective, rank, everybody().to, request_.root};
+    for (Rank rank = 0; rank < all_ranks().to; ++rank) {
+      const Shape shape{request_.collective, rank, all_ranks().to, request_.root};
       if (!has_output(shape)) continue;
       const Contributors of = contributors(shape, 1, 0);
       const auto same = std::ranges::find(results, of, &Result::of);
@@ -109,7 +109,7 @@ class Steps {
     }
   }
 
-  Contributors everybody() const { return {0, static_cast<Rank>(ranks_)}; }
+  Contributors all_ranks() const { return {0, static_cast<Rank>(ranks_)}; }
   void reduce(Contributors of, Stretch what, std::vector<std::byte*> to) {
     std::vector<const std::byte*> from;
     for (Rank rank = of.from; rank < of.to; ++rank) from.push_back(input(rank, what.begin));

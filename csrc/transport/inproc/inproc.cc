@@ -85,17 +85,17 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
   std::vector<WakeEvent> notifiers_;
   std::vector<std::unique_ptr<Pair>> pairs_;  // (low, high) at high*(high-1)/2 + low
   std::mutex mutex_;                          // guards taken_ and joined_
-  std::condition_variable somebody_joined_;
+  std::condition_variable rank_joined_;
   std::vector<bool> taken_, joined_;
 };
 
 Status Hub::join(Rank rank, const WaitContext& context) {
   std::unique_lock lock(mutex_);
   joined_[static_cast<std::size_t>(rank)] = true;
-  somebody_joined_.notify_all();
+  rank_joined_.notify_all();
   const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
   const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms()); };
-  while (!somebody_joined_.wait_for(lock, slice(), all_here)) {
+  while (!rank_joined_.wait_for(lock, slice(), all_here)) {
     lock.unlock();  // the probe runs the user's code
     const WaitEnd end = Waiter::check(context);
     lock.lock();

@@ -320,12 +320,13 @@ Decision Mesh::judge(const Hello& theirs) {
 void Mesh::welcome(int pending) {
   Greeting& greeting = pending_.at(pending);
   const Hello theirs = greeting.handshake().theirs();
-  const std::string who = "rank " + std::to_string(theirs.rank);
+  const std::string peer_name = "rank " + std::to_string(theirs.rank);
   const Decision decision = judge(theirs);
   tune(pending, theirs.role);
   const Status said = greeting.decide(decision);
-  if (decision == Decision::kRankTaken) return reject(pending, "a second process says that it is " + who);
-  if (decision == Decision::kNotNeeded) return reject(pending, who + " has no reason to call us");
+  if (decision == Decision::kRankTaken)
+    return reject(pending, "a second process says that it is " + peer_name);
+  if (decision == Decision::kNotNeeded) return reject(pending, peer_name + " has no reason to call us");
   if (!said.is_ok()) return reject(pending, said.message());
   at(theirs).done = greeting.finish();
   limiter_.leave(pending);

@@ -138,11 +138,12 @@ Status TcpTransport::install(MeshSockets sockets) {
 
 Status TcpTransport::why_not(Rank peer) const {
   if (!ended_.is_ok()) return ended_;
-  const std::string who = "rank " + std::to_string(peer);
+  const std::string peer_name = "rank " + std::to_string(peer);
   if (peer == options_.rank || peer < 0 || peer >= options_.size) {
-    return Status(Code::kInvalidArgument, who + " is not a peer of rank " + std::to_string(options_.rank));
+    return Status(Code::kInvalidArgument,
+                  peer_name + " is not a peer of rank " + std::to_string(options_.rank));
   }
-  return Status(Code::kNotInitialized, "not connected to " + who).with_peer(peer);
+  return Status(Code::kNotInitialized, "not connected to " + peer_name).with_peer(peer);
 }
 
 std::size_t TcpTransport::poll_locked() {

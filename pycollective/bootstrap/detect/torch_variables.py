@@ -14,7 +14,7 @@ from pycollective.bootstrap.single import alone
 from pycollective.errors import InvalidArgument
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-WHO = " ".join(NAMES)
+DESCRIPTION = " ".join(NAMES)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
@@ -32,7 +32,7 @@ def detect_part(env: Mapping[str, str]) -> Placement | None:
     """Handle an incomplete set if no other launcher has started this process."""
     if not any(env.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return None
-    require(env, ("RANK", "WORLD_SIZE"), WHO)
+    require(env, ("RANK", "WORLD_SIZE"), DESCRIPTION)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")
     if size == 1:
         return alone("torch variables", "RANK", "WORLD_SIZE")
@@ -47,11 +47,11 @@ def detect_part(env: Mapping[str, str]) -> Placement | None:
 def place(
     env: Mapping[str, str], launcher: str, kvs: Callable[[], Kvs] | None = None, run_id: str = ""
 ) -> Placement:
-    require(env, ("RANK", "WORLD_SIZE"), WHO)
+    require(env, ("RANK", "WORLD_SIZE"), DESCRIPTION)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")
     if size == 1:
         return alone(launcher, *NAMES)
-    require(env, NAMES, WHO)
+    require(env, NAMES, DESCRIPTION)
     local_rank, local_size = local_place(env, size)
     one_host = local_size == size
     # MASTER_PORT itself belongs to torch or to torchrun's agent; it is only part of the job's name.
@@ -81,7 +81,7 @@ def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Kvs]
         return None
     from pycollective.bootstrap.kvs.torch_default import initialised_store
 
-    require(env, ("RANK", "WORLD_SIZE"), WHO)
+    require(env, ("RANK", "WORLD_SIZE"), DESCRIPTION)
     rank, size = rank_of(env, "RANK", "WORLD_SIZE")
     kvs = initialised_store(rank, size, f"{run_id}/{size}")
     return None if kvs is None else lambda: kvs

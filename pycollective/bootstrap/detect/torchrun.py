@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
-from pycollective.bootstrap.detect.torch_variables import WHO, default_store, place
+from pycollective.bootstrap.detect.torch_variables import DESCRIPTION, default_store, place
 from pycollective.bootstrap.detect.variables import integer, require
 from pycollective.bootstrap.kvs.kvs import Kvs
 from pycollective.bootstrap.placement import Placement
@@ -15,7 +15,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     run_id = env.get("TORCHELASTIC_RUN_ID")
     if not run_id:
         return None
-    require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), WHO)
+    require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), DESCRIPTION)
     # TORCHELASTIC_RESTART_COUNT is not used: each agent counts its own restarts, so it may differ
     # between ranks of a world.
     return place(env, "torchrun", kvs_of(env, run_id), run_id)

@@ -14,13 +14,13 @@ def integer(env: Mapping[str, str], name: str) -> int:
         raise InvalidArgument(f"{name}={env[name]!r} in the environment is not a whole number") from None
 
 
-def require(env: Mapping[str, str], names: tuple[str, ...], who: str) -> None:
+def require(env: Mapping[str, str], names: tuple[str, ...], subject: str) -> None:
     """Raise unless every one of `names` is set. An empty value counts as missing."""
     missing = [name for name in names if not env.get(name)]
     if missing:
         found = [name for name in names if env.get(name)]
         raise InvalidArgument(
-            f"the environment describes a rank only in part ({who}): {' '.join(found)} set, but "
+            f"the environment describes a rank only in part ({subject}): {' '.join(found)} set, but "
             f"{' '.join(missing)} missing. Set them all, or unset them all for a world of one"
         )
 

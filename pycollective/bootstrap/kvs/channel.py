@@ -17,9 +17,9 @@ class Channel:
     Data received by then is kept for the next call.
     """
 
-    def __init__(self, fd: int, who: str) -> None:
+    def __init__(self, fd: int, server: str) -> None:
         self.fd = fd
-        self.who = who  # for messages: "PMI-1 of hydra"
+        self.server = server  # for messages: "PMI-1 of hydra"
         self.arrived = b""
 
     def send(self, data: bytes, deadline: float) -> None:
@@ -58,11 +58,11 @@ class Channel:
         poll = select.poll()
         poll.register(self.fd, event)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise CollectiveTimeout(f"{self.who} did not answer in time")
+            raise CollectiveTimeout(f"{self.server} did not answer in time")
 
     def gone(self, why: str) -> PeerFailure:
         return PeerFailure(
-            f"the connection to {self.who} is broken: {why}. The launcher is ending, or another library of this "
+            f"the connection to {self.server} is broken: {why}. The launcher is ending, or another library of this "
             f"process has used up the connection",
             cause=why,
         )

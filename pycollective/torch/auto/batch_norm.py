@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pycollective._core import Group
 from pycollective.errors import Unsupported
-from pycollective.torch.auto.batches import WHO, Batches
+from pycollective.torch.auto.batches import NAME, Batches
 from pycollective.torch.auto.replaced import replace
 from pycollective.torch.sync_batch_norm import _SyncBatchNorm
 
@@ -52,8 +52,8 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
             layers = what.modules() if isinstance(what, nn.Module) else ()
             if any(isinstance(each, _BatchNorm) and each.training for each in layers):
                 raise Unsupported(
-                    f"{WHO}: batch normalization of a part of a batch cannot be compiled by torch.jit: train the model "
-                    "as it is, and compile it in eval()"
+                    f"{NAME}: batch normalization of a part of a batch cannot be compiled by torch.jit: train the "
+                    "model as it is, and compile it in eval()"
                 )
             with contextlib.ExitStack() as meanwhile:  # torch.jit also reads the source of the function
                 replace(meanwhile, functional, "batch_norm", plain)

@@ -30,7 +30,7 @@ from pycollective.torch.auto.sizes import Place, weighing
 
 __all__ = ["Batch", "Batches", "Pass", "Share"]
 
-WHO = "pycollective.torch.auto"
+NAME = "pycollective.torch.auto"
 OF_PARTS = (
     "Every other number (accuracy, len(x), a loss before backward() or one of its terms) is of this rank's part: "
     "pc.metrics.mean() or sum() makes it whole (docs/auto.md)"
@@ -105,7 +105,7 @@ class Batches:
         self._warned = False
         self._looked = False  # whether the program's text was searched for weights by batch size
         self._weighs: Place | None = None  # the line that weighs, if any
-        self._told_of_parts = False
+        self._warned_of_parts = False
         self.eval_mode = False  # whether the latest module to change its mode entered eval()
 
     def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
@@ -225,7 +225,7 @@ class Batches:
         self._looked = True
         self._weighs = weighing() if self._rank == 0 else None
         if self._weighs is not None and self._weighs.certain:
-            self._told_of_parts = True
+            self._warned_of_parts = True
             _warn(
                 f"{self._weighs.where} adds up or weighs by the size of a batch: len(x) is that of this rank's "
                 "part from the second batch of a training loop on, while loss.item() after backward() is of the whole "
@@ -235,9 +235,9 @@ class Batches:
 
     def _warn_of_parts(self) -> None:
         """Warns with the first cut batch, since a number computed from a part does not show it."""
-        if self._told_of_parts or self._rank != 0:
+        if self._warned_of_parts or self._rank != 0:
             return
-        self._told_of_parts = True
+        self._warned_of_parts = True
         where = self._weighs.where if self._weighs is not None else ""
         hint = f"; {where} may add up or weigh by the size of a batch" if where else ""
         _warn(
@@ -259,21 +259,21 @@ class Batches:
 def _warn(text: str, *, stacklevel: int) -> None:
     """Warns without raising: an exception on one rank would leave the other ranks waiting."""
     try:
-        warnings.warn(f"{WHO}: {text}", stacklevel=stacklevel)
+        warnings.warn(f"{NAME}: {text}", stacklevel=stacklevel)
     except UserWarning as error:  # as with python -W error
         print(error, file=sys.stderr)
 
 
 def _unclear(what: str) -> InvalidArgument:
     return InvalidArgument(
-        f"{WHO}: {what}: take a batch_size that all ranks divide, with drop_last=True, or begin each backward before "
+        f"{NAME}: {what}: take a batch_size that all ranks divide, with drop_last=True, or begin each backward before "
         "the next batch is taken"
     )
 
 
 def _cut_for_nothing() -> InvalidArgument:
     return InvalidArgument(
-        f"{WHO}: a loop over a DataLoader gets this rank's part of each batch, because an earlier one over it was "
+        f"{NAME}: a loop over a DataLoader gets this rank's part of each batch, because an earlier one over it was "
         "training; but this one does not train, so what it computes would be of a part: begin it under "
         "torch.no_grad(), or after model.eval(). (If it leaves out what looks like a short batch: every part is short)"
     )

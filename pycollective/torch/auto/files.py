@@ -14,7 +14,7 @@ from pycollective._core import Group
 from pycollective.errors import CollectiveTimeout
 from pycollective.objects.remote_error import record_of, reraised
 from pycollective.runtime.store import store
-from pycollective.torch.auto.batches import WHO
+from pycollective.torch.auto.batches import NAME
 from pycollective.torch.auto.replaced import replace
 
 __all__ = ["install"]
@@ -56,7 +56,9 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
         try:
             words: Any = outcomes.pop(key)
         except CollectiveTimeout as error:
-            error.args = (f"{WHO}: torch.save({path!r}) writes on rank 0, which did not come there: {error}",)
+            error.args = (
+                f"{NAME}: torch.save({path!r}) writes on rank 0, which did not come there: {error}",
+            )
             raise
         if words is not None:
             raise reraised(words, 0)

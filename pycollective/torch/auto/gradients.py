@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from pycollective._core import Group
 from pycollective.errors import InvalidArgument, Unsupported
 from pycollective.torch.auto import losses
-from pycollective.torch.auto.batches import WHO, Batches
+from pycollective.torch.auto.batches import NAME, Batches
 from pycollective.torch.auto.lockstep import Lockstep
 from pycollective.torch.auto.replaced import replace
 from pycollective.torch.gradient_hooks import GradientHooks
@@ -67,7 +67,7 @@ def install(
             losses.refuse_sums(roots, grad_tensors, share.parts)
         elif share.mixed:
             raise InvalidArgument(
-                f"{WHO}: parts of batches and whole ones are in one sum, and only the parts are to be added up over "
+                f"{NAME}: parts of batches and whole ones are in one sum, and only the parts are to be added up over "
                 "the ranks: take batches of at least as many samples as there are ranks"
             )
         weight = float(group.size) if share.cut and reduction == "sum" else share.weight
@@ -122,7 +122,7 @@ class Reduced:
     def adopt(self, made: Optimizer) -> None:
         """Broadcasts rank 0's parameters; one that several optimizers have is reduced once."""
         if isinstance(made, torch.optim.LBFGS):
-            raise Unsupported(f"{WHO}: LBFGS looks at losses as it goes, which differ over the ranks")
+            raise Unsupported(f"{NAME}: LBFGS looks at losses as it goes, which differ over the ranks")
         new = [
             each
             for part in made.param_groups
@@ -151,8 +151,8 @@ class Reduced:
             hooks = self._of.get(id(parameter))
             if hooks is None or not hooks.reduced:
                 raise InvalidArgument(
-                    f"{WHO}: parameter {place} of a {type(stepping).__name__} has a gradient that is not of all ranks: "
-                    "it comes from no backward(), or from one that raised, or the optimizer is a copy of another"
+                    f"{NAME}: parameter {place} of a {type(stepping).__name__} has a gradient that is not of all "
+                    "ranks: it comes from no backward(), or from one that raised, or the optimizer is a copy of another"
                 )
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, dataloader
 from pycollective._core import Group
 from pycollective.errors import Unsupported
 from pycollective.torch.auto import randomness
-from pycollective.torch.auto.batches import WHO, Batches, Pass
+from pycollective.torch.auto.batches import NAME, Batches, Pass
 from pycollective.torch.auto.replaced import replace
 
 __all__ = ["install"]
@@ -38,7 +38,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
 
     def begin(iterator: Any, loader: DataLoader[Any]) -> Pass:  # noqa: ANN401
         if loader.num_workers and not getattr(loader, "in_order", True):
-            raise Unsupported(f"{WHO}: DataLoader(in_order=False) hands out other batches on every rank")
+            raise Unsupported(f"{NAME}: DataLoader(in_order=False) hands out other batches on every rank")
         enabled = torch.is_grad_enabled()
         if enabled:  # evaluation may use any order, and may run on one rank only
             randomness.synchronize(group, loader)

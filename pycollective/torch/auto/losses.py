@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pycollective.errors import InvalidArgument
-from pycollective.torch.auto.batches import WHO
+from pycollective.torch.auto.batches import NAME
 
 __all__ = ["is_own_scalar", "refuse_sums", "weighted"]
 
@@ -60,7 +60,7 @@ def refuse_sums(roots: tuple[Any, ...], gradients: Any, parts: Collection[int]) 
     for root, gradient in zip(roots, given, strict=True):
         if isinstance(root, Tensor) and root.grad_fn is not None and _is_sum(root, gradient, parts):
             raise InvalidArgument(
-                f"{WHO}: this loss is a sum over the samples of a batch, or a term of it is, and here they are taken "
+                f"{NAME}: this loss is a sum over the samples of a batch, or a term of it is, and here they are taken "
                 "for means: divide by their number, or say --reduction sum, if all losses of the script are sums"
             )
 

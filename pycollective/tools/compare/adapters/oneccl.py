@@ -32,8 +32,8 @@ class Adapter:
         unique = _Id()
         if self.rank == 0:
             self.expect_success(self.library.onecclGetUniqueId(ctypes.byref(unique)))
-        told: bytes = self.world.bcast(bytes(unique), 0)
-        ctypes.memmove(ctypes.byref(unique), told, len(told))
+        unique_bytes: bytes = self.world.bcast(bytes(unique), 0)
+        ctypes.memmove(ctypes.byref(unique), unique_bytes, len(unique_bytes))
         self.library.onecclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_size_t, _Id, ctypes.c_int]
         self.expect_success(
             self.library.onecclCommInitRank(ctypes.byref(self.group), self.size, unique, self.rank)
