@@ -1,4 +1,4 @@
-// The clock that waits and durations are measured by: the steady one.
+// The clock by which waits and durations are measured: the steady clock.
 #pragma once
 
 #include <chrono>

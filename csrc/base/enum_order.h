@@ -1,11 +1,12 @@
-// Tables with one row for each value of an enumeration, in which a value's number finds its row.
+// Tables with one row for each value of an enumeration, indexed by the value's number.
 #pragma once
 
 #include <cstddef>
 
 namespace pc {
 
-// Whether the row at each place names the value of that number. For a static_assert beside the table.
+// Returns true if each row names the value whose number is the row's index. For a static_assert
+// beside the table.
 template <class Table, class Row, class Value>
 constexpr bool in_enum_order(const Table& table, Value Row::*value) {
   for (std::size_t i = 0; i < table.size(); ++i) {

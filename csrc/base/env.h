@@ -1,5 +1,6 @@
-// Every PYCOLLECTIVE_* environment variable, in one table: the getters, their error messages and docs/environment.md all
-// come from it. Values are read when asked for and never kept.
+// Every PYCOLLECTIVE_* environment variable, in one table. The getters, their error messages and
+// docs/environment.md all use it. Every call of a getter reads the environment; values are never
+// kept.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ struct EnvVariable {
   EnvType type;
   EnvSetBy set_by;
   std::string_view fallback;  // the value when unset, in the variable's own notation; empty: none
-  std::string_view choices;   // kChoice: what is allowed, separated by spaces
+  std::string_view choices;   // kChoice: the allowed values, separated by spaces
   double least, most;         // kInteger and kSeconds: the allowed range, both ends included
   std::string_view meaning;   // one sentence
   std::string_view since;     // the first version that has it
@@ -58,9 +59,10 @@ std::span<const EnvVariable> environment_table();
 const EnvVariable& describe(Env variable);
 std::string environment_markdown();  // the text of docs/environment.md
 
-// An empty variable counts as unset. The getter must fit the variable's type (kChoice is read by env_text). Errors are
-// kInvalidArgument: a malformed value (naming variable, value and what is allowed), or unset without a fallback (a text
-// that is the user's to set is then just empty).
+// An empty variable counts as unset. The getter must fit the variable's type (env_text reads
+// kChoice too). A getter fails with kInvalidArgument if the value is malformed (the error names the
+// variable, the value and what is allowed), or if the variable is unset without a fallback. An
+// unset text that the user sets is empty instead.
 bool env_is_set(Env variable);
 Result<std::string> env_text(Env variable);
 Result<int64_t> env_integer(Env variable);

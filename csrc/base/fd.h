@@ -1,4 +1,4 @@
-// Owns one file descriptor; closes it when it goes.
+// Owns one file descriptor and closes it on destruction.
 #pragma once
 
 #include <unistd.h>
@@ -25,7 +25,7 @@ class Fd {
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0 && fd_ != fd) ::close(fd_);  // EINTR: Linux has closed it all the same
+    if (fd_ >= 0 && fd_ != fd) ::close(fd_);  // no retry on EINTR: Linux has closed it
     fd_ = fd;
   }
 

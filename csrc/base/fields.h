@@ -1,4 +1,4 @@
-// Text that is made of fields: words in the store, and rows of tables.
+// Text that consists of fields: values in the store, and rows of tables.
 #pragma once
 
 #include <charconv>
@@ -8,10 +8,11 @@
 
 namespace pc {
 
-// The fields, empty ones too: one more than there are separators. They lie in `text`.
+// Returns all fields, also empty ones: one more than there are separators. They are views into
+// `text`.
 std::vector<std::string_view> cut(std::string_view text, char separator);
 
-// The whole text is a number, and `number` can hold it.
+// Returns true if the whole text is a number that `number` can hold.
 template <class T>
 bool number_from(std::string_view text, T& number) {
   const std::from_chars_result parsed = std::from_chars(text.data(), text.data() + text.size(), number);

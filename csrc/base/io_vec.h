@@ -1,4 +1,4 @@
-// Bytes that lie in several places and stand for one run of bytes: how a list of arrays is one array to a plan.
+// Several memory ranges that represent one run of bytes: a list of arrays is one array to a plan.
 #pragma once
 
 #include <algorithm>
@@ -10,31 +10,31 @@
 
 namespace pc {
 
-// A view: what it points to lives elsewhere. Thread-safety: as a vector.
+// A view: it does not own the memory. Thread-safety: as a vector.
 class IoVec {
  public:
-  void add(std::byte* data, std::size_t nbytes) {  // behind what there is
+  void add(std::byte* data, std::size_t nbytes) {  // appends; extends the last piece if adjacent
     if (nbytes == 0) return;
     const bool joins = !pieces_.empty() && pieces_.back().data + (nbytes_ - pieces_.back().begin) == data;
     if (!joins) pieces_.push_back({data, nbytes_});
     has_joined_ = has_joined_ || joins;
     nbytes_ += nbytes;
   }
-  // The same as a piece of its own, also directly behind the last one.
+  // Appends as a separate piece, even if the memory directly follows the last piece.
   void add_separate(std::byte* data, std::size_t nbytes) {
     if (nbytes != 0) pieces_.push_back({data, nbytes_});
     nbytes_ += nbytes;
   }
   std::size_t pieces() const { return pieces_.size(); }
-  bool has_joined() const { return has_joined_; }  // whether a piece is more than what was added at once
+  bool has_joined() const { return has_joined_; }  // whether a piece consists of several added ranges
   std::size_t nbytes() const { return nbytes_; }
-  // Whether every piece holds a whole number of elements of that size.
+  // Returns true if every piece holds a whole number of elements of that size.
   bool holds_whole(std::size_t element_nbytes) const {
     return nbytes_ % element_nbytes == 0 &&
            std::all_of(pieces_.begin(), pieces_.end(),
                        [&](const Piece& piece) { return piece.begin % element_nbytes == 0; });
   }
-  // The bytes from `begin` on that lie together, at most so many. Precondition: begin < nbytes().
+  // The contiguous bytes from `begin` on, at most `most`. Precondition: begin < nbytes().
   std::span<std::byte> at(std::size_t begin, std::size_t most) const {
     const auto next =
         std::upper_bound(pieces_.begin(), pieces_.end(), begin,
@@ -47,14 +47,15 @@ class IoVec {
  private:
   struct Piece {
     std::byte* data;
-    std::size_t begin;  // where its first byte stands in the run
+    std::size_t begin;  // offset of its first byte in the run
   };
   std::vector<Piece> pieces_;
   std::size_t nbytes_ = 0;
   bool has_joined_ = false;
 };
 
-// Some bytes of an array: together at `data`, or, if that is null, in `list` from `begin` on.
+// A part of an array: contiguous at `data`, or, if `data` is null, in `list` from offset `begin`
+// on.
 struct Location {
   std::byte* data = nullptr;
   const IoVec* list = nullptr;
@@ -64,11 +65,11 @@ struct Location {
   }
 };
 
-// Bytes to be read: together, or in pieces of a list. A view.
+// Bytes to be read: contiguous, or in pieces of a list. A view.
 class ConstIoVec {
  public:
   ConstIoVec() = default;
-  // implicit: bytes that lie together are the common case.
+  // Implicit, because contiguous bytes are the common case.
   template <std::convertible_to<std::span<const std::byte>> Together>
   ConstIoVec(const Together& together) : together_(together) {}
   ConstIoVec(const Location& place, std::size_t nbytes)
@@ -96,7 +97,7 @@ class ConstIoVec {
       done += piece.size();
     }
   }
-  // How many of the first `most` bytes lie in so many pieces.
+  // Returns how many of the first `most` bytes are in the first `pieces` pieces.
   std::size_t within(std::size_t pieces, std::size_t most) const {
     if (list_ == nullptr) return most;
     std::size_t nbytes = 0;
@@ -110,7 +111,8 @@ class ConstIoVec {
   std::size_t begin_ = 0, nbytes_ = 0;
 };
 
-// Calls `apply(target, source, nbytes)` for bytes that lie together on both sides, until all of `from` is at `offset` of `to`.
+// Calls `apply(target, source, nbytes)` for each range that is contiguous on both sides, until all
+// of `from` is placed in `to` from `offset` on.
 template <class Apply>
 void copy_pieces(std::span<const std::byte> from, const Location& to, std::size_t offset, Apply&& apply) {
   while (!from.empty()) {

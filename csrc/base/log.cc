@@ -28,7 +28,7 @@ std::string_view name_of(LogLevel level) {
   return "";
 }
 
-// What a peer sent may stand in a message: it must not move the cursor of somebody's terminal.
+// A message may quote what a peer sent, which must not move the cursor of a terminal.
 void append_printable(std::string& out, std::string_view line) {
   for (const char c : line) {
     const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
@@ -36,8 +36,9 @@ void append_printable(std::string& out, std::string_view line) {
   }
 }
 
-// A description of its own of the same stream, because O_NONBLOCK belongs to the description, which others share. A stream
-// that cannot be opened again (a socket; a terminal of another user) or never blocks (a file) is used as it is.
+// Opens another file description of the same stream, because O_NONBLOCK belongs to the description,
+// which other processes share. A stream that cannot be reopened (a socket; a terminal of another
+// user) or never blocks (a file) is used directly.
 class Stream {
  public:
   explicit Stream(int fd) : fd_(fd) {
@@ -49,7 +50,7 @@ class Stream {
     ours_.reset(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (ours_.valid()) fd_ = ours_.get();
   }
-  // -1 and EAGAIN: there is no room now.
+  // Returns -1 with EAGAIN if there is no room now.
   ssize_t write(std::string_view text) const {
     if (is_socket_) return ::send(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return ::write(fd_, text.data(), text.size());
@@ -69,7 +70,8 @@ class Stream {
   bool is_socket_ = false;
 };
 
-// At most PIPE_BUF bytes, which a pipe takes as one. Every line ends within that.
+// Returns at most PIPE_BUF bytes of whole lines, which a pipe accepts atomically. No line is longer
+// than that.
 std::string_view first_part(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   return text.substr(0, text.rfind('\n', PIPE_BUF - 1) + 1);
@@ -104,7 +106,7 @@ void Logger::write(LogLevel level, std::string_view text) const {
     more = end != std::string_view::npos;
     if (more) text.remove_prefix(end + 1);
   }
-  const int saved = errno;  // a logger must not change what its caller is about to look at
+  const int saved = errno;  // a logger must not change the errno that its caller is about to read
   pass_on(out);
   errno = saved;
 }
@@ -119,7 +121,7 @@ void Logger::pass_on(std::string_view text) const {
     }
     const ssize_t n = stream.write(first_part(text));
     if (n < 0 && (errno == EINTR || errno == EAGAIN) && !deadline.expired()) continue;
-    if (n <= 0) return;  // stderr is gone: nobody is left to tell
+    if (n <= 0) return;  // stderr is closed: the failure cannot be reported
     *stuck_ = false;
     text.remove_prefix(static_cast<std::size_t>(n));
   }

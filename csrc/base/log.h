@@ -1,4 +1,5 @@
-// A levelled line logger to stderr: "pycollective[rank 3] warning: ...". A small value that owners pass on; no global.
+// A line logger with levels that writes to stderr: "pycollective[rank 3] warning: ...". Owners pass
+// it on as a small value; there is no global.
 #pragma once
 
 #include <atomic>
@@ -14,9 +15,10 @@ namespace pc {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Thread-safety: all methods; copies share whether the reader is stuck. Every message is one write(2), so that lines of
-// different ranks do not mix; a long one is several, of whole lines. What the reader does not take within 0.1 s is dropped, and
-// from then on what it does not take at once, until it takes something again: no call waits for who reads the log.
+// Thread-safety: all methods; copies share whether the reader is stuck. Each message is one
+// write(2), so that lines of different ranks do not mix; a long message is several writes of whole
+// lines. A message waits at most 0.1 s for its reader and is then dropped. After a drop no message
+// waits until the reader accepts text again, so that a stalled reader blocks no call.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)
@@ -24,7 +26,7 @@ class Logger {
         rank_(rank),
         fd_(fd),
         stuck_(std::make_shared<std::atomic<bool>>(false)) {}
-  static Result<Logger> from_environment(Rank rank = -1);  // the level that PYCOLLECTIVE_LOG asks for
+  static Result<Logger> from_environment(Rank rank = -1);  // with the level in PYCOLLECTIVE_LOG
 
   Logger with_rank(Rank rank) const {
     Logger same = *this;
@@ -33,9 +35,9 @@ class Logger {
   }
   bool enabled(LogLevel level) const { return level <= level_; }
 
-  // `text` is a string, or a function that makes one and is only called when the level is on:
+  // `text` is a string, or a function that returns one and is only called if the level is enabled:
   //   log.debug([&] { return "connected to rank " + std::to_string(peer); });
-  // Every line of a text of several lines gets the prefix. Control characters come out as '?'.
+  // Every line of a multi-line text gets the prefix. Control characters are replaced by '?'.
   template <class Text>
   void error(Text&& text) const {
     log(LogLevel::kError, std::forward<Text>(text));
@@ -71,7 +73,7 @@ class Logger {
   LogLevel level_;
   Rank rank_;                                 // -1: not known yet, or not a rank
   int fd_;                                    // not owned
-  std::shared_ptr<std::atomic<bool>> stuck_;  // what was written last had no room; shared by all copies
+  std::shared_ptr<std::atomic<bool>> stuck_;  // the last write had no room; shared by all copies
 };
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// What nearly every file includes of the standard library, for builds with PYCOLLECTIVE_PRECOMPILE. No source includes it.
+// The standard headers that nearly every file includes, for builds with PYCOLLECTIVE_PRECOMPILE. No
+// source includes this file.
 #pragma once
 
 #include <algorithm>

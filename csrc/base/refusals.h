@@ -1,4 +1,4 @@
-// Connections that were turned away: counted, and the first few told. A port scanner must not fill anybody's log.
+// Counts rejected connections and logs the first few, so that a port scanner cannot fill the log.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Refusals {
     if (count_ <= kReported) log_.warning("turned away a connection from " + last_);
     if (count_ == kReported) log_.warning("further connections will be turned away silently");
   }
-  // Somebody who is expected, only not now: no reason to worry anybody.
+  // The peer is expected, but not at this time. This is no reason for a warning.
   void add_expected(const std::string& from, const std::string& why) const {
     log_.info([&] { return "turned away a connection from " + from + ": " + why; });
   }

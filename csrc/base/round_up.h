@@ -1,4 +1,4 @@
-// Sizes and places in memory that are to be multiples of something.
+// Rounds sizes and offsets up to a multiple.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Sizes as people write them in tables and profiles: "65536", "64k", "1m", "2g", "inf".
+// Sizes in the notation of tables and profiles: "65536", "64k", "1m", "2g", "inf".
 #pragma once
 
 #include <cstdint>

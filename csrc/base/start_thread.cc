@@ -11,7 +11,7 @@ namespace pc {
 Status start_thread(std::thread& thread, const char* name, std::string_view what, std::function<void()> run) {
   sigset_t all, before;
   sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a thread begins with its maker's
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // a new thread inherits its creator's mask
   Status started;
   try {
     thread = std::thread(std::move(run));

@@ -1,4 +1,5 @@
-// How every thread of ours begins: without signals, which are for the user's threads, and with a name for top -H and gdb.
+// Starts every thread of the runtime: with all signals blocked, since the user's threads handle
+// them, and with a name for top -H and gdb.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,8 @@
 
 namespace pc {
 
-// `name`: at most 15 characters. `what`: for an error: "starting the progress thread". Errors: the system has no more threads.
+// `name` has at most 15 characters. `what` begins the error text: "starting the progress thread".
+// Fails if the system has no more threads.
 Status start_thread(std::thread& thread, const char* name, std::string_view what, std::function<void()> run);
 
 }  // namespace pc

@@ -1,5 +1,5 @@
-// Errors are values. Status says what went wrong, with whom, in which operation; OK costs a null pointer.
-// Result<T> is a T or a Status. Nothing below the bindings throws.
+// Errors are values. A Status holds what went wrong, with which peer and in which operation; OK
+// costs a null pointer. A Result<T> is a T or a Status. Nothing below the bindings throws.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace pc {
 
 enum class Code : uint8_t {
   kOk,
-  kInvalidArgument,  // the caller's fault; nothing was sent, everything is as before
+  kInvalidArgument,  // the caller's mistake; nothing was sent and no state changed
   kMismatch,         // ranks disagree about a call
   kTimeout,          // a deadline passed
   kPeerFailure,      // a peer died or its connection broke
-  kPeerExited,       // a peer said goodbye
-  kPeerInterrupted,  // somebody pressed Ctrl-C at another rank
+  kPeerExited,       // a peer exited in an orderly manner
+  kPeerInterrupted,  // Ctrl-C at another rank
   kInterrupted,      // Ctrl-C
-  kAborted,          // somebody else ended this operation; the cause is in the message
+  kAborted,          // another rank or thread ended this operation; the message has the cause
   kUnsupported,      // valid, but this build or path cannot do it
-  kExcluded,         // the others hold this rank for dead
+  kExcluded,         // the other ranks consider this rank dead
   kNotInitialized,
-  kSystem,    // the operating system refused: message has the call, errno text and the address
+  kSystem,    // the operating system refused; the message has the call, the errno text and the address
   kInternal,  // our bug
 };
 std::string_view name_of(Code code);
@@ -39,17 +39,18 @@ class [[nodiscard]] Status {
   static Status ok() { return Status(); }
 
   bool is_ok() const { return state_ == nullptr; }
-  explicit operator bool() const = delete;  // write is_ok(): "if (status)" reads both ways
+  explicit operator bool() const = delete;  // use is_ok(): "if (status)" can be read both ways
   Code code() const { return state_ ? state_->code : Code::kOk; }
   const std::string& message() const;
 
-  // Who and where. Each returns a copy with one more fact; the first writer wins, so that a caller further up
-  // cannot overwrite what the place of the error knew.
+  // The context of the error. Each method returns a copy with one more fact. A fact that is set
+  // already is kept, so that a caller further up cannot overwrite what was recorded at the origin
+  // of the error.
   Status with_rank(Rank rank) const;
   Status with_peer(Rank peer) const;
   Status with_operation(std::string_view operation) const;  // "allreduce #12 (ring, 64 MiB float32)"
   Status with_elapsed(double seconds) const;
-  Status with_sequence(uint64_t sequence) const;            // the group's number of that operation
+  Status with_sequence(uint64_t sequence) const;            // the operation's number in its group
   Status with_cause(std::string_view cause) const;          // how a peer ended: "connection closed"
   Rank rank() const { return state_ ? state_->rank : -1; }  // -1: not known
   Rank peer() const { return state_ ? state_->peer : -1; }
@@ -58,7 +59,7 @@ class [[nodiscard]] Status {
   const std::string& cause() const;
   double elapsed_s() const { return state_ ? state_->elapsed_s : -1.0; }
 
-  // "allreduce #12 (ring, 64 MiB float32) on rank 3: timed out after 30.0 s: ..." for people and logs.
+  // Text for users and logs: "allreduce #12 (ring, 64 MiB float32) on rank 3 after 30 s: ...".
   std::string to_string() const;
 
  private:
@@ -81,7 +82,8 @@ inline Status invalid_argument(std::string message) {
   return Status(Code::kInvalidArgument, std::move(message));
 }
 inline Status unsupported(std::string message) { return Status(Code::kUnsupported, std::move(message)); }
-// "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call` names the system call and its object.
+// "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call` names the system call and its
+// object.
 Status system_error(std::string_view call, int error_number);
 
 template <class T>
@@ -90,7 +92,7 @@ class [[nodiscard]] Result {
   Result(T value) : v_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : v_(std::move(status)) {}  // NOLINT(google-explicit-constructor): must not be OK
   bool is_ok() const { return v_.index() == 0; }
-  const Status& status() const {  // OK when there is a value
+  const Status& status() const {  // OK if there is a value
     static const Status kFine;
     return is_ok() ? kFine : std::get<1>(v_);
   }
@@ -102,7 +104,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> v_;
 };
 
-// Returns the Status of the expression from this function unless it is OK.
+// Returns the Status of the expression from the enclosing function unless it is OK.
 #define PC_TRY(expr)                                    \
   do {                                                  \
     ::pc::Status pc_try_status_ = (expr);               \
@@ -111,7 +113,7 @@ class [[nodiscard]] Result {
 
 #define PC_CONCAT_(a, b) a##b
 #define PC_CONCAT(a, b) PC_CONCAT_(a, b)
-// PC_ASSIGN_OR_RETURN(auto fd, listen_on(address));
+// Example: PC_ASSIGN_OR_RETURN(auto fd, listen_on(address));
 #define PC_ASSIGN_OR_RETURN(declaration, expr) \
   PC_ASSIGN_OR_RETURN_(declaration, expr, PC_CONCAT(pc_result_, __LINE__))
 #define PC_ASSIGN_OR_RETURN_(declaration, expr, result) \

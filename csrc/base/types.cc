@@ -41,7 +41,7 @@ std::string_view name_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)
 std::string text_of(const Reduction& reduction) {
   std::string text(name_of(reduction.op));
   if (reduction.op != ReduceOp::kScaledSum) return text;
-  std::array<char, 32> digits;  // the fewest that read back to the same number
+  std::array<char, 32> digits;  // the fewest digits that parse to the same number
   const char* const end = std::to_chars(digits.data(), digits.data() + digits.size(), reduction.factor).ptr;
   return text + " x" + std::string(static_cast<const char*>(digits.data()), end);
 }

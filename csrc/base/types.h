@@ -1,4 +1,5 @@
-// The words of the whole runtime: ranks, element types, reduction operations, views of memory.
+// The basic types of the whole runtime: ranks, element types, reduction operations, views of
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,14 @@
 namespace pc {
 
 using Rank = int32_t;
-// To receive from. Not -1, which a program that counts down from its own rank may mean by mistake.
+// Receives from any rank. It is not -1, which a program that counts down from its own rank may pass
+// by mistake.
 inline constexpr Rank kAnyRank = INT32_MIN;
 std::string rank_text(Rank rank);  // for messages: "rank 3", "any rank"
 
-// Every fixed-size element that can be moved. What can be reduced is decided by kernels/reduce.h. kOpaque: bytes of elements
-// that only their owner understands (records, dates, text); a Layout tells one kind from another.
+// Every fixed-size element type that can be moved. kernels/reduce.h decides which can be reduced.
+// kOpaque: bytes of elements that only their owner understands (records, dates, text); a Layout
+// distinguishes their kinds.
 // clang-format off
 enum class DType : uint8_t {
   kBool, kU8, kI8, kU16, kI16, kU32, kI32, kU64, kI64, kF16, kBF16, kF32, kF64, kC64, kC128,
@@ -26,7 +29,8 @@ enum class DType : uint8_t {
 // clang-format on
 inline constexpr int kDTypeCount = 18;
 
-// kMinLoc and kMaxLoc work on pairs (value, location). kScaledSum has a factor and therefore no name of its own.
+// kMinLoc and kMaxLoc work on pairs (value, location). kScaledSum has a factor and therefore no
+// name of its own.
 // clang-format off
 enum class ReduceOp : uint8_t {
   kSum, kProd, kMin, kMax, kAvg, kBAnd, kBOr, kBXor, kLAnd, kLOr, kLXor, kMinLoc, kMaxLoc,
@@ -36,28 +40,31 @@ enum class ReduceOp : uint8_t {
 inline constexpr int kReduceOpCount = 14, kNamedOpCount = 13;
 constexpr bool takes_pairs(ReduceOp op) { return op == ReduceOp::kMinLoc || op == ReduceOp::kMaxLoc; }
 
-// An operation and its factor. Implicit both ways: most code neither has nor needs a factor.
+// An operation and its factor. Converts implicitly both ways, because most code neither has nor
+// needs a factor.
 struct Reduction {
   ReduceOp op = ReduceOp::kSum;
-  double factor = 1;  // kScaledSum: each rank's contribution is multiplied by it, once
+  double factor = 1;  // kScaledSum: each rank's contribution is multiplied by it once
   constexpr Reduction() = default;
   constexpr Reduction(ReduceOp op_, double factor_ = 1) : op(op_), factor(factor_) {}
   constexpr operator ReduceOp() const { return op; }
 };
 
-// What the bytes of a kOpaque array are. Lives as long as the process: flight records point to it.
+// Describes the bytes of a kOpaque array. Lives as long as the process, because flight records
+// point to it.
 struct Layout {
-  std::string name;  // its owner's: "datetime64[D]"; shortened if it is long
+  std::string name;  // the owner's name for it: "datetime64[D]"; shortened if it is long
   std::size_t item_nbytes = 1;
   uint64_t hash = 0;      // equal on all ranks
-  std::string text = {};  // the name, whole
+  std::string text = {};  // the name in full
 };
 
 std::size_t size_of(DType dtype);       // bytes of one element
 std::string_view name_of(DType dtype);  // NumPy's name: "float32", "bfloat16", ...; "bytes" for kOpaque
 std::string_view name_of(ReduceOp op);  // "sum", "prod", "min", ...
-std::string text_of(const Reduction& reduction);  // the same; "scaled sum x0.5"
-// For messages: "float32[1000]", "datetime64[D][10]"; opaque elements are counted as their owner does.
+std::string text_of(const Reduction& reduction);  // as name_of(), or "scaled sum x0.5"
+// For messages: "float32[1000]", "datetime64[D][10]". Opaque elements are counted in the owner's
+// items.
 std::string text_of(DType dtype, const Layout* layout);
 uint64_t count_of_items(uint64_t count, const Layout* layout);
 std::string array_text(DType dtype, uint64_t count, const Layout* layout);
@@ -66,14 +73,16 @@ std::optional<DType> dtype_from_name(std::string_view name);
 std::optional<ReduceOp> op_from_name(std::string_view name);
 
 enum class DeviceType : uint8_t { kCpu, kCuda };
-inline constexpr int16_t kUnknownGpu = -1;  // a Device's index: the driver knows
+inline constexpr int16_t kUnknownGpu = -1;  // a Device's index if only the driver knows it
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int16_t index = 0;
 };
 
-// Views. They never own; the memory must outlive the call or the Work that uses it. Of several arrays as one: `list` has their
-// bytes, in order, each piece whole elements (and pairs), none over another if it is written; and `data` is null.
+// Views: they do not own the memory, which must outlive the call or the Work that uses it. If
+// `list` is set, the view joins several arrays: `data` is null, and `list` has their bytes in
+// order. Each piece holds whole elements (and whole pairs), and pieces that are written do not
+// overlap.
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t count = 0;  // elements
@@ -89,7 +98,7 @@ struct ConstBuffer {
   DType dtype = DType::kU8;
   Device device = {};
   const Layout* layout = nullptr;
-  const IoVec* list = nullptr;  // not to be written through
+  const IoVec* list = nullptr;  // must not be written through
   ConstBuffer() = default;
   ConstBuffer(const std::byte* data_, std::size_t count_, DType dtype_, Device device_ = {},
               const Layout* layout_ = nullptr, const IoVec* list_ = nullptr)
@@ -99,7 +108,7 @@ struct ConstBuffer {
         device(device_),
         layout(layout_),
         list(list_) {}
-  // implicit: a view of what may be written is a view of what may be read.
+  // Implicit, because a writable view is also a readable one.
   ConstBuffer(const Buffer& b) : ConstBuffer(b.data, b.count, b.dtype, b.device, b.layout, b.list) {}
   std::size_t nbytes() const { return count * size_of(dtype); }
 };

@@ -1,4 +1,4 @@
-// Waits of threads for each other that hear Ctrl-C and deadlines.
+// Waits between threads that notice Ctrl-C and deadlines.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,12 @@
 
 namespace pc {
 
-inline constexpr std::chrono::milliseconds kWaitSlice{20};  // between two looks at what no condition tells
+// between two checks of what no condition variable signals
+inline constexpr std::chrono::milliseconds kWaitSlice{20};
 
-// Until `ready()`, a Result<bool> asked with the lock held, says yes, or what went wrong. kTimeout, kInterrupted: the context's.
-// The lock is let go meanwhile, also while signal handlers run.
+// Waits until `ready()`, which returns a Result<bool> and is called with the lock held, returns
+// true or an error. Returns kTimeout or kInterrupted if the context's deadline passes or its probe
+// reports Ctrl-C. The lock is released during each sleep and while signal handlers run.
 template <class Ready>
 Status wait_in_slices(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
                       const WaitContext& context, Ready&& ready) {

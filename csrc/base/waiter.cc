@@ -8,7 +8,7 @@ Waiter::Polls Waiter::flags() {
   static const std::chrono::duration<double, std::nano> pause = [] {
     constexpr int kPauses = 64;
     TimePoint::duration shortest = TimePoint::duration::max();
-    for (int i = 0; i < 5; ++i) {  // the process may be interrupted in one of them
+    for (int i = 0; i < 5; ++i) {  // the process may be preempted in one of them
       const TimePoint began = now();
       for (int k = 0; k < kPauses; ++k) cpu_pause();
       shortest = std::min(shortest, now() - began);
@@ -26,7 +26,8 @@ Waiter::Polls Waiter::flags() {
 bool Waiter::yield_was_preempted() {
   const TimePoint before = now();
   sched_yield();
-  // With nothing else to run a yield takes 0.3 to 0.5 us; a switch to another process and back at least 2 us.
+  // If nothing else can run, a yield takes 0.3 to 0.5 us; a switch to another process and back
+  // takes at least 2 us.
   return now() - before > std::chrono::nanoseconds(1500);
 }
 

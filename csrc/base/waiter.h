@@ -1,6 +1,7 @@
-// The one adaptive waiter: a short spin whose budget adapts, then sched_yield, then a blocking sleep in slices of at
-// most 50 ms in which deadline, abort word and interrupt probe are looked at. Evidence: a sleeping wake-up across cores
-// costs about 28 us here, a yield-spin 0.3 us; a spin that does not yield collapses 1000x when there are more ranks than
+// The one adaptive waiter: a short spin with an adaptive budget, then sched_yield, then a blocking
+// sleep in slices of at most 50 ms. Each slice checks the deadline, the abort word and the
+// interrupt probe. Evidence: a sleeping wake-up across cores costs about 28 us here and a
+// yield-spin 0.3 us; a spin that does not yield is 1000x slower when there are more ranks than
 // cores. Thresholds are therefore times, never counts.
 #pragma once
 
@@ -15,7 +16,8 @@
 
 namespace pc {
 
-// Notices that a wait takes long. Looked at in every slice of a wait that sleeps, in the thread that waits, without locks.
+// Notices that a wait takes long. The waiting thread calls it in every slice of a sleeping wait,
+// without locks.
 class WaitWatch {
  public:
   virtual void look(TimePoint now) = 0;
@@ -24,8 +26,8 @@ class WaitWatch {
   ~WaitWatch() = default;
 };
 
-// Hears that another process or thread has just run on the core of a wait, which therefore is not the wait's alone. In the
-// thread that waits, while it stays awake.
+// Is notified when another process or thread has just run on the core of a wait, so that the wait
+// does not have the core to itself. Called in the waiting thread while it stays awake.
 class CoreWatch {
  public:
   virtual void preempted() = 0;
@@ -34,8 +36,8 @@ class CoreWatch {
   ~CoreWatch() = default;
 };
 
-// Hears that the interrupt probe of a wait runs, which is other people's code, takes as long as it likes, and may call
-// anything. In the thread that waits.
+// Is notified when the interrupt probe of a wait runs. The probe is foreign code that may take any
+// time and call anything. Called in the waiting thread.
 class ProbeScope {
  public:
   virtual void enter() = 0;  // the probe is about to run
@@ -43,7 +45,8 @@ class ProbeScope {
   ProbeScope* outer() const { return outer_; }
 
  protected:
-  explicit ProbeScope(struct WaitContext& context);  // becomes the innermost of that, and of its copies
+  // becomes the innermost scope of the context and of its copies
+  explicit ProbeScope(struct WaitContext& context);
   ProbeScope(const ProbeScope&) = delete;
   ProbeScope& operator=(const ProbeScope&) = delete;
   ~ProbeScope() = default;
@@ -52,50 +55,55 @@ class ProbeScope {
   ProbeScope* const outer_;
 };
 
-// What every wait in this process looks at besides its own condition. Copied freely; holds no ownership.
+// What every wait in this process checks besides its own condition. Freely copyable; owns nothing.
 struct WaitContext {
   Deadline deadline;
-  const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: somebody ended this group's operations
-  const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (asked in slices only)
+  const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: the operations of this group were ended
+  const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (called in slices only)
   WaitWatch* watch = nullptr;
   ProbeScope* probe_scopes = nullptr;  // the innermost
 
-  bool is_interrupted() const;  // asks the probe, if there is one
+  bool is_interrupted() const;  // calls the probe, if there is one
 };
 inline ProbeScope::ProbeScope(WaitContext& context) : outer_(std::exchange(context.probe_scopes, this)) {}
 
 enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 
-// Thread-safety: one thread at a time. Keep one per waiting place (it remembers its spin budget).
+// Thread-safety: one thread at a time. Keep one Waiter per place that waits (it remembers its spin
+// budget).
 class Waiter {
  public:
-  // How often to poll before the first yield, and between yields for which nobody else wanted the core.
+  // How often to poll before the first yield, and between yields in which no other thread ran on
+  // the core.
   struct Polls {
     int min, max, between;
   };
   static constexpr Polls kSockets{1, 64, 0};  // each poll is a system call: about 20 us in all
-  // Each is a load and a pause: at most 45 us in all. Measured, since a pause takes 10 ns on one processor and 60 on the next.
+  // Each poll is a load and a pause: at most 45 us in all. The pause is measured, since it takes 10
+  // ns on one processor and 60 ns on another.
   static Polls flags();
 
-  // `oversubscribed`: more local ranks than usable cores; starts with next to no spinning.
+  // `oversubscribed` means more local ranks than usable cores; the waiter then starts with almost
+  // no spinning.
   explicit Waiter(bool oversubscribed = false, const Polls& polls = kSockets, CoreWatch* core = nullptr)
       : polls_(polls),
         budget_(oversubscribed ? polls.min : polls.max),
         core_(core) {}
 
-  // `ready()` polls once and says whether the wait is over. False: not within the time that is worth to stay awake for.
+  // `ready()` polls once and returns true if the wait is over. Returns false if that takes longer
+  // than it pays to stay awake.
   template <class Ready>
   bool briefly(Ready&& ready) {
     if (const int used = spin(budget_, ready); used >= 0) return grow(used), true;
     const TimePoint began = now();
     for (bool first = true; now() - began < kYieldFor; first = false) {
       const bool preempted = yield_was_preempted();
-      if (preempted && first) {  // somebody else needs this core
+      if (preempted && first) {  // another thread needs this core
         shrink();
         if (core_ != nullptr) core_->preempted();
       }
       if (ready()) {
-        if (!preempted && first) grow(budget_);  // nearly long enough
+        if (!preempted && first) grow(budget_);  // a slightly larger budget would have sufficed
         return true;
       }
       if (!preempted && spin(polls_.between, ready) >= 0) return true;
@@ -103,8 +111,8 @@ class Waiter {
     return false;
   }
 
-  // `sleep(ms)` blocks until something may have happened or about `ms` milliseconds have passed. Both are called from
-  // this thread only.
+  // `sleep(ms)` blocks until something may have happened or about `ms` milliseconds have passed.
+  // Both callbacks run in this thread only.
   template <class Ready, class Sleep>
   WaitEnd wait(const WaitContext& context, Ready&& ready, Sleep&& sleep) {
     return briefly(ready) ? WaitEnd::kReady : wait_asleep(context, ready, sleep);
@@ -119,13 +127,13 @@ class Waiter {
     }
   }
 
-  static void pause() { cpu_pause(); }  // for who waits for something that is about to happen
+  static void pause() { cpu_pause(); }  // for a wait on something that is about to happen
 
   static WaitEnd check(
-      const WaitContext& context);  // looks once at everything in `context`; kReady: nothing to report
+      const WaitContext& context);  // checks everything in `context` once; kReady: nothing to report
 
  private:
-  static constexpr std::chrono::microseconds kYieldFor{200};  // of yielding before the first sleep
+  static constexpr std::chrono::microseconds kYieldFor{200};  // time spent yielding before the first sleep
   static void cpu_pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -133,8 +141,8 @@ class Waiter {
     asm volatile("yield");
 #endif
   }
-  static bool yield_was_preempted();  // sched_yield; true if somebody else ran meanwhile
-  // After how many polls it was ready; -1: it was not.
+  static bool yield_was_preempted();  // calls sched_yield; returns true if another thread ran meanwhile
+  // Returns the number of polls before it was ready, or -1 if it was not.
   template <class Ready>
   static int spin(int polls, Ready&& ready) {
     for (int i = 0; i < polls; ++i) {

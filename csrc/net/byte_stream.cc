@@ -16,7 +16,8 @@ constexpr std::size_t kFirstInBytes = 4096;  // control connections never need m
 
 bool later() { return errno == EAGAIN || errno == EINTR || errno == ENOBUFS; }
 
-// Copies between a contiguous run of bytes and the parts of a message, from where the last call ended.
+// Copies between a contiguous range and the parts of a message, and continues where the last call
+// ended.
 class Cursor {
  public:
   explicit Cursor(std::span<const iovec> parts) : parts_(parts) {}
@@ -25,7 +26,7 @@ class Cursor {
     for (const iovec& part : parts_) nbytes += part.iov_len;
     return nbytes - at_;
   }
-  template <class Copy>  // copy(part's bytes, how many)
+  template <class Copy>  // copy(address in a part, number of bytes)
   std::size_t each(std::size_t most, Copy&& copy) {
     std::size_t done = 0;
     while (done < most && !parts_.empty()) {
@@ -42,24 +43,26 @@ class Cursor {
 
  private:
   std::span<const iovec> parts_;
-  std::size_t at_ = 0;  // of the first part
+  std::size_t at_ = 0;  // offset in the first part
 };
 
 }  // namespace
 
 struct ByteStream::Sealed {
   explicit Sealed(std::unique_ptr<Seal> given) : seal(std::move(given)) {}
-  // The size of the record that begins at in_begin, if all of it is here; 0 if not.
+  // The size of the record that begins at in_begin, or 0 if the record is incomplete.
   Result<std::size_t> whole_record() const;
   Result<bool> read_record(int fd);
   Status open_record(std::size_t nbytes);
 
   const std::unique_ptr<Seal> seal;
-  // Received: what a record held [plain_begin, plain_end), then further records [in_begin, in_end), as far as they have come.
-  std::vector<std::byte> in = std::vector<std::byte>(kFirstInBytes);  // kInBytes once a record needs it
+  // Received bytes: the plain text of the last record [plain_begin, plain_end), then further
+  // records [in_begin, in_end), as far as they have arrived.
+  // grows to kInBytes once a record needs it
+  std::vector<std::byte> in = std::vector<std::byte>(kFirstInBytes);
   std::size_t plain_begin = 0, plain_end = 0, in_begin = 0, in_end = 0;
-  Status broken;  // what has come cannot be used any more
-  // Sealed and not yet sent: one record at most.
+  Status broken;  // not OK once the received bytes are unusable
+  // Sealed and not yet sent: at most one record.
   std::vector<std::byte> out;
   std::size_t out_begin = 0, out_end = 0;
 };
@@ -115,8 +118,7 @@ Result<ByteStream::Received> ByteStream::receive_sealed(std::span<const iovec> p
     if (to.left() == 0) return got;
     const Result<bool> more = s.read_record(fd());
     if (more.is_ok() && more.value()) continue;
-    if (got.nbytes > 0 || more.is_ok())
-      return got;  // the end, or what is wrong, is found again by the next call
+    if (got.nbytes > 0 || more.is_ok()) return got;  // the next call finds the end or the error again
     if (more.status().code() == Code::kPeerExited) return Received{0, true};
     return more.status();
   }
@@ -139,7 +141,8 @@ Result<std::size_t> ByteStream::Sealed::whole_record() const {
   return have >= nbytes ? nbytes : 0;
 }
 
-// True: another record is here and open. kPeerExited: there is none, and none will come.
+// Returns true if another record has been opened, false if it has not arrived yet. kPeerExited: the
+// peer has closed the connection.
 Result<bool> ByteStream::Sealed::read_record(int fd) {
   PC_TRY(broken);
   for (;;) {

@@ -1,4 +1,5 @@
-// The bytes of one connection after its handshake: as they are, or sealed. Used like the socket itself, which does not block.
+// The bytes of one connection after its handshake: plain, or sealed. Used like the non-blocking
+// socket itself.
 #pragma once
 
 #include <sys/uio.h>
@@ -18,10 +19,10 @@ class ByteStream {
  public:
   struct Received {
     std::size_t nbytes = 0;
-    bool end = false;  // the other side has closed its direction
+    bool end = false;  // the peer has closed its direction
   };
   ByteStream();
-  explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null: bytes travel as they are
+  explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null seal: bytes are sent in plain
   ByteStream(ByteStream&&) noexcept;
   ByteStream& operator=(ByteStream&&) noexcept;
   ByteStream(const ByteStream&) = delete;
@@ -31,12 +32,15 @@ class ByteStream {
   int fd() const { return socket_.get(); }
   void reset() { socket_.reset(); }
 
-  // Fills `parts` as far as bytes have come. An error is the operating system's, or kPeerFailure for what does not open.
+  // Fills `parts` with the bytes that have arrived. Fails with the operating system's error, or
+  // with kPeerFailure if a sealed record cannot be opened.
   Result<Received> receive(std::span<const iovec> parts);
-  bool holds_bytes() const;  // the next receive() will not come back empty, whatever the socket says
-  // Takes as many bytes as there is room for; 0: none. What was taken is not looked at again, but may not have left: see unsent().
+  // true: the next receive() returns bytes or an error, whatever poll() reports for the socket
+  bool holds_bytes() const;
+  // Accepts as many bytes as there is room for, or 0. Accepted bytes are not read again, but may
+  // not have been sent: see unsent().
   Result<std::size_t> send(std::span<const iovec> parts);
-  Status flush();  // what was taken and has not left, as far as the socket takes it
+  Status flush();  // sends accepted bytes that are still unsent, as far as the socket takes them
   bool unsent() const;
 
  private:

@@ -1,4 +1,4 @@
-// A connection on which hands are being shaken: moves the handshake's bytes over a socket that does not block.
+// A connection during its handshake: moves the handshake's bytes over a non-blocking socket.
 #pragma once
 
 #include <memory>
@@ -17,14 +17,14 @@ class Greeting {
   Greeting(Fd socket, Handshake handshake) : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
   int fd() const { return socket_.get(); }
   const Handshake& handshake() const { return handshake_; }
-  Status write();  // what the handshake has to say; an initiator begins with it
-  // Reads what has come, and writes what that asks for, after an error too: the other side shall learn why. An error: this
-  // connection is of no use.
+  Status write();  // sends the handshake's pending output; an initiator calls it first
+  // Reads what has arrived and writes the response, also after an error, so that the peer learns
+  // the reason. An error means that the connection cannot be used.
   Status move();
   Status decide(Decision decision);
   ByteStream finish() {
     return ByteStream(std::move(socket_), handshake_.take_seal());
-  }  // when the handshake is done
+  }  // precondition: the handshake is done
 
  private:
   Fd socket_;

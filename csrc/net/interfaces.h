@@ -11,10 +11,10 @@ namespace pc {
 
 struct Interface {
   std::string name;
-  std::string ip;      // numeric; an interface with several addresses stands here several times
+  std::string ip;      // numeric; an interface with several addresses has one entry for each
   unsigned flags = 0;  // IFF_UP, IFF_RUNNING, IFF_LOOPBACK and so on: netdevice(7)
 };
 PC_EXPORT Result<std::vector<Interface>>
-interfaces();  // those with an IPv4 or IPv6 address, in the kernel's order
+interfaces();  // the interfaces that have an IPv4 or IPv6 address, in the kernel's order
 
 }  // namespace pc

@@ -75,7 +75,8 @@ std::string to_string(const SocketAddress& address) {
 std::array<unsigned char, 16> host_bytes(const SocketAddress& address) {
   std::array<unsigned char, 16> bytes = {};
   if (address.storage.ss_family == AF_INET) {
-    const std::size_t counts = is_loopback(address) ? 1 : 4;  // whoever is on this host has all of 127/8
+    // every process on this host can use all of 127/8
+    const std::size_t counts = is_loopback(address) ? 1 : 4;
     std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr, counts);
   } else if (address.storage.ss_family == AF_INET6) {
     std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr, 8);
@@ -127,7 +128,7 @@ Status listen_on(const Fd& fd, const SocketAddress& address, int backlog) {
     return Status(Code::kInvalidArgument, "refusing to listen on every interface (" + to_string(address) +
                                               "): name the one address that the others use");
   }
-  const int on = 1;  // a port whose last owner has ended may be taken at once
+  const int on = 1;  // allows a port whose last owner has ended to be reused at once
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd.get(), address.get(), address.length) != 0)
     return system_error("bind " + to_string(address), errno);
@@ -171,7 +172,8 @@ Result<Fd> accept_one(int listener) {
   Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.valid()) return fd;
   switch (errno) {
-    // Nobody, or somebody who has gone again (accept(2) lists the network's errors as his, not ours).
+    // No connection is waiting, or the peer has closed it already (accept(2) lists network errors
+    // as the peer's).
     case EAGAIN:
     case EINTR:
     case ECONNABORTED:

@@ -1,4 +1,4 @@
-// Keys as a store lists them in an answer: for each its length, u16, and its bytes.
+// The list of keys in a store's answer: for each key its length, u16, and its bytes.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ inline void append_key(std::string& list, std::string_view key) {
   list.append(reinterpret_cast<const char*>(&nbytes), sizeof nbytes).append(key);
 }
 
-// `list` must outlive it.
+// `list` must outlive the reader.
 class KeyListReader {
  public:
   explicit KeyListReader(std::string_view list) : rest_(list) {}
-  // The next key. Nothing: it was the last one, or what follows is cut off.
+  // Returns the next key, or nothing after the last key or if the rest is truncated.
   std::optional<std::string_view> next() {
     uint16_t nbytes = 0;
     if (rest_.size() < sizeof nbytes) return std::nullopt;

@@ -1,4 +1,4 @@
-// A store inside one process, for worlds of threads.
+// A store inside one process, for worlds whose ranks are threads.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class MemoryStore final : public Store {
  private:
   Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override;
 
-  const std::function<bool()> interrupted_;  // Ctrl-C; asked about every 50 ms of a wait, without the lock
+  const std::function<bool()> interrupted_;  // Ctrl-C; called about every 50 ms of a wait, without the lock
   std::mutex mutex_;                         // guards values_
   std::condition_variable changed_;
   StoreValues values_;

@@ -1,4 +1,5 @@
-// A part of another store: every key gets a prefix, so that several jobs or epochs can share one.
+// A part of another store: adds a prefix to every key, so that several jobs or epochs can share one
+// store.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 namespace pc {
 
-// Thread-safety: all methods. As a prefix of keys "" means all that this part holds.
+// Thread-safety: all methods. The key prefix "" selects all keys of this part.
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
@@ -18,7 +19,7 @@ class PrefixStore final : public Store {
 
  private:
   Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override;
-  Status shown(const Status& status) const;  // in which the key is called as its user called it
+  Status shown(const Status& status) const;  // the status with the key as the user named it
 
   const std::string prefix_;
   const std::shared_ptr<Store> inner_;

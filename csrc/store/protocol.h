@@ -1,26 +1,31 @@
-// What travels between a store client and the store server. Little-endian, one request at a time per connection:
+// The protocol between a store client and the store server. Little-endian, one request at a time
+// per connection:
 //
-//   first             the handshake (wire/handshake.h), role kStore; the client begins
-//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase, 5 pop, 6 wait, 7 erase all that begin with the key,
+//   first             the handshake (wire/handshake.h), role kStore; the client is the initiator
+//   request           0  u8   operation: 1 set, 2 get, 3 add, 4 erase, 5 pop, 6 wait,
+//                             7 erase all keys that begin with the key,
 //                             8 list the keys that begin with the key, 9 compare and set, 10 append
 //                     1  u8   0
-//                     2  u16  key bytes, 1..4096; 0 too for 7 and 8
-//                     4  u32  value bytes, at most 8 MiB; 0 for all but set, append, compare and set, list
-//                     8  i64  add: what to add. get, pop, wait: 1 if a missing key is reported at once, and 0 if it is
-//                             waited for. compare and set: the bytes of the value that are expected; what is desired
-//                             follows them. 0 for all others
-//                    16       key, then value. list: the value is what follows the key in the last one that came
+//                     2  u16  key bytes, 1..4096; 0 is allowed too for 7 and 8
+//                     4  u32  value bytes, at most 8 MiB; 0 for all but set, append,
+//                             compare and set, list
+//                     8  i64  add: the addend. get, pop, wait: 1 if a missing key is reported at
+//                             once, 0 if the server waits for it. compare and set: the bytes of
+//                             the expected value, which the desired value follows. 0 for all others
+//                    16       key, then value. list: the value is the suffix of the last key of the
+//                             previous page
 //   reply             0  u8   0, or the Code of an error whose text is the value
 //                     1  u8[3] 0
 //                     4  u32  value bytes, at most 8 MiB
-//                     8  i64  add: the new number. get, pop, wait: 1 if the key is missing. erase: 1 if it was there.
-//                             list: 1 if there are more
-//                    16       value. list: what follows the key in each (store/key_list.h). compare and set: what the
-//                             key holds now, or what is expected if it is missing
+//                     8  i64  add: the new number. get, pop, wait: 1 if the key is missing.
+//                             erase: 1 if the key existed. list: 1 if there are more keys
+//                    16       value. list: the suffix of each key after the prefix
+//                             (store/key_list.h). compare and set: the key's value now,
+//                             or the expected value if the key is missing
 //
-// A get, pop or wait that waits is answered when the key is there, in the order in which they came; a client that no
-// longer wants the answer closes the connection. Lengths are checked before memory is taken for them, and memory grows
-// with what has really arrived.
+// A waiting get, pop or wait is answered when the key exists, in the order of arrival. A client
+// that no longer wants the answer closes the connection. Lengths are checked before memory is
+// allocated for them, and memory grows with the bytes that have arrived.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreCall& 
   return answers;
 }
 
-// In the order in which they came; the first that pops ends it for those behind.
+// Answers in the order of arrival; the first pop takes the value from the clients behind it.
 void StoreTable::answer_waiters(std::string_view key, std::vector<Answer>& answers) {
   const auto waiters = waiting_.find(key);
   const std::string* const stored = values_.find(key);

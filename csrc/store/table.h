@@ -1,4 +1,5 @@
-// The server's keys and values, and which clients wait for which key: no sockets, no clock.
+// The server's keys and values, and which clients wait for which key. It has no sockets and no
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@ class StoreTable {
  public:
   struct Answer {
     int client;
-    std::shared_ptr<const std::string> bytes;  // a whole reply; one for all who wait for the same
+    // a whole reply; shared by all clients that wait for the same key
+    std::shared_ptr<const std::string> bytes;
   };
   explicit StoreTable(const StoreLimits& limits) : values_(limits) {}
 
-  // Runs one call of `client` and returns the clients that are to be answered now: itself, unless it has to wait for the
-  // key, and those whose key has just been set.
+  // Runs one call of `client` and returns the clients to answer now: `client` itself, unless it
+  // must wait for the key, and the clients whose key has just been set.
   std::vector<Answer> handle(int client, const StoreCall& call);
-  void forget(int client);  // it is gone: it waits for nothing
+  void forget(int client);  // the client is disconnected and no longer waits
 
  private:
   void answer_waiters(std::string_view key, std::vector<Answer>& answers);
@@ -35,8 +37,7 @@ class StoreTable {
   };
 
   StoreValues values_;
-  std::map<std::string, std::vector<Waiter>, std::less<>>
-      waiting_;  // by key, in the order in which they came
+  std::map<std::string, std::vector<Waiter>, std::less<>> waiting_;  // by key, in the order of arrival
 };
 
 }  // namespace pc

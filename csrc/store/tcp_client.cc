@@ -19,15 +19,16 @@
 namespace pc {
 namespace {
 
-constexpr double kAttemptS = 2;  // one silent address must not use up the time of the others
+constexpr double kAttemptS = 2;  // a silent address must not use up the time of the other addresses
 constexpr double kShortS =
-    0.02;                      // for so short a time nothing is left waiting in the store: it is asked twice
-constexpr double kDoubtS = 1;  // for so long the true store may still come, whatever another one says
+    0.02;  // for a shorter wait the request is not left waiting in the store: the key is looked up twice
+// for this long the true store may still appear, whatever another store reports
+constexpr double kDoubtS = 1;
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
-constexpr std::size_t kMaxIdle = 4;  // connections kept for the next call
+constexpr std::size_t kMaxIdle = 4;  // connections kept for later calls
 using Interrupted = std::function<bool()>;
 
-// fd < 0: just lets the time pass.
+// With fd < 0 it only waits until the deadline.
 Status wait_for(int fd, short events, Deadline deadline, const Interrupted& interrupted) {
   for (;;) {
     if (interrupted && interrupted())
@@ -77,7 +78,8 @@ Result<Fd> open_connection(const SocketAddress& address, Deadline deadline, cons
   return fd;
 }
 
-// `differs`: set if a store of this job answered that does not go with us. That is not proven.
+// Sets `differs` if a store that claims to be this job's does not match this process. The claim is
+// not proven.
 Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t epoch, Deadline deadline,
                                const Interrupted& interrupted, bool& differs) {
   const Hello ours{.role = Role::kStore, .epoch = epoch};
@@ -95,7 +97,7 @@ Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t e
   return greeting.finish();
 }
 
-// Memory grows with what has really come, whatever length was announced.
+// Memory grows with the bytes that have arrived, whatever length was announced.
 Result<std::string> recv_value(ByteStream& stream, std::size_t nbytes, Deadline deadline,
                                const Interrupted& interrupted) {
   constexpr std::size_t kPiece = 64UL * 1024;
@@ -136,10 +138,10 @@ class TcpStore final : public Store {
 
   void close_in_child() noexcept override {
     for (ByteStream& each : idle_)
-      each.reset();  // no lock: the thread that held it may not be in this process
+      each.reset();  // no lock: the thread that held it may not exist in this process
   }
 
-  // Leaves the connection for the first call. Returns the address of its near end.
+  // Keeps the connection for the first call. Returns the address of its local end.
   Result<std::string> connect(Deadline deadline) {
     PC_ASSIGN_OR_RETURN(ByteStream stream, connect_somewhere(deadline, 0));
     std::string local = ip_of(local_address(stream.fd()));
@@ -158,8 +160,8 @@ class TcpStore final : public Store {
     return deadline.one_way_s > 0 ? wait_and_look(call, deadline) : request(call, deadline);
   }
 
-  // So that a key that is missing is not mistaken for a store that does not answer, the store is asked without waiting at
-  // the end, and at the beginning if there is little time.
+  // Also requests the key without waiting at the end, and at the beginning if there is little time,
+  // so that a missing key is not mistaken for a store that does not answer.
   Result<StoreAnswer> wait_and_look(const StoreCall& call, StoreDeadline deadline) {
     const StoreCall look{call.op, call.key, {}, kAtOnce};
     if (deadline.remaining_s() <= deadline.one_way_s) {
@@ -180,7 +182,7 @@ class TcpStore final : public Store {
     return key_timeout(call.key, true);
   }
 
-  // `was_asked`: the request has been sent whole.
+  // `was_asked` is set to whether the whole request was sent.
   Result<StoreAnswer> request(const StoreCall& call, StoreDeadline deadline, bool* was_asked = nullptr) {
     const StoreHeader header = encode(StoreRequest{call.op, static_cast<uint16_t>(call.key.size()),
                                                    static_cast<uint32_t>(call.value.size()), call.number});
@@ -202,7 +204,8 @@ class TcpStore final : public Store {
                                   "': " + (is_silent ? "the store does not answer" : why.message()));
   }
 
-  // `is_wait`: the answer comes when there is one, at the deadline at the latest. `asked`: the request was sent whole.
+  // `is_wait`: the answer may take until the deadline. `asked` is set once the whole request was
+  // sent.
   Result<Received> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
@@ -214,8 +217,9 @@ class TcpStore final : public Store {
     if (answer.is_ok()) {
       give_back(std::move(stream));
     } else {
-      // Dropped: an answer may still come that would be taken for the next one's. And hung up, because a forked child may
-      // hold a copy of it, and the store would go on waiting for us.
+      // Not reused: a late answer could be mistaken for the next call's. Shut down explicitly,
+      // because a forked child may hold a copy of the descriptor, and the store would continue to
+      // wait for this client.
       ::shutdown(stream.fd(), SHUT_RDWR);
     }
     return answer;
@@ -232,7 +236,8 @@ class TcpStore final : public Store {
     return answer;
   }
 
-  // Tries until the deadline. `least_s`: what an attempt that was begun before may take all the same.
+  // Tries until the deadline. An attempt that began earlier may take `least_s` even past the
+  // deadline.
   Result<ByteStream> connect_somewhere(Deadline deadline, double least_s) {
     int rounds = 0, pause_ms = kFirstPauseMs;
     const Deadline in_doubt = Deadline::after(kDoubtS);
@@ -249,7 +254,7 @@ class TcpStore final : public Store {
         if (differs)
           difference = Status(stream.status().code(),
                               "the store at " + addresses_[i] + ": " + stream.status().message());
-        // The last attempt, which has no time left, says nothing about the store.
+        // The last attempt, which has no time left, shows nothing about the store.
         if (causes[i].empty() || stream.status().code() != Code::kTimeout)
           causes[i] = stream.status().message();
       }
@@ -270,7 +275,7 @@ class TcpStore final : public Store {
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
-    std::vector<std::pair<std::string, std::string>> reasons;  // where, and why
+    std::vector<std::pair<std::string, std::string>> reasons;  // addresses, and the reason
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       const auto same =
           std::find_if(reasons.begin(), reasons.end(), [&](auto& each) { return each.second == causes[i]; });

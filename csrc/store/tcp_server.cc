@@ -25,10 +25,10 @@
 namespace pc {
 namespace {
 
-constexpr int kBacklog = 4096;  // the kernel takes less if its somaxconn says so
+constexpr int kBacklog = 4096;  // the kernel caps it at its somaxconn
 constexpr int kAcceptsPerPoll = 32;
-constexpr int kDeafMs = 100;                     // without descriptors: until we listen again
-constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this, with what has arrived
+constexpr int kDeafMs = 100;                     // without free descriptors: pause before listening again
+constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this much as bytes arrive
 
 std::size_t pending_allowed(std::size_t limit) {
   rlimit descriptors = {};
@@ -36,7 +36,8 @@ std::size_t pending_allowed(std::size_t limit) {
   return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, limit);
 }
 
-// How many bytes came; 0: none now. Nothing: the connection is of no use any more.
+// Returns the number of received bytes, 0 if there are none now, and nothing if the connection is
+// unusable.
 std::optional<std::size_t> receive(ByteStream& stream, char* to, std::size_t nbytes) {
   const iovec part{to, nbytes};
   const Result<ByteStream::Received> got = stream.receive({&part, 1});
@@ -47,21 +48,23 @@ std::optional<std::size_t> receive(ByteStream& stream, char* to, std::size_t nby
 }  // namespace
 
 struct TcpStoreServer::State {
-  // One request being read or answered. Exists only for those who have proved to belong to the job.
+  // One request that is being read or answered. Exists only for a client that has proved to belong
+  // to the job.
   struct Exchange {
     StoreHeader header;
     std::size_t header_have = 0;
     StoreRequest request;
     std::string body;                           // key and value, as far as they have arrived
-    std::shared_ptr<const std::string> answer;  // not null: being written
+    std::shared_ptr<const std::string> answer;  // not null while it is being written
     std::size_t written = 0;
-    bool waits = false;  // its get has no answer yet
+    bool waits = false;  // a get, pop or wait that has no answer yet
     bool busy() const { return waits || answer; }
   };
 
   struct Connection {
-    std::unique_ptr<Greeting> greeting;  // until it has proved who it is: what a pending connection costs us
-    // From then on:
+    // until the client is authenticated; the whole cost of a pending connection
+    std::unique_ptr<Greeting> greeting;
+    // After authentication:
     ByteStream stream;
     std::unique_ptr<Exchange> exchange;
   };
@@ -77,7 +80,8 @@ struct TcpStoreServer::State {
   Status open(const std::vector<std::string>& wanted);
   void serve();
 
-  // What follows runs in the server's thread.
+  // The following functions run in the server's thread. Those that return bool and take a
+  // Connection return false if it must be dropped.
   void accept_some(int listener);
   void add(Fd fd);
   void drop(int fd);
@@ -86,7 +90,7 @@ struct TcpStoreServer::State {
   bool shake_hands(Connection& c);
   bool read_request(Connection& c);
   bool read_some(Connection& c);
-  bool answer(Connection& c);  // as far as the socket takes it; each of these: false, drop the connection
+  bool answer(Connection& c);  // as far as the socket takes it
   bool run(Connection& c);
   void watch(int fd, uint32_t events) const;
 
@@ -98,7 +102,7 @@ struct TcpStoreServer::State {
   std::vector<std::string> addresses;
   std::vector<Fd> listeners;
   Fd epoll, stop;
-  bool listening = true;     // false: out of descriptors, until a connection goes
+  bool listening = true;     // false: out of descriptors, until a connection is closed
   HandshakeLimiter limiter;  // by descriptor
   Refusals refusals;
   StoreTable table;
@@ -171,11 +175,12 @@ bool TcpStoreServer::State::listen(bool on) {
 }
 
 void TcpStoreServer::State::accept_some(int listener) {
-  // Not all who wait: between two turns those who are here may speak, before the limiter is full and the
-  // oldest must go.
+  // Accepts only some of the waiting connections, so that those already accepted can send their
+  // handshakes before the limiter is full and evicts the oldest.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
-    if (!fd.is_ok()) {  // out of descriptors: one has to go, else epoll would report the waiting connection for ever
+    // out of descriptors: evict a connection, or else epoll reports the waiting one forever
+    if (!fd.is_ok()) {
       const int evicted = limiter.evict();
       if (evicted >= 0) {
         drop(evicted);
@@ -193,7 +198,7 @@ void TcpStoreServer::State::add(Fd fd) {
   const int number = fd.get();
   expect_answers(number);
   epoll_event event{EPOLLIN, {.fd = number}};
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, number, &event) != 0) return;  // closes it
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, number, &event) != 0) return;  // destroying `fd` closes it
   Result<Handshake> handshake = Handshake::acceptor(credentials, Hello{.role = Role::kStore, .epoch = epoch});
   if (!handshake.is_ok()) return;
   const int evicted = limiter.enter(number, host_bytes(peer_address(number)), now());
@@ -208,7 +213,7 @@ void TcpStoreServer::State::drop(int fd) {
   if (at == connections.end()) return;
   limiter.leave(fd);
   if (at->second->exchange && at->second->exchange->waits) table.forget(fd);
-  // Closing alone is not the end where a forked child holds a copy.
+  // Closing is not enough if a forked child holds a copy of the descriptor.
   ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr);
   ::shutdown(fd, SHUT_RDWR);
   connections.erase(at);
@@ -235,7 +240,7 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
                                   epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
     if (in_another_world)
       refusals.add_expected(to_string(peer_address(fd)), status.message());
-    else if (handshake.has_received())  // whoever only looks whether somebody listens is not worth a word
+    else if (handshake.has_received())  // a mere probe for an open port is not worth a warning
       refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }
@@ -258,7 +263,8 @@ bool TcpStoreServer::State::read_request(Connection& c) {
 bool TcpStoreServer::State::read_some(Connection& c) {
   Exchange& e = *c.exchange;
   if (e.header_have < e.header.size()) {
-    // Also while its last request is unanswered: then anything but silence, and the end above all, ends it.
+    // Reads also while the last request is unanswered: any byte, and above all the end of the
+    // connection, then ends it.
     const auto n = receive(c.stream, e.header.data() + e.header_have, e.header.size() - e.header_have);
     if (!n || (*n > 0 && e.busy())) return false;
     e.header_have += *n;
@@ -277,7 +283,7 @@ bool TcpStoreServer::State::read_some(Connection& c) {
   return run(c);
 }
 
-// False: `c` itself is of no use any more.
+// Returns false if `c` itself is unusable.
 bool TcpStoreServer::State::run(Connection& c) {
   Exchange& exchange = *c.exchange;
   const int fd = c.stream.fd();
@@ -299,7 +305,7 @@ bool TcpStoreServer::State::run(Connection& c) {
     answered.written = 0;
     if (answer(*at->second)) continue;
     if (each.client == fd) {
-      keep = false;  // whoever called us drops it
+      keep = false;  // the caller drops it
     } else {
       drop(each.client);
     }

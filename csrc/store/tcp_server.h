@@ -1,4 +1,4 @@
-// Serves a store to the ranks of one job, from a thread of its own that sleeps until something comes.
+// Serves a store to the ranks of one job, from its own thread, which sleeps until an event arrives.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,21 @@
 namespace pc {
 
 struct StoreServerLimits {
-  // Connections that have not proved who they are; members are not limited. Never more than a quarter of the process's
-  // descriptors.
+  // Connections that have not authenticated; authenticated members are not limited. Never more than
+  // a quarter of the process's descriptors.
   std::size_t pending = 1024;
   StoreLimits values = {};
-  double handshake_s = 3;  // then a connection that has not proved who it is goes
+  double handshake_s = 3;  // after this time a connection that has not authenticated is closed
 };
 
-// Thread-safety: addresses() from any thread. The destructor ends the thread and closes every connection.
+// Thread-safety: addresses() from any thread. The destructor ends the thread and closes every
+// connection.
 class TcpStoreServer {
  public:
-  // Listens on all of `addresses`, numeric "ip:port" each. Port 0: any free one. Only exact addresses are bound, never the
-  // wildcard. `log` hears of connections that were rejected. `epoch`: the only one that is served; who is of
-  // another one of this job, and early or late, is rejected without a warning.
+  // Listens on all of `addresses`, numeric "ip:port" each. Port 0 selects any free port. Only exact
+  // addresses are bound, never the wildcard. Rejected connections are reported to `log`. Only
+  // `epoch` is served; a peer of another epoch of this job is early or late and is rejected without
+  // a warning.
   static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
                                                       const Credentials& credentials,
                                                       const StoreServerLimits& limits = {},
@@ -34,8 +36,9 @@ class TcpStoreServer {
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
-  const std::vector<std::string>& addresses() const;  // with the ports that were really bound
-  // In a forked child, which has not the server's thread: closes every descriptor. Then it must not be destroyed.
+  const std::vector<std::string>& addresses() const;  // with the ports that were bound
+  // In a forked child, which does not have the server's thread: closes every descriptor. The server
+  // must not be destroyed after that.
   void close_in_child() noexcept;
 
  private:

@@ -7,9 +7,10 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kPageBytes = 1UL << 20;  // an answer that lists keys ends after so many bytes
+constexpr std::size_t kPageBytes = 1UL << 20;  // a page of listed keys ends after this many bytes
 
-// What add() makes of a stored value: text, so that get() of a counter is readable. No value counts as 0.
+// Adds to a stored value. The value is text, so that get() of a counter is readable; a missing
+// value counts as 0.
 Result<int64_t> sum_of(std::string_view key, const std::string* stored, int64_t delta) {
   int64_t number = 0;
   if (stored != nullptr) {
@@ -112,8 +113,8 @@ Result<StoreAnswer> StoreValues::compare_set(const StoreCall& call) {
   return StoreAnswer{std::string(desired), 0};
 }
 
-// What follows `prefix` in each key that begins with it, from the one after `after` on. The number of the answer is 1 if
-// there are more.
+// Returns the suffix after `prefix` of each key that begins with it, starting behind the suffix
+// `after`. The answer's number is 1 if there are more.
 StoreAnswer StoreValues::keys(std::string_view prefix, std::string_view after) const {
   StoreAnswer page;
   auto at =

@@ -1,4 +1,4 @@
-// Keys and values, and what each operation does to them: no waiting, no sockets, no clock.
+// Keys and values, and the effect of each operation on them: no waiting, no sockets, no clock.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@ class StoreValues {
  public:
   explicit StoreValues(const StoreLimits& limits = {}) : limits_(limits) {}
 
-  // A get, pop or wait of a missing key is answered with kMissing, whatever its number is.
+  // Answers a get, pop or wait of a missing key with kMissing, whatever the call's number is.
   Result<StoreAnswer> run(const StoreCall& call);
-  const std::string* find(std::string_view key) const;  // null: it is missing
-  bool erase(std::string_view key);                     // whether it was there
+  const std::string* find(std::string_view key) const;  // null if the key is missing
+  bool erase(std::string_view key);                     // whether the key existed
 
  private:
   Status put(std::string_view key, std::string_view value);

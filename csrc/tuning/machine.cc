@@ -19,7 +19,7 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// Printable, with single blanks: as it can stand in a line of a profile.
+// Printable, with single blanks, as a line of a profile requires.
 std::string tidy(std::string_view text) {
   std::string clean;
   for (const char c : text) {
@@ -42,7 +42,7 @@ std::map<std::string, std::string> first_processor(const std::string& root) {
   return lines;
 }
 
-// Some processors have no name, but numbers.
+// Some processors have numbers instead of a name.
 std::string cpu_name(const std::map<std::string, std::string>& processor) {
   if (const auto name = processor.find("model name"); name != processor.end()) return name->second;
   std::string numbers;
@@ -53,7 +53,7 @@ std::string cpu_name(const std::map<std::string, std::string>& processor) {
   return tidy(numbers);
 }
 
-// "0-3,8": 5. nullopt: it is no such list.
+// Returns 5 for "0-3,8", and nullopt if the text is no such list.
 std::optional<int> count_of(std::string_view list) {
   int count = 0;
   while (!list.empty()) {
@@ -71,7 +71,8 @@ std::optional<int> count_of(std::string_view list) {
   return count == 0 ? std::nullopt : std::optional<int>(count);
 }
 
-// Of the host or the container, not of this process: a launcher that gives each rank a core of its own changes nothing.
+// Counts the cores of the host or the container, not of this process, so that a launcher that pins
+// each rank to a core does not change the result.
 std::string cores(const std::string& root) {
   std::optional<int> count = count_of(first_line(root + "sys/devices/system/cpu/online"));
   const std::optional<int> set = count_of(first_line(root + "sys/fs/cgroup/cpuset.cpus.effective"));
@@ -84,7 +85,7 @@ std::string cores(const std::string& root) {
   return count ? std::to_string(*count) : "unknown";
 }
 
-// The first data cache of that level that the first core has.
+// The size of the first core's first data cache of that level.
 std::string cache(const std::string& root, std::string_view level) {
   for (int i = 0; i < kMostCaches; ++i) {
     const std::string here = root + "sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
@@ -94,7 +95,8 @@ std::string cache(const std::string& root, std::string_view level) {
   return "unknown";
 }
 
-// "6.18.44-generic": 6.18. What is behind changes with every update and says nothing about speed.
+// Returns 6.18 for "6.18.44-generic". The rest changes with every update and does not indicate
+// speed.
 std::string kernel(const std::string& root) {
   const std::string release = first_line(root + "proc/sys/kernel/osrelease");
   const std::size_t second = std::min(release.find('.', release.find('.') + 1), release.size());

@@ -1,4 +1,4 @@
-// What makes measurements of one machine worthless on another.
+// The facts that make measurements of one machine worthless on another.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ struct MachineFact {
   bool operator==(const MachineFact&) const = default;
 };
 
-// Always the same names in the same order. "unknown": the system does not say. `root`: where /proc and /sys are.
+// Always returns the same names in the same order. The value is "unknown" if the system does not
+// provide it. `root` is the directory that contains proc and sys.
 std::vector<MachineFact> machine_facts(const std::string& root = "/");
 
 }  // namespace pc

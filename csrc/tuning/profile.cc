@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
-// Line by line; what it has to say against a line is `why`.
+// Reads line by line; an error describes what is wrong with the line.
 class Reader {
  public:
   explicit Reader(const std::vector<MachineFact>& here) : here_(here) {}
@@ -42,7 +42,7 @@ class Reader {
     return take(key, trimmed(line.substr(equals + 1)));
   }
 
-  // After the last line.
+  // Call after the last line.
   Result<Tuning> end() {
     if (section_ == Section::kFirstLine) return bad("there is no line 'pycollective-profile = 1'");
     PC_TRY(end_of_machine());
@@ -111,7 +111,7 @@ class Reader {
 
   const std::vector<MachineFact>& here_;
   Section section_ = Section::kFirstLine;
-  std::size_t facts_ = 0;  // of [machine], so far
+  std::size_t facts_ = 0;  // facts of [machine] read so far
   std::vector<Rank> seen_;
   Tuning tuning_;
 };
@@ -178,7 +178,7 @@ Result<Tuning> read_profile(const std::string& path, const std::vector<MachineFa
 
 std::string usual_profile_path() {
   std::string folder = variable("XDG_CONFIG_HOME");
-  if (folder.empty() || folder.front() != '/') {  // the standard ignores relative ones
+  if (folder.empty() || folder.front() != '/') {  // the XDG standard ignores relative paths
     const std::string home = variable("HOME");
     if (home.empty()) return "";
     folder = home + "/.config";

@@ -12,7 +12,8 @@ namespace pc {
 namespace {
 
 constexpr uint64_t kChunk = kMiB;
-constexpr uint64_t kCached = 512 * kKiB;  // what has been summed is still in the cache when it is sent on
+// a piece of this size is still in the cache when it is forwarded after its reduction
+constexpr uint64_t kCached = 512 * kKiB;
 constexpr uint64_t kSmallChunk = 256 * kKiB;
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
 
@@ -48,10 +49,10 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 32 * kKiB, 4 * kMiB, "ring", 0, {1, 1}),
       row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
       row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
-          {1, 1}),  // where a fixed order is asked for
+          {1, 1}),  // where a fixed order is required
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kBroadcast, 0, kInfinity, "binomial", 0,
-          {1, 1}),  // two ranks: nobody passes anything on
+          {1, 1}),  // two ranks: no rank forwards anything
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
@@ -61,7 +62,7 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kReduceScatter, kMiB, kInfinity, "ring", kSmallChunk, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
-          {1, 1}),  // where a fixed order is asked for
+          {1, 1}),  // where a fixed order is required
       row(Collective::kAlltoall, 0, 32 * kKiB, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kGather, 0, 32 * kKiB, "binomial", 0, {9, 1}),
@@ -83,7 +84,8 @@ Result<SelectionTable> SelectionTable::parse(std::string_view text) {
     PC_ASSIGN_OR_RETURN(const Row row, parse_row(part));
     table.rows_.push_back(row);
   }
-  // Text of a whole table ends with the defaults already; adding them again would change nothing but the text.
+  // The text of a whole table already ends with the defaults; adding them again would change only
+  // the text.
   const std::vector<Row> rest = defaults().rows_;
   const bool whole =
       table.rows_.size() >= rest.size() && std::equal(rest.rbegin(), rest.rend(), table.rows_.rbegin());
@@ -126,7 +128,8 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
 
 Result<SelectionTable> SelectionTable::with_measured(std::string_view text) const {
   SelectionTable table = *this;
-  table.measured_from_ = table.measured_to_ = rows_.size() - defaults().rows_.size();  // they end every table
+  // the defaults end every table
+  table.measured_from_ = table.measured_to_ = rows_.size() - defaults().rows_.size();
   for (const std::string_view part : cut(text, ';')) {
     if (part.empty()) continue;
     PC_ASSIGN_OR_RETURN(const Row row, parse_row(part));
@@ -156,7 +159,7 @@ uint64_t usual_chunk_nbytes(const Algorithm& algorithm) {
 }
 
 uint32_t split_for(const Algorithm& algorithm, uint64_t chunk_nbytes, uint64_t nbytes, Rank size) {
-  // What is cut is the array, or a rank's part of it.
+  // The array is cut, or each rank's part of it.
   const bool cuts_parts = algorithm.pipelines == Pipelines::kParts;
   const uint64_t part = chunk_nbytes * static_cast<uint64_t>(cuts_parts ? size : 1);
   if (part == 0 || nbytes <= part || nbytes == kUnknownSize) return 1;
@@ -175,7 +178,7 @@ Choice SelectionTable::choose(Collective collective, const Call& call, const Gro
     if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even}))
       return choice;
   }
-  return {};  // the defaults stand at the end of every table
+  return {};  // unreachable: the defaults end every table
 }
 
 }  // namespace pc

@@ -1,4 +1,5 @@
-// Which algorithm runs a call: one table that rank 0 publishes at init, a pure function of what all ranks know.
+// Selects the algorithm of a call: one table that rank 0 publishes at init, a pure function of what
+// all ranks know.
 #pragma once
 
 #include <string>
@@ -9,43 +10,45 @@
 
 namespace pc {
 
-// What counts about a group besides its calls.
+// The properties of a group that affect the selection.
 struct GroupShape {
   Rank size = 1;
-  Rank hosts = 1;  // on how many its ranks are
+  Rank hosts = 1;  // number of hosts that its ranks are on
   bool operator==(const GroupShape&) const = default;
 };
 
 struct Choice {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
-  std::size_t row = 0;  // of the table: why it is this one
+  std::size_t row = 0;  // index into the table: the row that matched
 };
-// How many pieces of about that size (0: not cut) `nbytes` are cut into.
+// Returns the number of pieces of about `chunk_nbytes` (0: not cut) into which `nbytes` are cut.
 uint32_t split_for(const Algorithm& algorithm, uint64_t chunk_nbytes, uint64_t nbytes, Rank size);
-uint64_t usual_chunk_nbytes(const Algorithm& algorithm);  // where a row does not say
+uint64_t usual_chunk_nbytes(const Algorithm& algorithm);  // for a row that does not specify it
 
-inline constexpr uint64_t kUnknownSize = ~uint64_t{0};  // as nbytes: not all ranks know it
+inline constexpr uint64_t kUnknownSize = ~uint64_t{0};  // as nbytes: not all ranks know the size
 
 // Thread-safety: immutable after construction.
 class SelectionTable {
  public:
   static SelectionTable defaults();
-  // "allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring" on top of the defaults. Unknown names are InvalidArgument
-  // and list what there is. Text that to_string() wrote reads back to the same table.
+  // Puts rows such as "allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring" before the
+  // defaults. Unknown names are InvalidArgument; the error lists the valid ones. Text that
+  // to_string() wrote parses to the same table.
   static Result<SelectionTable> parse(std::string_view text);
-  // The same with rows that nobody asked for, but that were measured on this machine: behind what the caller named and
-  // before the defaults.
+  // Adds rows that the caller did not request but that were measured on this machine: after the
+  // caller's rows and before the defaults.
   Result<SelectionTable> with_measured(std::string_view text) const;
   bool is_measured(std::size_t row) const { return row >= measured_from_ && row < measured_to_; }
   std::string to_string() const;
   std::string row_text(std::size_t row) const;  // "allreduce:32k-inf:ring:chunk=0"
   struct Call {
     uint64_t nbytes = 0;       // of the whole array
-    bool even = true;          // every rank's part of it is equally large
-    bool fixed_order = false;  // only what sums every element in one order
+    bool even = true;          // every rank's part of the array has the same size
+    bool fixed_order = false;  // only algorithms that sum every element in one fixed order
   };
-  // The algorithm is never null: the defaults have a row for every collective, and one of fixed order where it reduces.
+  // The algorithm is never null: the defaults have a row for every collective, and a fixed-order
+  // row for each one that reduces.
   Choice choose(Collective collective, const Call& call, const GroupShape& group) const;
   Choice choose(Collective collective, uint64_t nbytes, const GroupShape& group, bool even = true) const {
     return choose(collective, Call{nbytes, even}, group);
@@ -57,8 +60,8 @@ class SelectionTable {
     uint64_t from_nbytes, to_nbytes;  // [from, to)
     const Algorithm* algorithm;
     uint64_t
-        chunk_nbytes;      // pieces that are passed on as soon as they are there: about this size; 0: not cut
-    GroupShape from = {};  // rows of larger groups may differ
+        chunk_nbytes;  // about the size of the pieces that are forwarded as soon as they arrive; 0: not cut
+    GroupShape from = {};  // least ranks and hosts; rows of larger groups may differ
     bool operator==(const Row&) const = default;
   };
   static Result<Row> parse_row(std::string_view text);

@@ -46,11 +46,11 @@ Status Tuning::check() const {
 }
 
 SelectionTable Tuning::selection(const SelectionTable& table, const GroupShape& group) const {
-  if (group.hosts != 1) return table;  // measured through loopback
+  if (group.hosts != 1) return table;  // was measured over loopback
   for (const Setting& each : settings_) {
     if (each.ranks != group.size || each.name != kTcp) continue;
     const Result<SelectionTable> with = table.with_measured(each.value);
-    if (with.is_ok()) return with.value();  // set() has seen that it is
+    if (with.is_ok()) return with.value();  // set() has checked it
   }
   return table;
 }

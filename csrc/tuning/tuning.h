@@ -1,5 +1,5 @@
-// What `pycollective tune` found better than the defaults, for groups of so many ranks on one host. A group whose number of
-// ranks was not measured has the defaults.
+// What `pycollective tune` found better than the defaults, for groups of a given number of ranks on
+// one host. A group whose number of ranks was not measured uses the defaults.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace pc {
 
-// Groups of so many ranks can be tuned.
+// Returns true if groups of that many ranks can be tuned.
 constexpr bool can_tune(Rank ranks) { return ranks >= 2 && ranks <= kMostRanks; }
 
 // Thread-safety: a value.
@@ -19,24 +19,26 @@ class Tuning {
  public:
   struct Setting {
     Rank ranks;
-    std::string name;   // of a limit of shared memory (engine/shm/limits.h), or "tcp"
+    std::string name;   // a shared-memory limit (engine/shm/limits.h), or "tcp"
     std::string value;  // a size, or rows of the table of algorithms for plans over TCP
     bool operator==(const Setting&) const = default;
   };
 
-  // kInvalidArgument: there is no such thing, it cannot be that, or it has been set already.
+  // Fails with kInvalidArgument if the name is unknown, the value is not allowed, or the setting
+  // exists already.
   Status set(Rank ranks, std::string_view name, std::string_view value);
-  Status check() const;  // when all have been set
+  Status check() const;  // call after the last set()
   const std::vector<Setting>& settings() const { return settings_; }
 
   const shm::LimitsByRanks& limits() const { return limits_; }
-  // `table` with what was measured for groups of that shape.
+  // Returns `table` with the rows that were measured for groups of that shape.
   SelectionTable selection(const SelectionTable& table, const GroupShape& group) const;
 
-  // One line without blanks, "2:ring=8m|2:tcp=allreduce:0-64k:ring", that parse() reads.
+  // One line without blanks, "2:ring=8m|2:tcp=allreduce:0-64k:ring", in the format of parse().
   std::string to_string() const;
   static Result<Tuning> parse(std::string_view text);
-  std::string text_of(Rank ranks) const;  // "ring=8m, most_chunk=256k"; empty: nothing is said of that many
+  // "ring=8m, most_chunk=256k"; empty if there are no settings for that many ranks
+  std::string text_of(Rank ranks) const;
 
  private:
   std::vector<Setting> settings_;

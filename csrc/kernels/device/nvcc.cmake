@@ -1,6 +1,7 @@
-# Finds an nvcc that works, and asks it what it can do. What is found out is kept until nvcc or what it is asked for changes.
+# Finds a working nvcc and tests its features. The results are cached until nvcc or the request
+# changes.
 
-# Runs nvcc on a kernel of a few lines. Sets `result` to TRUE or FALSE, and PC_NVCC_SAYS.
+# Runs nvcc on a small kernel. Sets `result` to TRUE or FALSE, and PC_NVCC_SAYS.
 function(pc_try_nvcc result)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/probe.cu")
   file(WRITE "${source}" "struct Words { unsigned long long word[40]; };
@@ -22,7 +23,8 @@ extern \"C\" __global__ void probe(const __grid_constant__ Words words, unsigned
   set(PC_NVCC_SAYS "${code}: ${says}" PARENT_SCOPE)
 endfunction()
 
-# The numbers of PYCOLLECTIVE_CUDA_ARCHS that nvcc knows, oldest first. Sets `result`, and PC_NVCC_WHY_NOT if there are none.
+# Sets `result` to the numbers of PYCOLLECTIVE_CUDA_ARCHS that nvcc knows, oldest first, and
+# PC_NVCC_WHY_NOT if there are none.
 function(pc_known_archs result)
   execute_process(COMMAND "${PYCOLLECTIVE_NVCC}" --list-gpu-code RESULT_VARIABLE code OUTPUT_VARIABLE known
                   ERROR_VARIABLE says TIMEOUT 60)
@@ -49,14 +51,15 @@ function(pc_known_archs result)
   set(${result} ${archs} PARENT_SCOPE)
 endfunction()
 
-# Finds out, unless it is known, whether nvcc compiles with ARGN. Sets PC_NVCC_MORE_FLAGS (cached), PC_NVCC_WHY_NOT if it does not.
+# Tests, unless the result is cached, whether nvcc compiles with ARGN. Sets PC_NVCC_MORE_FLAGS
+# (cached), or PC_NVCC_WHY_NOT if it does not.
 function(pc_prove_nvcc)
   file(TIMESTAMP "${PYCOLLECTIVE_NVCC}" changed)
   set(asked "${PYCOLLECTIVE_NVCC} ${changed} ${ARGN}")
   if("${asked}" STREQUAL "${PC_NVCC_ASKED}")
     return()
   endif()
-  set(more -t 0 -compress-mode=size)  # smaller by far; since 12.8 or so
+  set(more -t 0 -compress-mode=size)  # much smaller; since about 12.8
   pc_try_nvcc(works ${ARGN} ${more})
   if(NOT works)
     set(more "")
@@ -70,7 +73,8 @@ function(pc_prove_nvcc)
   set(PC_NVCC_MORE_FLAGS "${more}" CACHE INTERNAL "Flags that not every nvcc has")
 endfunction()
 
-# Sets in the caller: PC_NVCC_FLAGS (how to compile), PC_NVCC_TARGETS (sm_75;...;compute_75), PC_NVCC_WHY_NOT (empty: it works).
+# Sets in the caller: PC_NVCC_FLAGS (compiler flags), PC_NVCC_TARGETS (sm_75;...;compute_75) and
+# PC_NVCC_WHY_NOT (empty if nvcc works).
 function(pc_ask_nvcc)
   set(PC_NVCC_FLAGS "" PARENT_SCOPE)
   set(PC_NVCC_TARGETS "" PARENT_SCOPE)
@@ -88,8 +92,9 @@ function(pc_ask_nvcc)
     return()
   endif()
 
-  # The kernels use nothing that the oldest target lacks. So the text for it is made once, all machine code from that, and it
-  # is what newer drivers compile for newer GPUs: a third of the time that a text for each target takes.
+  # The kernels use only features of the oldest target. So its PTX is generated once, all machine
+  # code is compiled from it, and newer drivers compile it for newer GPUs. This takes a third of the
+  # time of separate PTX for each target.
   list(GET archs 0 oldest)
   set(code_for "compute_${oldest}")
   set(names "")
@@ -98,10 +103,10 @@ function(pc_ask_nvcc)
     list(APPEND names "sm_${arch}")
   endforeach()
   list(APPEND names "compute_${oldest}")
-  # The bits of the CPU: nothing is fused, flushed or approximated.
+  # The same bits as on the CPU: nothing is fused, flushed or approximated.
   set(flags -O3 -std=c++17 -fmad=false -ftz=false -prec-div=true -allow-unsupported-compiler)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    list(APPEND flags -ccbin "${CMAKE_CXX_COMPILER}")  # it reads the sources first
+    list(APPEND flags -ccbin "${CMAKE_CXX_COMPILER}")  # the host compiler preprocesses the sources
   endif()
   if(PYCOLLECTIVE_WERROR)
     list(APPEND flags -Werror all-warnings)
