@@ -5,7 +5,7 @@
 
 namespace pc {
 
-// Returns true if each row names the value whose number is the row's index. For a static_assert
+// Returns true if the row at each index names the value with that number. For a static_assert
 // beside the table.
 template <class Table, class Row, class Value>
 constexpr bool in_enum_order(const Table& table, Value Row::*value) {

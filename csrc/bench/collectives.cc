@@ -7,14 +7,14 @@
 namespace pc::bench {
 namespace {
 
-// ---- how large
+// ---- sizes
 
 Parts whole(Rank) { return {1, 1}; }
 Parts gathers(Rank size) { return {1, size}; }
 Parts scatters(Rank size) { return {size, 1}; }
 Parts exchanges(Rank size) { return {size, size}; }
 
-// ---- how fast
+// ---- bandwidths
 
 constexpr BusBandwidth kNothing = {[](Rank) { return 0.0; }, "0"};
 constexpr BusBandwidth kBytes = {[](Rank) { return 1.0; }, "bytes / time"};
@@ -23,23 +23,23 @@ constexpr BusBandwidth kAllButOwn = {[](Rank size) { return 1.0 * (size - 1) / s
 constexpr BusBandwidth kThereAndBack = {[](Rank size) { return 2.0 * (size - 1) / size; },
                                         "2 (n - 1) / n * bytes / time"};
 
-// A part that arrives in the place of another is wrong, too.
+// Makes each part different, so that a part at the place of another part is wrong, too.
 uint64_t shifted(uint64_t i, Rank part) { return i + 131 * static_cast<uint64_t>(part); }
 
-// ---- what must come out
+// ---- expected results
 
 double roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.part)); }
 double all_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, e.i); }
 double part_reduced(const Asked& a, const Element& e) { return reduced(a.op, e.size, shifted(e.i, e.rank)); }
-template <Rank more>  // than the ranks before this one
+template <Rank more>  // more = 1 includes this rank's own contribution
 double reduced_until_own(const Asked& a, const Element& e) {
   return reduced_until(a.op, e.rank + more, e.size, e.i);
 }
-double everyones_mark(const Asked&, const Element& e) { return mark(e.part, e.i); }
+double mark_of_each_rank(const Asked&, const Element& e) { return mark(e.part, e.i); }
 double part_of_roots_mark(const Asked& a, const Element& e) { return mark(a.root, shifted(e.i, e.rank)); }
-double everyones_part_for_own(const Asked&, const Element& e) { return mark(e.part, shifted(e.i, e.rank)); }
+double part_of_each_rank(const Asked&, const Element& e) { return mark(e.part, shifted(e.i, e.rank)); }
 
-bool everybody(const Asked&, Rank, Rank) { return true; }
+bool every_rank(const Asked&, Rank, Rank) { return true; }
 bool the_root(const Asked& asked, Rank rank, Rank) { return rank == asked.root; }
 bool all_but_first(const Asked&, Rank rank, Rank) { return rank > 0; }
 
@@ -52,8 +52,9 @@ Status call(Communicator& group, const Asked& asked, const Arrays& arrays) {
 
 Status barrier(Communicator& group, const Asked&, const Arrays&) { return group.run(Request{}); }
 
-// sendrecv: ranks 0 and 1, 2 and 3, ... send to each other in turn, all pairs at once. One way would measure how fast sends
-// can be posted. With an odd number of ranks the last one has nobody.
+// sendrecv: ranks 0 and 1, 2 and 3, ... send to each other alternately, all pairs at once. One
+// direction alone would measure how fast sends can be posted. If the number of ranks is odd, the
+// last rank has no peer.
 bool has_mate(const Asked&, Rank rank, Rank size) { return mate_of(rank, size) != rank; }
 double mark_of_even(const Asked&, const Element& e) { return mark(e.rank & ~1, e.i); }
 Status ping_pong(Communicator& group, const Asked&, const Arrays& arrays) {
@@ -72,7 +73,7 @@ constexpr std::string_view kHalfTrip =
 template <Collective collective>
 constexpr Operation one_call(std::string_view name, decltype(Operation::parts) parts, BusBandwidth bus,
                              decltype(Operation::expected) expected,
-                             decltype(Operation::has_result) has_result = everybody,
+                             decltype(Operation::has_result) has_result = every_rank,
                              std::string_view note = {}) {
   return {name, collective, parts, bus, call<collective>, expected, has_result, note};
 }
@@ -81,15 +82,15 @@ constexpr std::array kOperations = {
     one_call<Collective::kAllreduce>("allreduce", whole, kThereAndBack, all_reduced),
     one_call<Collective::kBroadcast>("broadcast", whole, kBytes, roots_mark),
     one_call<Collective::kReduce>("reduce", whole, kBytes, all_reduced, the_root),
-    one_call<Collective::kAllgather>("allgather", gathers, kAllButOwn, everyones_mark),
+    one_call<Collective::kAllgather>("allgather", gathers, kAllButOwn, mark_of_each_rank),
     one_call<Collective::kReduceScatter>("reduce_scatter", scatters, kAllButOwn, part_reduced),
-    one_call<Collective::kAlltoall>("alltoall", exchanges, kAllButOwn, everyones_part_for_own),
-    one_call<Collective::kGather>("gather", gathers, kAllButOwn, everyones_mark, the_root),
+    one_call<Collective::kAlltoall>("alltoall", exchanges, kAllButOwn, part_of_each_rank),
+    one_call<Collective::kGather>("gather", gathers, kAllButOwn, mark_of_each_rank, the_root),
     one_call<Collective::kScatter>("scatter", scatters, kAllButOwn, part_of_roots_mark),
-    one_call<Collective::kScan>("scan", whole, kBytes, reduced_until_own<1>, everybody, kRunsAhead),
+    one_call<Collective::kScan>("scan", whole, kBytes, reduced_until_own<1>, every_rank, kRunsAhead),
     one_call<Collective::kExscan>("exscan", whole, kBytes, reduced_until_own<0>, all_but_first, kRunsAhead),
     Operation{"sendrecv", {}, whole, kBytes, ping_pong, mark_of_even, has_mate, kHalfTrip, 2},
-    Operation{"barrier", Collective::kBarrier, whole, kNothing, barrier, roots_mark, everybody},
+    Operation{"barrier", Collective::kBarrier, whole, kNothing, barrier, roots_mark, every_rank},
 };
 
 }  // namespace

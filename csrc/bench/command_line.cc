@@ -13,9 +13,9 @@
 namespace pc::bench {
 namespace {
 
-// ---- one flag after the other
+// ---- reading single flags
 
-// Where it goes with one of the devices alone, that is noted.
+// Records a flag that requires one of the devices.
 Result<const Flag*> find_flag(Words& words, const std::string& name, const std::string& word) {
   const std::span<const Flag> all = flags();
   const auto found = std::find_if(all.begin(), all.end(),
@@ -29,7 +29,8 @@ Result<const Flag*> find_flag(Words& words, const std::string& name, const std::
   return &*found;
 }
 
-// "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or, in place of --ops, "allreduce". Takes what it reads off the front of `rest`.
+// Reads "-b 8", "-b8", "--minbytes 8", "--minbytes=8", or "allreduce" without --ops. Removes what
+// it reads from the front of `rest`.
 Status read_flag(Words& words, std::span<const std::string>& rest) {
   const std::string word = rest.front();
   rest = rest.subspan(1);
@@ -60,9 +61,10 @@ Result<Words> read_flags(const std::vector<std::string>& words) {
   return read;
 }
 
-// ---- what they ask for together
+// ---- combining the flags
 
-constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;  // where nccl-tests begins, ends, and its step
+// the first and last size of nccl-tests, and its step
+constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;
 
 Status put_sizes(Words& words) {
   std::vector<uint64_t>& sizes = words.sizes;
@@ -93,7 +95,7 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-// OK, or why not.
+// Returns OK, or the reason why it cannot be measured.
 Status can_measure(const Options& options, const Operation& operation, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
   if (options.on_gpus() && options.backend == GpuBackend::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
@@ -104,7 +106,8 @@ Status can_measure(const Options& options, const Operation& operation, DType dty
   return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
 }
 
-// In the places that were asked for; what cannot be in place is measured out of place. On GPUs a row has both.
+// Adds the requested places; an operation that cannot run in place is measured out of place. On
+// GPUs a row has both.
 void put_places(Words& words, Case what) {
   std::vector<Case>& cases = words.cases;
   what.root = words.root;
@@ -118,7 +121,7 @@ void put_places(Words& words, Case what) {
   cases.push_back(what);
 }
 
-// Of "all" only what can be measured is meant; what is named must be.
+// "all" selects only what can be measured; a named type or operation must be measurable.
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);
@@ -140,7 +143,8 @@ Status put_cases(Words& words) {
                              : Status::ok();
 }
 
-// What a list of arrays can be reduced or sent as (docs/gpu.md), and in place alone.
+// Returns true if a list of arrays can be reduced or sent in one call (docs/gpu.md), which is
+// possible in place only.
 bool takes_lists(const Operation& operation) {
   return operation.collective == Collective::kAllreduce || operation.collective == Collective::kReduce ||
          operation.collective == Collective::kBroadcast;
@@ -233,9 +237,9 @@ torchrun, pycollective run) its processes are the ranks, else n are started on t
                          as PYCOLLECTIVE_TRANSPORT, PYCOLLECTIVE_TUNE, PYCOLLECTIVE_TIMEOUT_S
   --device cpu|cuda      where the arrays lie (cpu). On GPUs, where each row has both places:
     --way auto|nccl|staged  by NCCL where it can go, or so or not at all, or through the host (auto)
-    --raw                times NCCL's own calls in turn with ours, verifies and compares both
+    --raw                times NCCL's own calls alternately with ours, verifies and compares both
     --copy               times the driver's own copy of as many bytes beside each row
-    --gpus LIST          of this host's ranks, in turn (local rank modulo how many there are)
+    --gpus LIST          of this host's ranks, round-robin (local rank modulo how many there are)
     --allow-shared-gpu   tells NCCL that each rank is on another host, so that they may share one
     -t, --nthreads N     ranks are so many threads of one process, instead of -n
     -m, --agg_iters N    calls in one group (1)

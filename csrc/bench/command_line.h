@@ -1,4 +1,4 @@
-// The command line of the benchmark, in the words of nccl-tests.
+// The command line of the benchmark, with the option names of nccl-tests.
 #pragma once
 
 #include <string>

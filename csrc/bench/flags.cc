@@ -10,7 +10,7 @@ namespace {
 
 // ---- one function per kind of value
 
-// Keeps the value of a flag, if it is one.
+// Stores the value of a flag if it is valid.
 template <class T, class Into>
 Status take(const Result<T>& value, Into& into) {
   if (value.is_ok()) into = static_cast<Into>(value.value());
@@ -42,7 +42,7 @@ Status set_places(Words& words, const std::string&) {
   return Status::ok();
 }
 
-// Which of `names` it is.
+// Returns the index of `value` in `names`.
 template <std::size_t count>
 Result<std::size_t> one_of(const std::string& kind, const std::string& value,
                            const std::array<const char*, count>& names) {
@@ -67,7 +67,7 @@ Status set_transport(Words& words, const std::string& value) {
   return set_text<&Options::transport>(words, value);
 }
 
-// Appends what `one` makes of each word.
+// Appends the result of `one` for each word.
 template <class T, class One>
 Status take_list(const std::string& value, std::vector<T>& into, One one) {
   for (const std::string& word : split(value)) {
@@ -85,7 +85,7 @@ Status set_gpus(Words& words, const std::string& value) {
   return take_list(value, words.gpus, [](const std::string& word) { return whole_number(word, 0, 1023); });
 }
 
-// NumPy's names, and three of nccl-tests'.
+// NumPy's names, and three names of nccl-tests.
 Result<DType> dtype_called(const std::string& name) {
   if (name == "half") return DType::kF16;
   if (name == "float") return DType::kF32;

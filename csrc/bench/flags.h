@@ -1,4 +1,4 @@
-// The flags of the command line, and what they say.
+// The flags of the command line, and how they are parsed.
 #pragma once
 
 #include <optional>
@@ -13,28 +13,28 @@ namespace pc::bench {
 
 struct Flag;
 
-// As written, before it is put together.
+// The flags as written, before they are combined.
 struct Words : Options {
-  std::optional<uint64_t> first, last, step, factor;  // of a range of sizes
+  std::optional<uint64_t> first, last, step, factor;  // a range of sizes
   std::vector<const Operation*> operations = {find_operation("allreduce")};
   std::vector<DType> dtypes = {DType::kF32};  // empty: all
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
   std::optional<Rank> root;                             // nothing: rotates
-  bool in_place = false, out_of_place = false;          // neither: as is usual on the device
-  const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;  // the first that goes with that device alone
+  bool in_place = false, out_of_place = false;          // neither: the device's default
+  const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;  // the first flag that requires that device
 };
 
-enum class GoesWith : uint8_t { kBoth, kCpu, kCuda };  // of --device
+enum class GoesWith : uint8_t { kBoth, kCpu, kCuda };  // the --device that a flag requires
 
 struct Flag {
   std::string_view brief, name;
   bool has_value = true;
-  Status (*set)(Words&, const std::string& value) = nullptr;  // null: refused
+  Status (*set)(Words&, const std::string& value) = nullptr;  // null: the flag is refused
   GoesWith device = GoesWith::kBoth;
   std::string_view refusal = {};  // why this flag of nccl-tests has no meaning here
 };
 
 std::span<const Flag> flags();
-Status set_operations(Words& words, const std::string& value);  // of --ops
+Status set_operations(Words& words, const std::string& value);  // sets the value of --ops
 
 }  // namespace pc::bench

@@ -1,4 +1,4 @@
-// Text by the patterns of printf, which nccl-tests writes its table with.
+// Formats text with printf patterns, which nccl-tests uses for its table.
 #pragma once
 
 #include <cstdint>

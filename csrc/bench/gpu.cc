@@ -20,7 +20,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> drive
 }
 
 Status Gpu::drain() const {
-  constexpr int kBetweenLooks = 256;  // at what is slower to ask
+  constexpr int kBetweenLooks = 256;  // polls between two of the slower checks
   const Deadline deadline = Deadline::after(group_.timeout_s());
   for (int polls = 1;; ++polls) {
     PC_ASSIGN_OR_RETURN(const bool done, cuda::is_done(driver_of(), stream()));
@@ -30,7 +30,7 @@ Status Gpu::drain() const {
       if (deadline.expired())
         return Status(Code::kTimeout, "what was queued on the GPU has not ended in time");
     }
-    ::sched_yield();  // NCCL has threads, and other ranks may want this core
+    ::sched_yield();  // NCCL has threads, and other ranks may need this core
   }
 }
 

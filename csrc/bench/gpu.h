@@ -1,4 +1,5 @@
-// This rank's GPU in its group: the driver, the stream on which all is queued, and waiting for that.
+// This rank's GPU in its group: the driver, the stream on which all work is queued, and the wait
+// for that work.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace pc::bench {
 
-// Thread-safety: belongs to the thread that opened it, for which its context is current.
+// Thread-safety: belongs to the thread that opened it, in which its context is current.
 class Gpu {
  public:
   static Result<std::unique_ptr<Gpu>> open(std::shared_ptr<const cuda::Driver> driver, int ordinal,
@@ -23,7 +24,8 @@ class Gpu {
   cuda::CUstream stream() const { return stream_.get(); }
   Device device() const { return {DeviceType::kCuda, static_cast<int16_t>(info_.ordinal)}; }
 
-  // Until all is done that was queued. Stays awake, as programs do that take times. Errors: the group's end, its deadline.
+  // Waits until all queued work is done. Does not sleep, as is usual in timing programs. Fails if
+  // the group ends or its timeout passes.
   Status drain() const;
 
  private:

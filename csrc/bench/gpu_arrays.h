@@ -1,4 +1,5 @@
-// The arrays of one row in a GPU's memory, laid out as those of the host by which they are filled and verified.
+// The arrays of one row in a GPU's memory, with the layout of the host arrays that fill and verify
+// them.
 #pragma once
 
 #include <utility>
@@ -11,7 +12,8 @@ namespace pc::bench {
 
 class GpuArrays {
  public:
-  // `copies` of them, apart from each other: the arrays of one list. Zeros. `gpu` must outlive it.
+  // Creates `copies` sets of arrays that do not touch each other: the arrays of one list. They are
+  // zeros. `gpu` must outlive the object.
   static Result<GpuArrays> create(const Gpu& gpu, const ArrayKind& kind, uint64_t copies);
   GpuArrays(GpuArrays&&) noexcept = default;
   GpuArrays& operator=(GpuArrays&&) = delete;
@@ -20,11 +22,11 @@ class GpuArrays {
   Arrays copy(uint64_t which) const;
   uint64_t copies() const { return copies_; }
 
-  // These wait for the GPU, which must have nothing else to do.
-  Status fill(const Asked& asked);  // as HostArrays does
+  // These methods wait for the GPU, which must have no other work.
+  Status fill(const Asked& asked);  // as HostArrays::fill()
   Result<uint64_t> count_wrong(const Asked& asked);
 
-  void leak() { leaks_ = true; }  // the GPU may still use it, and freeing waits for that
+  void leak() { leaks_ = true; }  // the GPU may still use the memory, and freeing it would wait for the GPU
 
  private:
   GpuArrays(const Gpu& gpu, HostArrays host, uint64_t copies)

@@ -11,9 +11,10 @@
 namespace pc::bench {
 namespace {
 
-constexpr uint64_t kRounds = 10;  // in which ours and NCCL's own calls are timed, at most
+constexpr uint64_t kRounds = 10;  // at most; in each round pycollective's and NCCL's own calls are timed
 
-// Even, so that ours come first as often as NCCL's own. One run cannot be parted.
+// Even, so that pycollective's calls are first as often as NCCL's own. A single run cannot be
+// divided.
 uint64_t rounds_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kRounds, runs - runs % 2); }
 
 // The arrays that a call takes: one pair, or several as a list.
@@ -39,7 +40,7 @@ class GpuCalls final : public Calls {
         arrays_(std::move(arrays)),
         taken_(taken(arrays_)) {}
 
-  // What has failed may still be queued.
+  // After a failure, the calls may still be queued and use the arrays.
   Status time(const Effort& effort, Half& half) override {
     const Status timed = time_both(effort, half);
     if (!timed.is_ok()) leak();
@@ -73,7 +74,7 @@ class GpuCalls final : public Calls {
     return request;
   }
 
-  // There and back between two ranks.
+  // A round trip between two ranks.
   Queue messages() const {
     const Rank rank = stage_.gpu.group().rank(), mate = mate_of(rank, stage_.gpu.group().size());
     if (mate == rank) return [] { return Status::ok(); };
@@ -88,7 +89,8 @@ class GpuCalls final : public Calls {
     };
   }
 
-  // One call of ours or of NCCL's own, with this root or, if none is given, another one each time.
+  // Queues one call of pycollective or of NCCL, with this root, or with another root each time if
+  // none is given.
   Queue queue_of(std::optional<Rank> root, bool raw) const {
     if (!raw && !what_.operation->collective) return messages();
     return [this, call = raw ? Request() : request(), raw, next = root.value_or(0),
@@ -102,7 +104,7 @@ class GpuCalls final : public Calls {
 
   // ---- how it is timed
 
-  // At least one call warms up: the first of a size makes what the others find.
+  // Makes at least one warm-up call, because the first call of a size creates what later calls use.
   Result<Batch> warmed_up(bool raw, const Effort& effort) const {
     Queue one = queue_of(what_.root, raw);
     for (uint64_t i = 0; i < std::max<uint64_t>(effort.warm_up, 1); ++i) PC_TRY(one());
@@ -117,7 +119,8 @@ class GpuCalls final : public Calls {
     return batch_of(stage_.gpu, std::move(one), effort.iterations, stage_.options.graph_launches);
   }
 
-  // Until nothing is left of our calls: what looks after them would do so in NCCL's time.
+  // Waits until pycollective's calls have ended and are no longer monitored, because monitoring
+  // would disturb NCCL's times.
   Status settle() const { return stage_.devices.settle(-1); }
 
   Result<Times> averaged(const std::vector<TimedRound>& rounds, const Batch& batch) const {
@@ -177,7 +180,8 @@ class GpuDevice final : public MeasuredDevice {
     if (options.backend == GpuBackend::kStaged)
       return Route{"staged", Status(Code::kUnsupported, "--way staged")};
     UserCall call;
-    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);  // p2p_channel.h
+    // for messages see p2p_channel.h
+    call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);
     call.request.op = what.op;
     call.request.in.dtype = call.request.out.dtype = what.dtype;
     const Route route = stage_.devices.route_of(group(), call);
@@ -193,7 +197,7 @@ class GpuDevice final : public MeasuredDevice {
     return std::unique_ptr<Calls>(std::make_unique<GpuCalls>(stage_, what, std::move(arrays)));
   }
 
-  // The other ranks, which may share rank 0's GPU, wait until it is done.
+  // The other ranks, which may share rank 0's GPU, wait until the copy is done.
   Result<std::optional<double>> time_copy(uint64_t nbytes) override {
     if (!stage_.options.copy) return std::optional<double>();
     double seconds = 0;

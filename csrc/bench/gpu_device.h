@@ -1,4 +1,5 @@
-// Arrays on GPUs. Calls are queued on a stream, one behind the other, and NCCL's own may be timed in turn with them.
+// Arrays on GPUs. Calls are queued on a stream one behind the other. NCCL's own calls may be timed
+// alternately with them.
 #pragma once
 
 #include <memory>
@@ -10,11 +11,11 @@
 
 namespace pc::bench {
 
-// With what a rank measures.
+// What a rank needs to measure.
 struct GpuStage {
   const Gpu& gpu;
-  Devices& devices;        // of the group's runtime
-  RawNccl* raw = nullptr;  // null: it is not compared with
+  Devices& devices;        // those of the group's runtime
+  RawNccl* raw = nullptr;  // null: no comparison with NCCL's own calls
   const Options& options;
 };
 

@@ -19,11 +19,12 @@
 namespace pc::bench {
 namespace {
 
-// From pycollective/tools/bench_binary.py: where Python's packages of NCCL are, which no program finds by itself.
+// Set by pycollective/tools/bench_binary.py: the folders of Python's NCCL packages, which a native
+// program cannot find.
 constexpr const char* kNcclFolders = "PYCOLLECTIVE_BENCH_NCCL_FOLDERS";
 
 std::vector<std::string> nccl_folders() {
-  const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* const folders = std::getenv(kNcclFolders);  // NOLINT(concurrency-mt-unsafe): no code sets it
   const bool none = folders == nullptr || *folders == '\0';
   return none ? std::vector<std::string>() : split(folders);
 }
@@ -31,14 +32,14 @@ std::vector<std::string> nccl_folders() {
 }  // namespace
 
 Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime) {
-  // Never destroyed: what it keeps is in use until the process ends.
+  // Never destroyed: its contents are in use until the process ends.
   static const auto& abandoned = *new const std::shared_ptr<Abandoned>(std::make_shared<Abandoned>());
   PC_ASSIGN_OR_RETURN(
       DeviceGroups::Options options,
       DeviceGroups::Options::from_environment(nccl_folders(), std::make_shared<cuda::SemaphorePool>()));
   options.abandoned = abandoned;
   options.peers.kernels = embedded_kernels();
-  options.log = Logger(LogLevel::kError, -1);  // the way is in the table
+  options.log = Logger(LogLevel::kError, -1);  // the path is printed in the table
   return std::shared_ptr<Devices>(std::make_shared<DeviceGroups>(runtime, std::move(options)));
 }
 
@@ -50,7 +51,7 @@ int device_of(const Options& options, Rank local_rank, int count) {
   return options.gpus[rank % options.gpus.size()];
 }
 
-// Every rank's own, in the words of nccl-tests. Collective.
+// One line for each rank's GPU, in the format of nccl-tests. Collective.
 Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string& host) {
   Communicator& group = gpu.group();
   using Line = std::array<char, 192>;
@@ -73,7 +74,7 @@ Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string&
 }  // namespace
 
 Result<std::shared_ptr<const cuda::Driver>> GpuSession::open_driver(const Options& options, Rank rank) {
-  if (options.shares_gpu) {  // each rank is on a host of its own, as far as NCCL knows
+  if (options.shares_gpu) {  // makes NCCL take each rank for a host of its own
     const std::string name = "rank " + std::to_string(rank);
     ::setenv("NCCL_HOSTID", name.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
   }
@@ -132,7 +133,8 @@ Status GpuSession::end(const Status& measured) {
 
 void GpuSession::abort(const Status& why) {
   Communicator& world = runtime_.world();
-  if (world.alive().is_ok()) world.quit(why);  // first, so that the others hear why: an abort may take long
+  // first, so that the other ranks receive the reason: an abort may take long
+  if (world.alive().is_ok()) world.quit(why);
   if (raw_ != nullptr) raw_->abort(why);
   runtime_.devices().abort(why);
 }

@@ -1,4 +1,4 @@
-// What a rank that measures on a GPU opens: the driver, its GPU, and the group's ways between GPUs.
+// What a rank opens to measure on a GPU: the driver, its GPU, and the group's paths between GPUs.
 #pragma once
 
 #include <memory>
@@ -9,21 +9,23 @@
 
 namespace pc::bench {
 
-Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime);  // RuntimeOptions
+Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime);  // for RuntimeOptions
 
-// Thread-safety: one thread, which opens it.
+// Thread-safety: only the thread that opened it.
 class GpuSession {
  public:
-  // Before the rank joins the others, and before there is a second thread: kUnsupported, and why, where there is no driver.
+  // Call before the rank joins the world and before there is a second thread. Fails with
+  // kUnsupported and the reason if there is no driver.
   static Result<std::shared_ptr<const cuda::Driver>> open_driver(const Options& options, Rank rank);
-  // Says in `run_info` what there is. The options and the runtime must outlive it. Collective; if it fails,
-  // the world ends.
+  // Describes the GPUs and NCCL in `run_info`. The options and the runtime must outlive the
+  // session. Collective; if it fails, the world ends.
   static Result<std::unique_ptr<GpuSession>> open(const Options& options, Runtime& runtime,
                                                   std::shared_ptr<const cuda::Driver> driver,
                                                   RunInfo& run_info);
 
   std::unique_ptr<MeasuredDevice> device();
-  // `measured`: with what the measurement has ended, which is the answer unless the end fails. The runtime's shutdown() follows.
+  // `measured` is the result of the measurement. Returns it, or the error if ending fails. The
+  // runtime's shutdown() follows.
   Status end(const Status& measured);
 
  private:
@@ -39,7 +41,7 @@ class GpuSession {
   Runtime& runtime_;
   std::unique_ptr<Gpu> gpu_;
   const std::shared_ptr<Devices> devices_;
-  std::unique_ptr<RawNccl> raw_;  // null: it is not compared with
+  std::unique_ptr<RawNccl> raw_;  // null: no comparison with NCCL's own calls
 };
 
 }  // namespace pc::bench

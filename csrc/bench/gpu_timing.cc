@@ -43,7 +43,8 @@ Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs)
 
 Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average) {
-  std::vector<int64_t> host, times;  // of all runs; of each round, and what follows
+  // host: of all runs. times: of each round, then the totals and percentiles
+  std::vector<int64_t> host, times;
   for (const TimedRound& each : rounds) {
     host.insert(host.end(), each.host_ns.begin(), each.host_ns.end());
     times.push_back(each.ns);

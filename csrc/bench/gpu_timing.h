@@ -1,4 +1,5 @@
-// Times calls that are queued on a GPU's stream, as nccl-tests does: many in line, and one wait at their end.
+// Times calls that are queued on a GPU's stream, as nccl-tests does: many calls in a row, with one
+// wait at the end.
 #pragma once
 
 #include <functional>
@@ -10,29 +11,31 @@
 
 namespace pc::bench {
 
-// Puts the next iteration on the stream.
+// Queues the next iteration on the stream.
 using Queue = std::function<Status()>;
 
-// What puts so many iterations on the stream at once, one or a graph of them, and how often it does.
+// `queue` puts `iterations` iterations on the stream at once (one, or a graph of them), and is
+// called `runs` times.
 struct Batch {
   Queue queue;
   uint64_t iterations = 1, runs = 1;
 };
-// `graph_launches`: of a graph of all iterations; 0: without one.
+// `graph_launches` is the number of launches of a graph of all iterations; 0 means no graph.
 Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches);
 
-// What some runs of a batch took.
+// The times of some runs of a batch.
 struct TimedRound {
-  int64_t ns = 0;                // until the last has ended
-  std::vector<int64_t> host_ns;  // how long each kept the host
+  int64_t ns = 0;                // until the last run has ended
+  std::vector<int64_t> host_ns;  // how long each run kept the host busy
 };
-// The ranks begin together.
+// All ranks begin together.
 Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs);
-// All ranks had the same rounds, with so many calls in each run.
+// All ranks must have the same rounds, with the same number of calls in each run.
 Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average);
 
-// How long the driver's own copy of `nbytes` takes from one array of this GPU to another, in seconds.
+// Returns how long the driver's own copy of `nbytes` takes from one array of this GPU to another,
+// in seconds.
 Result<double> time_driver_copy(const Gpu& gpu, uint64_t nbytes);
 
 }  // namespace pc::bench

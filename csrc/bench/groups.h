@@ -1,4 +1,4 @@
-// Which ranks of the world measure together, and what those put together.
+// Which ranks of the world measure together, and what they combine.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,26 @@
 
 namespace pc::bench {
 
-// "": the world. "0,2": these two, and the others wait. "even-odd": both halves, at the same time. No rank is in two; the
-// first one's first rank prints.
+// "" is the world. "0,2" is these two ranks, and the other ranks wait. "even-odd" is both halves at
+// the same time. No rank is in two groups. The first rank of the first group prints.
 Result<std::vector<std::vector<Rank>>> groups(const std::string& words, Rank size);
 
-// What a rank has to do with them.
+// A rank's part in the groups.
 struct Membership {
   Communicator& world;
-  Communicator* group = nullptr;  // null: the rank stands by
+  Communicator* group = nullptr;  // null: the rank only waits
   bool prints = false;
 };
 
-// `words` as groups() reads them. Collective among the ranks of a group.
+// `words` is in the format of groups(). Collective among the ranks of a group.
 Result<Membership> join_group(Runtime& runtime, const std::string& words);
 
-// Of each value, in its place. Collective.
+// Reduces each value in place. Collective.
 Status allreduce(Communicator& group, std::span<int64_t> values, ReduceOp op);
 
-// After each row, of all ranks of the world: so a rank that stands by never waits for longer than one. `wrong`, which the ranks
-// of a group have counted together, becomes the sum over all groups, if there is one.
+// All ranks of the world call it after each row, so that a rank that only waits never waits for
+// longer than one row. `wrong`, which the ranks of a group have counted together, becomes the sum
+// over all groups, if it is set.
 Status sum_over_groups(const Membership& own, std::optional<uint64_t>& wrong);
 
 }  // namespace pc::bench

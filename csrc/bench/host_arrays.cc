@@ -23,7 +23,8 @@ Result<Memory> allocate(std::size_t nbytes) {
   return memory;
 }
 
-// The larger array, and behind it the smaller one, on a page too; in place that is the larger one or this rank's part of it.
+// Out of place, the smaller array follows the larger one, on its own page. In place it is the
+// larger array, or this rank's part of it.
 Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
   HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);
@@ -52,7 +53,7 @@ Buffer HostArrays::part_of(const Buffer& array, Rank part) const {
 }
 
 void HostArrays::fill(const Asked& asked) {
-  constexpr int kPoison = 0xa5;  // what is not written is wrong
+  constexpr int kPoison = 0xa5;  // makes an unwritten element wrong
   for (const Buffer& each : {arrays_.out, arrays_.in})
     if (each.nbytes() > 0) std::memset(each.data, kPoison, each.nbytes());
   const Rank parts = kind_.operation->parts(kind_.size).in;

@@ -1,4 +1,4 @@
-// The arrays of one row, in memory as an ordinary program's are, filled and verified.
+// The arrays of one row, in ordinary host memory, filled and verified.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@ struct FreeMemory {
 };
 using Memory = std::unique_ptr<std::byte, FreeMemory>;
 
-// On a page of its own, as large arrays are; zeros, all of it touched.
+// Page-aligned, as large arrays are. All of it is zeroed and thereby touched.
 Result<Memory> allocate(std::size_t nbytes);
 
-// Of one rank.
+// Describes one rank's arrays.
 struct ArrayKind {
   const Operation* operation = nullptr;
   DType dtype = DType::kF32;
@@ -27,12 +27,12 @@ struct ArrayKind {
 
 class HostArrays {
  public:
-  static Result<HostArrays> create(const ArrayKind& kind);  // zeros
+  static Result<HostArrays> create(const ArrayKind& kind);  // the arrays are zeros
 
   const Arrays& arrays() const { return arrays_; }
-  Buffer memory() const { return {memory_.get(), nbytes_, DType::kU8}; }  // in which both lie
-  void fill(const Asked& asked);  // the input; the output has something else
-  // Elements of the output that are not as they must be, after a call that followed fill().
+  Buffer memory() const { return {memory_.get(), nbytes_, DType::kU8}; }  // contains both arrays
+  void fill(const Asked& asked);  // fills the input; the output gets other bytes
+  // The number of wrong elements in the output, after a call that followed fill().
   uint64_t count_wrong(const Asked& asked) const;
 
  private:
@@ -43,7 +43,7 @@ class HostArrays {
   Memory memory_;
   std::size_t nbytes_ = 0;
   Arrays arrays_;
-  std::vector<std::byte> before_;  // the output of a rank that has no result
+  std::vector<std::byte> before_;  // the output before the call, on a rank that has no result
 };
 
 }  // namespace pc::bench

@@ -18,8 +18,9 @@ class HostCalls final : public Calls {
         what_(what),
         arrays_(std::move(arrays)) {}
 
-  // A call takes until its slowest rank is done, from when the slowest was done with the one before. Without a common clock:
-  // as long as on the rank where it took longest.
+  // A call takes from the time at which the slowest rank completed the previous call until the
+  // slowest rank completes this one. Without a common clock it takes as long as on the rank where
+  // it took longest.
   Status time(const Effort& effort, Half& half) override {
     PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(effort));
     if (one_clock_) PC_TRY(allreduce(group_, ends, ReduceOp::kMax));
@@ -40,7 +41,7 @@ class HostCalls final : public Calls {
   }
 
  private:
-  // When this rank was done with each call, the first of which only sets the zero.
+  // Returns when this rank completed each call; the first entry is the start of the timing.
   Result<std::vector<int64_t>> completions(const Effort& effort) {
     Asked asked = {what_.op, what_.root.value_or(0)};
     const auto call = [&] {

@@ -1,4 +1,5 @@
-// Arrays in the host's memory. A call has ended when it returns, so that each has a time of its own.
+// Arrays in the host's memory. A call has ended when it returns, so that each call has its own
+// time.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace pc::bench {
 
-// `one_clock`: all ranks read the same one.
+// `one_clock`: all ranks read the same clock.
 std::unique_ptr<MeasuredDevice> host_device(Communicator& group, bool one_clock);
 
 }  // namespace pc::bench

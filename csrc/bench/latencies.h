@@ -1,4 +1,4 @@
-// From when ranks were done with each call to how long calls take.
+// Computes the durations of calls from the times at which ranks completed them.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace pc::bench {
 
 struct Latencies {
-  double mean_s = 0;            // over the iterations
-  double p50_s = 0, p99_s = 0;  // of single ones
+  double mean_s = 0;            // mean over the iterations
+  double p50_s = 0, p99_s = 0;  // of single iterations
 };
 
 // The time from each completion to the next.
@@ -22,7 +22,8 @@ inline std::vector<int64_t> differences(std::span<const int64_t> ends) {
   return result;
 }
 
-// By nearest rank: the smallest value that so large a part of all does not exceed. `share` from 0 to 1; needs a value.
+// By the nearest-rank method: the smallest value such that `share` of all values do not exceed it.
+// `share` is from 0 to 1; `values` must not be empty.
 template <class Value = int64_t>
 Value percentile(std::vector<Value> values, double share) {
   const double rank = std::ceil(share * static_cast<double>(values.size()));
@@ -32,7 +33,8 @@ Value percentile(std::vector<Value> values, double share) {
   return *nth;
 }
 
-// `each` in ns, of single iterations; `total_ns` of all of them; `trips` in one iteration.
+// `each` is the time in ns of each iteration, `total_ns` that of all iterations, and `trips` the
+// number of trips in one iteration.
 inline Latencies latencies(const std::vector<int64_t>& each, int64_t total_ns, int trips) {
   const auto seconds = [trips](double ns) { return ns / 1e9 / trips; };
   return {seconds(static_cast<double>(total_ns) / static_cast<double>(each.size())),

@@ -23,7 +23,8 @@
 namespace pc::bench {
 namespace {
 
-// For others to fail by themselves, once a rank has ended that only reports another one's end or cannot measure here.
+// Time for the other ranks to fail by themselves, after a rank ended that only reports another
+// rank's end or cannot measure here.
 constexpr double kSettleS = 1;
 constexpr double kGraceS = 5;  // between SIGTERM and SIGKILL
 constexpr std::size_t kLongestWords = 16 << 10;
@@ -31,15 +32,15 @@ constexpr std::size_t kLongestWords = 16 << 10;
 struct Child {
   Rank rank = 0;
   pid_t pid = 0;
-  Fd talk;  // to it: the store's address; from it: its last words; at its end: the end
+  Fd talk;  // to the child: the store's address; from it: its error; closed when it ends
 };
 
-// By what a rank's last words begin. Of several, the first in this order is the cause: that something cannot be measured here
-// is no news beside a failure.
+// The first character of a rank's error. If there are several errors, the first in this order is
+// the cause: a failure matters more than something that cannot be measured here.
 enum Manner : char { kFailed = 'a', kUnsupported = 'b', kConsequence = 'c' };
 constexpr int kCannotHere = 77;
 
-// Whether a rank that ends with this only reports another one's end.
+// Returns true if a rank that ends with this only reports another rank's end.
 bool is_consequence(const Status& status) {
   constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
                                  Code::kAborted};
@@ -61,7 +62,7 @@ struct Failure {
   std::string words;
 };
 
-// What the ranks of a world of this program's own prove themselves by.
+// The credentials of a world that this program starts.
 Result<Credentials> new_job() {
   JobId job;
   JobKey::Bytes key;
@@ -88,7 +89,7 @@ Status send(const Fd& talk, const std::string& text) {
   return system_error("sending to a rank", errno);
 }
 
-// The child's side. No address means that the parent has given up.
+// Runs in the child. An empty address means that the parent has given up.
 int be_rank(Role role, const Fd& talk, pid_t parent, const Run& run) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) return 1;
@@ -100,7 +101,8 @@ int be_rank(Role role, const Fd& talk, pid_t parent, const Run& run) {
   return 1;
 }
 
-// The parent's side: waits for all, ends the others when one has failed, and tells what went wrong first last.
+// Runs in the parent: waits for all ranks, ends the other ranks when one has failed, and prints the
+// first failure last.
 class Family {
  public:
   explicit Family(std::vector<Child> children) : children_(std::move(children)) {}
@@ -157,7 +159,7 @@ class Family {
                          [](const Failure& a, const Failure& b) { return a.manner < b.manner; });
     std::rotate(failures_.begin(), cause, cause + 1);
     const Failure& first = failures_.front();
-    if (first.manner == kUnsupported) return complain(first.words), kCannotHere;  // which all ranks say
+    if (first.manner == kUnsupported) return complain(first.words), kCannotHere;  // all ranks report the same
     for (std::size_t i = 1; i < failures_.size(); ++i)
       complain("rank " + std::to_string(failures_[i].rank) + ": " + failures_[i].words);
     return complain("rank " + std::to_string(first.rank) + " failed first: " + first.words);
@@ -165,15 +167,15 @@ class Family {
 
   std::vector<Child> children_;
   std::vector<Failure> failures_;
-  std::optional<Deadline> stop_;  // when the others are to be ended
-  bool stopping_ = false;         // they have been asked to
+  std::optional<Deadline> stop_;  // when the remaining ranks are to be ended
+  bool stopping_ = false;         // SIGTERM has been sent
 };
 
 }  // namespace
 
 int complain(const Status& status) {
-  const char* const who = is_consequence(status) ? "pycollective.PeerFailure" : "pycollective-bench";
-  std::fprintf(stderr, "%s: %s\n", who, status.to_string().c_str());
+  const char* const prefix = is_consequence(status) ? "pycollective.PeerFailure" : "pycollective-bench";
+  std::fprintf(stderr, "%s: %s\n", prefix, status.to_string().c_str());
   return exit_code(status);
 }
 

@@ -1,4 +1,5 @@
-// pycollective-bench: one rank if a launcher has started it, else the parent of ranks on this host.
+// pycollective-bench: one rank if a launcher has started it, otherwise the parent of ranks on this
+// host.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,8 +16,8 @@ namespace {
 constexpr Rank kRanks = 2;
 constexpr int kUsage = 2;
 
-// A launcher stops the others when a rank fails: one that does not say why says that it only goes with rank 0, which then
-// has the time to.
+// A launcher stops the other ranks when one fails. A rank that does not print the reason reports
+// that it only follows rank 0, so that rank 0 has time to print it.
 int refuse(const Status& status, bool says_why) {
   if (says_why)
     std::fprintf(stderr, "%spycollective-bench: %s\n", usage().c_str(), status.message().c_str());
@@ -29,7 +30,7 @@ int run(const std::vector<std::string>& words) {
   const Result<std::optional<Role>> found = role_from_environment();
   if (!found.is_ok()) return complain(found.status());
   const std::optional<Role>& role = found.value();
-  const bool speaks = !role || role->rank == 0;  // what is wrong with the command line is so on every rank
+  const bool speaks = !role || role->rank == 0;  // an error in the command line is the same on every rank
   const Result<Options> parsed = parse(words);
   if (!parsed.is_ok()) return refuse(parsed.status(), speaks);
   const Options& options = parsed.value();

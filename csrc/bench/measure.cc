@@ -8,13 +8,13 @@
 namespace pc::bench {
 namespace {
 
-// Of those that the timed calls have.
+// A subset of the roots of the timed calls.
 std::set<Rank> roots_to_verify(const Case& what, Rank size) {
   if (what.root || !what.operation->rooted()) return {what.root.value_or(0)};
   return {0, size / 2, size - 1};
 }
 
-// Over all ranks.
+// The sum over all ranks.
 Result<uint64_t> wrong_elements(Communicator& group, const Case& what, Calls& calls, bool raw) {
   int64_t wrong = 0;
   for (const Rank root : roots_to_verify(what, group.size())) {
@@ -32,7 +32,8 @@ Result<Half> measure_half(MeasuredDevice& device, const Row& row, bool in_place,
       const std::unique_ptr<Calls> calls,
       device.prepare(what, {what.operation, what.dtype, in_place, row.count, group.rank(), group.size()}));
   Half half;
-  PC_TRY(calls->time(effort, half));  // of zeros: their sums stay zeros, however often
+  // the arrays are zeros, so sums stay zeros however often they are computed
+  PC_TRY(calls->time(effort, half));
   half.algbw = static_cast<double>(row.nbytes) / half.time.done.mean_s / 1e9;
   half.busbw = half.algbw * what.operation->bus.factor(group.size());
   if (!effort.checks) return half;

@@ -1,4 +1,4 @@
-// Numbers as people write them on a command line.
+// Numbers in the notation of the command line.
 #pragma once
 
 #include <cstdint>

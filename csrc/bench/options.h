@@ -1,4 +1,4 @@
-// What the command line of the benchmark asks for.
+// The options of the benchmark's command line.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace pc::bench {
 
-// What is measured, but for the size.
+// What is measured, except for the size.
 struct Case {
   const Operation* operation = nullptr;
   DType dtype = DType::kF32;
-  ReduceOp op = ReduceOp::kSum;                // if the operation reduces
-  std::optional<Rank> root;                    // if it has one; nothing: another one in each iteration
-  bool in_place = true, out_of_place = false;  // which halves a row has, at least one
+  ReduceOp op = ReduceOp::kSum;  // used if the operation reduces
+  std::optional<Rank> root;      // used if the operation has a root; nothing: another root in each iteration
+  bool in_place = true, out_of_place = false;  // the halves of a row, at least one
 };
 
 struct Effort {
@@ -24,43 +24,43 @@ struct Effort {
   bool checks = true;
 };
 
-// kAuto: as in a program, by NCCL where it can go. kNccl: so or not at all.
+// kAuto: as in a program, by NCCL where possible. kNccl: by NCCL, or fail.
 enum class GpuBackend : uint8_t { kAuto, kNccl, kStaged };
 
-// Of which ranks a row's time is, in the numbers of nccl-tests.
+// Which ranks' times a row reports, in the numbers of nccl-tests.
 enum class Average : uint8_t { kRank0, kMean, kLeast, kMost };
 
 struct Options {
-  std::optional<Rank> ranks;    // to start; nothing: two, or as many as a launcher has started
+  std::optional<Rank> ranks;    // number to start; nothing: two, or as many as a launcher has started
   std::vector<uint64_t> sizes;  // bytes
   std::vector<Case> cases;      // in the order in which they are measured
   std::optional<uint64_t> warm_up, iterations;  // nothing: by size
   bool checks = true;
-  std::string transport, tune;      // empty: as the environment says
-  std::optional<double> timeout_s;  // likewise
+  std::string transport, tune;      // empty: from the environment
+  std::optional<double> timeout_s;  // nothing: from the environment
   std::string group;                // empty: the world; see groups.h
-  bool roofline = false;            // it is measured, and nothing else
+  bool roofline = false;            // measure the roofline and nothing else
   bool json = false, explain = false, help = false;
-  DeviceType device = DeviceType::kCpu;  // where the arrays lie
+  DeviceType device = DeviceType::kCpu;  // where the arrays are stored
 
-  // With --device cuda alone:
+  // Only with --device cuda:
   GpuBackend backend = GpuBackend::kAuto;
-  bool raw = false;             // NCCL's own calls are timed beside ours
-  bool copy = false;            // the driver's copy of as many bytes is timed beside each row
-  std::vector<int> gpus;        // by local rank, in turn; empty: local rank modulo how many there are
-  bool shares_gpu = false;      // ranks may share a GPU and go by NCCL all the same
-  uint64_t threads = 0;         // ranks are so many threads of this process; 0: processes
+  bool raw = false;       // also times NCCL's own calls
+  bool copy = false;      // also times the driver's copy of as many bytes, for each row
+  std::vector<int> gpus;  // assigned to local ranks round-robin; empty: local rank modulo the number of GPUs
+  bool shares_gpu = false;      // ranks may share a GPU and still use NCCL
+  uint64_t threads = 0;         // ranks are this many threads of this process; 0: processes
   uint64_t aggregated = 1;      // calls in one group
   uint64_t graph_launches = 0;  // 0: no graph
   bool blocking = false;        // the host waits for every call, and for the other ranks
-  bool host_time = false;       // is what is reported
+  bool host_time = false;       // reports the host's time
   Average average = Average::kMean;
-  uint64_t cycles = 1;  // 0: without end
+  uint64_t cycles = 1;  // 0: endless
 
   bool on_gpus() const { return device == DeviceType::kCuda; }
 };
 
-// What cannot be known before the number of ranks is.
+// Checks what depends on the number of ranks.
 Status check(const Options& options, Rank size);
 Effort effort(const Options& options, uint64_t nbytes);
 

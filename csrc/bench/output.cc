@@ -30,15 +30,16 @@ std::string host_json(const Row& row, bool one_clock) {
 
 std::string us_json(double seconds) { return format("%.17g", seconds * 1e6); }
 
-// `whose`: of NCCL's own call, of the host, or both.
-std::string percentiles_json(const std::string& whose, const Latencies& time) {
-  return ", \"" + whose + "p50\": " + us_json(time.p50_s) + ", \"" + whose + "p99\": " + us_json(time.p99_s);
+// The prefix selects NCCL's own call, the host's times, or both.
+std::string percentiles_json(const std::string& prefix, const Latencies& time) {
+  return ", \"" + prefix + "p50\": " + us_json(time.p50_s) + ", \"" + prefix +
+         "p99\": " + us_json(time.p99_s);
 }
 
-std::string rounds_json(const std::string& whose, const Times& time) {
+std::string rounds_json(const std::string& prefix, const Times& time) {
   std::string rounds;
   for (const double each : time.rounds_s) rounds += (rounds.empty() ? "" : ", ") + us_json(each);
-  return percentiles_json(whose, time.done) + ", \"" + whose + "turns\": [" + rounds + "]";
+  return percentiles_json(prefix, time.done) + ", \"" + prefix + "turns\": [" + rounds + "]";
 }
 
 std::string half_json(const std::optional<Half>& half) {
@@ -56,7 +57,7 @@ std::string half_json(const std::optional<Half>& half) {
   return text + "}";
 }
 
-// In the keys of nccl-tests, where it has these.
+// Uses the keys of nccl-tests where they exist.
 std::string gpu_json(const RunInfo& run_info, const Row& row, const Route& route) {
   return ", \"out_of_place\": " + half_json(row.out_of_place) + ", \"in_place\": " + half_json(row.in_place) +
          ", \"copy_time\": " + (row.copy_s ? us_json(*row.copy_s) : "null") +

@@ -1,4 +1,4 @@
-// What is written on standard output: a table, or its rows as lines of JSON.
+// Writes the results to standard output: a table, or its rows as lines of JSON.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace pc::bench {
 
-// On standard output of one rank; the others only count. The options must outlive it.
+// Only one rank prints; the other ranks only count. The options must outlive the object.
 class Output {
  public:
   Output(const Options& options, const RunInfo& run_info, bool prints)
@@ -19,7 +19,7 @@ class Output {
   Status begin(const Case& what, const Route& route);
   Status add(const Row& row, const Route& route);
   Status close();
-  Status check_results() const;  // whether all results are right, NCCL's own among them
+  Status check_results() const;  // fails if any result is wrong, including those of NCCL's own calls
 
  private:
   void line(const std::string& text) const;
@@ -29,7 +29,7 @@ class Output {
   const RunInfo run_info_;
   const bool prints_;
   uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
-  double busbw_ = 0;     // the sum of those of all halves
+  double busbw_ = 0;     // sum over all halves
   std::string heading_;  // the last one
 };
 

@@ -9,7 +9,8 @@ namespace pc::bench {
 namespace {
 
 constexpr uint64_t kPeriod = 1021;  // elements
-// How many ranks put something into one element. bfloat16 counts to 256 without a gap; products stay below 2^7.
+// The maximum number of ranks that contribute to one element. bfloat16 represents every integer up
+// to 256; products stay below 2^7.
 constexpr Rank kMostSummands = 51, kMostFactors = 6;
 constexpr uint64_t kLargestSummand = 5, kLargestMark = 100;
 
@@ -21,16 +22,17 @@ uint64_t scrambled(uint64_t a, uint64_t b) {
 
 uint64_t scrambled(Rank rank, uint64_t i) { return scrambled(i % kPeriod, static_cast<uint64_t>(rank)); }
 
-// At most `most` ranks take part in an element, and not the same ones in the next.
+// At most `most` ranks contribute to an element, and other ranks to the next element.
 bool takes_part(Rank rank, Rank size, uint64_t i, Rank most) {
   const uint64_t every = static_cast<uint64_t>((size + most - 1) / most);
   return (static_cast<uint64_t>(rank) + i % kPeriod) % every == 0;
 }
 
-// The 16-bit types keep a running mean, so that of every part of the ranks must be exact: one rank puts in a multiple of
-// all numbers up to `size`, the others nothing. In large worlds such multiples have too many digits: all put in the same.
+// The 16-bit types keep a running mean, so the mean over every subset of the ranks must be exact:
+// one rank contributes a multiple of all numbers up to `size`, and the other ranks 0. In large
+// worlds such multiples have too many digits: all ranks contribute the same number.
 double mean_input(Rank rank, Rank size, uint64_t i) {
-  constexpr std::array<uint64_t, 9> kMultiple = {0, 1, 2, 6, 12, 60, 60, 420, 840};  // by size
+  constexpr std::array<uint64_t, 9> kMultiple = {0, 1, 2, 6, 12, 60, 60, 420, 840};  // indexed by size
   const std::size_t n = static_cast<std::size_t>(size);
   if (n >= kMultiple.size()) return mark(0, i);
   if (i % kPeriod % n != static_cast<uint64_t>(rank)) return 0;
@@ -42,8 +44,8 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Exactly: whole numbers from 0 on that the type can hold; bool knows no more than that a value is odd, and what is only
-// moved holds the number in its bits.
+// Exact for whole numbers from 0 on that the type can hold. bool holds only whether the value is
+// odd, and types that are only moved hold the number in their bits.
 void encode(DType dtype, double value, std::byte* to) {
   const uint64_t whole = static_cast<uint64_t>(value);
   const float single = static_cast<float>(value);
@@ -90,7 +92,7 @@ double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i) {
     case ReduceOp::kMin:
     case ReduceOp::kMax: return mark(rank, i);
     case ReduceOp::kAvg: return mean_input(rank, size, i);
-    default: return 0;  // has no pattern
+    default: return 0;  // no pattern exists
   }
 }
 

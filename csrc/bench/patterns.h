@@ -1,5 +1,6 @@
-// What the ranks put in, and the one right result: numbers so small or so round that every order of reducing them gives the
-// same bits in every type. They repeat with a prime period, so that data at the wrong place is wrong data.
+// The inputs of the ranks and the one correct result. The numbers are so small or so round that
+// every order of reduction gives the same bits in every type. They repeat with a prime period, so
+// that data at a wrong offset is wrong data.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +11,25 @@
 
 namespace pc::bench {
 
-// Whether the data are exact in every order of reducing: sum, prod, min, max and avg, but not where one byte must hold a
-// truth value or a float.
+// Returns true if the data are exact in every order of reduction: sum, prod, min, max and avg, but
+// not for types in which one byte holds a truth value or a float.
 bool has_pattern(ReduceOp op);
 bool has_pattern(DType dtype);
 
-// Element i of what `rank` moves, different from rank to rank.
+// Element i of the data that `rank` moves, different for each rank.
 double mark(Rank rank, uint64_t i);
-// Element i of what `rank` puts into a reduction, and of what comes out.
+// Element i of the contribution of `rank` to a reduction, and element i of the result.
 double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i);
 double reduced(ReduceOp op, Rank size, uint64_t i);
-// Of the ranks before `end` alone, at least one; not for avg.
+// The result over the ranks before `end` only, at least one rank; not for avg.
 double reduced_until(ReduceOp op, Rank end, Rank size, uint64_t i);
 
-// One period of elements as they lie in memory.
+// One period of elements in their memory representation.
 class Pattern {
  public:
   Pattern(DType dtype, const std::function<double(uint64_t)>& element);
   void fill(Buffer data) const;
-  uint64_t count_wrong(ConstBuffer data) const;  // elements whose bytes are not the pattern's
+  uint64_t count_wrong(ConstBuffer data) const;  // number of elements that differ from the pattern
 
  private:
   std::size_t width_;

@@ -26,7 +26,8 @@ RunInfo run_info_of(const HostMap& hosts, const Communicator& group) {
   return run_info;
 }
 
-// All sizes of one case. A rank that stands by has no rows, and meets the others after each of theirs.
+// Measures all sizes of one case. A rank that only waits has no rows; it joins the other ranks'
+// reduction after each row.
 Status measure_sizes(const Options& options, const Case& what, const Membership& own, MeasuredDevice& device,
                      Output& output) {
   PC_ASSIGN_OR_RETURN(const Route route, device.route_of(what));
@@ -36,7 +37,7 @@ Status measure_sizes(const Options& options, const Case& what, const Membership&
     std::optional<Row> row;
     if (own.group != nullptr) {
       const Result<Row> measured = measure(device, what, nbytes, effort(options, nbytes));
-      // Too late to say that it cannot be measured here: a failure.
+      // It is too late to report that it cannot be measured here, so this is a failure.
       if (options.on_gpus() && measured.status().code() == Code::kUnsupported)
         return Status(Code::kInternal, measured.status().message());
       PC_TRY(measured.status());
@@ -68,7 +69,7 @@ Status run_rank(const Options& options, const Role& role) {
   PC_ASSIGN_OR_RETURN(const Membership own, join_group(*runtime, options.group));
   Communicator& group = own.group != nullptr ? *own.group : own.world;
   RunInfo run_info = run_info_of(runtime->hosts(), group);
-  std::unique_ptr<GpuSession> gpu;  // null: on the host
+  std::unique_ptr<GpuSession> gpu;  // null: the arrays are on the host
   std::unique_ptr<MeasuredDevice> device;
   if (options.on_gpus()) {
     PC_ASSIGN_OR_RETURN(gpu, GpuSession::open(options, *runtime, std::move(driver), run_info));

@@ -1,4 +1,5 @@
-// One rank of the benchmark: joins the others, measures, and on rank 0 prints.
+// One rank of the benchmark: joins the other ranks and measures. Rank 0, or the first rank of the
+// first group, prints.
 #pragma once
 
 #include "bench/options.h"
@@ -6,7 +7,8 @@
 
 namespace pc::bench {
 
-// kUnsupported: this cannot be measured here, and why. Wrong results are an error of the rank that prints.
+// Fails with kUnsupported and the reason if this cannot be measured here. Wrong results are an
+// error of the rank that prints.
 Status run_rank(const Options& options, const Role& role);
 
 }  // namespace pc::bench

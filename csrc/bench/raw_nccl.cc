@@ -14,14 +14,16 @@
 namespace pc::bench {
 namespace {
 
-// NCCL's element type, operation, and how many of its elements one of ours is.
+// NCCL's element type and operation, and the number of its elements in each of pycollective's
+// elements.
 nccl::Reduced in_nccls_words(const Case& what) {
   const nccl::Moved moved = nccl::moved(what.dtype);
   if (!what.operation->reduces()) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
-  return nccl::reduced(what.dtype, {what.op}).value();  // ours has been queued, so NCCL has it
+  // pycollective's call has been queued, so NCCL supports it
+  return nccl::reduced(what.dtype, {what.op}).value();
 }
 
-// What some calls have come to: `code`, and the last one `next`.
+// Returns the first error of a sequence of calls: `code` so far, and `next` from the last call.
 nccl::ReturnCode first_refusal(nccl::ReturnCode code, nccl::ReturnCode next) {
   return code == nccl::ReturnCode::kSuccess || code == nccl::ReturnCode::kInProgress ? next : code;
 }
@@ -31,20 +33,20 @@ nccl::ReturnCode first_refusal(nccl::ReturnCode code, nccl::ReturnCode next) {
 bool has_raw(const Operation& operation) {
   constexpr std::array kTimed = {Collective::kAllreduce, Collective::kBroadcast,     Collective::kReduce,
                                  Collective::kAllgather, Collective::kReduceScatter, Collective::kAlltoall};
-  return !operation.collective ||  // sendrecv
+  return !operation.collective ||  // no collective: sendrecv
          std::find(kTimed.begin(), kTimed.end(), *operation.collective) != kTimed.end();
 }
 
 Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_ptr<const nccl::Api> api) {
   std::unique_ptr<RawNccl> raw(new RawNccl(group, std::move(api)));
   const Result<nccl::UniqueId> id = exchange_unique_id(group, *raw->api_, -1);
-  if (id.status().code() == Code::kUnsupported)  // too late for that, as ours have met: a failure
+  if (id.status().code() == Code::kUnsupported)  // the ranks have connected already, so this is a failure
     return Status(Code::kInternal, "NCCL's own calls: " + id.status().message());
   PC_TRY(id.status());
   const Status begun = raw->init(id.value());
   if (begun.is_ok()) return raw;
   const Status end = group.alive();
-  if (end.is_ok()) group.quit(begun);  // NCCL tells nobody that one of them does not come
+  if (end.is_ok()) group.quit(begun);  // NCCL does not notify ranks that one of them does not join
   return end.is_ok() ? begun : end;
 }
 
@@ -72,11 +74,11 @@ nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays
     case Collective::kReduceScatter:
       return api_->reduce_scatter(in, out, got, as.dtype, as.op, handle_, stream);
     case Collective::kAlltoall: return call_alltoall(arrays, as, stream);
-    default: return nccl::ReturnCode::kInvalidUsage;  // has_raw()
+    default: return nccl::ReturnCode::kInvalidUsage;  // excluded by has_raw()
   }
 }
 
-// Versions of NCCL before 2.28 have no call for it: theirs is a message to every rank and one from it, in one group.
+// NCCL before 2.28 has no such call: it is a send to and a receive from every rank, in one group.
 nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduced& as,
                                         cuda::CUstream stream) const {
   const std::size_t part = arrays.in.count / static_cast<std::size_t>(group_.size()),
@@ -93,7 +95,7 @@ nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduce
   return first_refusal(code, api_->group_end());
 }
 
-// What is still in progress has to settle before the next call.
+// A call in progress must settle before the next call.
 Status RawNccl::settled(nccl::ReturnCode code) {
   const std::atomic<bool> never = false;
   const WaitContext context = group_.waiting_until(Deadline::after(group_.timeout_s()));
@@ -110,7 +112,7 @@ Status RawNccl::settled(nccl::ReturnCode code) {
   return nccl::call_error(*api_, handle_, "NCCL's own call", code);
 }
 
-// There and back between two ranks.
+// A round trip between two ranks.
 Status RawNccl::queue_messages(const Case& what, const Arrays& arrays, cuda::CUstream stream) {
   const nccl::Reduced as = in_nccls_words(what);
   const Rank rank = group_.rank(), mate = mate_of(rank, group_.size());

@@ -1,4 +1,5 @@
-// NCCL's own calls on a communicator of their own, straight through its function table: what ours are compared with.
+// NCCL's own calls on a separate communicator, directly through its function table: the baseline
+// that pycollective's calls are compared with.
 #pragma once
 
 #include <memory>
@@ -10,18 +11,18 @@
 
 namespace pc::bench {
 
-// Whether NCCL's own call is timed.
+// Returns true if NCCL's own call of the operation is timed.
 bool has_raw(const Operation& operation);
 
 // Thread-safety: one thread.
 class RawNccl {
  public:
-  // Together with the other ranks of `group`, which must outlive it. Its calls go by a blocking communicator, as torch's own and
-  // ours do. Its init and its end have deadlines; a call that is stuck inside NCCL has none. If joining fails on one rank, all
-  // hear of it.
+  // Joins the other ranks of `group`, which must outlive the object. The communicator is blocking,
+  // as are those of torch and pycollective. Its init and its end have deadlines; a call that blocks
+  // inside NCCL has none. If joining fails on one rank, all ranks are notified.
   static Result<std::unique_ptr<RawNccl>> join(Communicator& group, std::shared_ptr<const nccl::Api> api);
 
-  // One call for each element of `arrays`, in one group if there are several.
+  // Makes one call for each element of `arrays`, in one group if there are several.
   Status queue(const Case& what, Rank root, std::span<const Arrays> arrays, cuda::CUstream stream);
   Status close();
   void abort(const Status& why) { (void)communicator_->abort(why); }

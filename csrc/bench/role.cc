@@ -15,7 +15,8 @@
 namespace pc::bench {
 namespace {
 
-// Between that file and this one alone: the job's id in hexadecimal, and where its key is from, for people.
+// Used only between bench_binary.py and this file: the job's id in hexadecimal, and a text about
+// the source of its key.
 constexpr const char* kJob = "PYCOLLECTIVE_BENCH_JOB";
 constexpr const char* kKeySource = "PYCOLLECTIVE_BENCH_KEY_SOURCE";
 

@@ -1,4 +1,4 @@
-// Which rank this process, or thread, is, and how it reaches the others.
+// The rank of this process or thread, and how it reaches the other ranks.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,16 @@ namespace pc::bench {
 struct Role {
   Rank rank = 0, size = 1;
   std::vector<std::string> stores;  // "ip:port" each; one of them is the store
-  std::vector<std::string> listen;  // empty: at the address by which the store is reached
+  std::vector<std::string> listen;  // empty: the local address of the connection to the store
   Credentials credentials = {};
 };
 
-// As pycollective/tools/bench_binary.py leaves it in the environment; nothing if that did not start this process.
+// Reads what pycollective/tools/bench_binary.py put into the environment; nothing if that did not
+// start this process.
 Result<std::optional<Role>> role_from_environment();
 
-// Makes it one of the ranks. What a flag does not say, the environment does. Collective.
+// Joins the world as one of its ranks. Settings without a flag come from the environment.
+// Collective.
 Result<std::unique_ptr<Runtime>> join(const Options& options, const Role& role);
 
 }  // namespace pc::bench

@@ -22,11 +22,10 @@
 namespace pc::bench {
 namespace {
 
-constexpr double kWaitLimitS = 60;  // for one size over TCP
-constexpr uint64_t kClocked =
-    64 << 10;  // bytes: shorter work is done several times between two looks at the clock
+constexpr double kWaitLimitS = 60;       // for one size over TCP
+constexpr uint64_t kClocked = 64 << 10;  // bytes: smaller work is repeated between two readings of the clock
 
-// Times `work`, which does what is measured `repeats` times.
+// Times `work`, which performs the measured operation `repeats` times.
 template <class Work>
 Latencies time_work(uint64_t iterations, int repeats, Work work) {
   work();
@@ -38,10 +37,10 @@ Latencies time_work(uint64_t iterations, int repeats, Work work) {
   return latencies(differences(ends), ends.back() - ends.front(), repeats);
 }
 
-// The compiler must take it for read and written by somebody else.
+// Makes the compiler assume that other code reads and writes the memory.
 void keep(const std::byte* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
-// Of what `work` does from one array to another.
+// Times `work` from one array to another.
 template <class Work>
 Result<Roofline> roofline_of_memory(std::string_view name, uint64_t nbytes, uint64_t iterations, Work work) {
   PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
@@ -53,8 +52,9 @@ Result<Roofline> roofline_of_memory(std::string_view name, uint64_t nbytes, uint
   return Roofline{name, nbytes, iterations, time};
 }
 
-// Keeps this thread on one of the cores that it may use, the same one for the same `which`, as long as it lives. Otherwise
-// two threads that wait for each other may share a core. Where there is only one, they must.
+// Pins this thread to one of the cores that it may use, always the same core for the same `which`,
+// while the object lives. Otherwise two threads that wait for each other may share a core. If there
+// is only one core, they must share it.
 class OnCore {
  public:
   explicit OnCore(int which) {
@@ -118,7 +118,7 @@ Result<Pair> loopback(Deadline deadline) {
 
 enum class Direction : uint8_t { kOut, kIn };
 
-// All of it; polls, and lets others run in between.
+// Moves all bytes; polls, and yields in between.
 Status move(const Fd& fd, Direction direction, std::byte* data, uint64_t nbytes, Deadline deadline) {
   constexpr int kPollsPerYield = 64;
   int idle = 0;
@@ -154,7 +154,7 @@ class HandOff {
   }
 
  private:
-  // Not the private kind: ranks are processes.
+  // Not the private kind, because ranks are processes.
   void futex(int operation, uint32_t value) {
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&holder_), operation, value, nullptr, nullptr, 0);
   }
@@ -184,7 +184,7 @@ Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline 
   Status answered = Status::ok(), asked = Status::ok();
   std::thread echo([&] {
     const OnCore core(kEchoCore);
-    while (answered.is_ok()) {  // until the near end closes
+    while (answered.is_ok()) {  // until the near end is closed
       answered = move(pair.echo, Direction::kIn, theirs.get(), nbytes, deadline);
       if (answered.is_ok()) answered = move(pair.echo, Direction::kOut, theirs.get(), nbytes, deadline);
     }
@@ -197,7 +197,7 @@ Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline 
   });
   pair.origin.reset();
   echo.join();
-  // Whoever gives up first ends the connection for the other.
+  // The side that fails first closes the connection for the other side.
   if (!asked.is_ok()) return answered.code() == Code::kTimeout ? answered : asked;
   return Roofline{"tcp", nbytes, iterations, time};
 }
@@ -207,7 +207,7 @@ Roofline roofline_of_wake(uint64_t iterations) {
   HandOff hand_off;
   std::thread echo([&] {
     const OnCore core(kEchoCore);
-    for (uint64_t i = 0; i < iterations + 1; ++i) {  // time_work() begins with one that it does not time
+    for (uint64_t i = 0; i < iterations + 1; ++i) {  // time_work() begins with one untimed call
       hand_off.await(kEcho);
       hand_off.pass(kOrigin);
     }

@@ -1,5 +1,5 @@
-// What this machine can do at best, to read the figures of collectives by: moving memory, adding it, the loopback
-// connection, and waking another thread.
+// The limits of this machine, as a reference for the figures of collectives: moving memory, adding
+// it, the loopback connection, and waking another thread.
 #pragma once
 
 #include <functional>
@@ -12,20 +12,21 @@ namespace pc::bench {
 
 struct Roofline {
   std::string_view name;
-  uint64_t nbytes = 0, iterations = 0;  // no bytes: nothing is moved
+  uint64_t nbytes = 0, iterations = 0;  // 0 bytes: nothing is moved
   Latencies time;
   double gbps() const { return static_cast<double>(nbytes) / time.p50_s / 1e9; }
 };
 
-// On one core, again and again in the same memory: small sizes stay in the caches, as they do in the benchmark.
+// Runs on one core, repeatedly in the same memory: small sizes stay in the caches, as they do in
+// the benchmark.
 Result<Roofline> roofline_of_copy(uint64_t nbytes, uint64_t iterations);
 Result<Roofline> roofline_of_add(uint64_t nbytes, uint64_t iterations);  // a += b in float32
-// One way between threads on two cores, half of a round trip; who waits polls.
+// One direction between threads on two cores, half of a round trip; the waiting thread polls.
 Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline);
-// From one thread to another, on another core, that sleeps on a futex: half of a round trip.
+// From one thread to a thread on another core that sleeps on a futex: half of a round trip.
 Roofline roofline_of_wake(uint64_t iterations);
 
-// All of them, at all sizes, each handed over as soon as it is known.
+// Measures all of them at all sizes, and passes each to `take` as soon as it is known.
 Status measure_roofline(const Options& options, const std::function<Status(const Roofline&)>& take);
 
 }  // namespace pc::bench

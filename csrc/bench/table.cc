@@ -8,7 +8,7 @@
 namespace pc::bench {
 namespace {
 
-// ---- the host's
+// ---- the host's table
 
 std::string places_of(const std::vector<Case>& cases) {
   const auto in_place = [](const Case& what) { return what.in_place; };
@@ -27,7 +27,7 @@ std::string host_head(const Options& options, const RunInfo& run_info) {
     text += "\n# these are ranks";
     for (const Rank rank : run_info.ranks) text += " " + std::to_string(rank);
     text += " of the world";
-    text += options.group == "even-odd" ? "; the odd ones measure at the same time" : "; the others wait";
+    text += options.group == "even-odd" ? "; the odd ones measure at the same time" : "; other ranks wait";
   }
   if (run_info.one_clock)
     return text +
@@ -43,7 +43,7 @@ std::string host_notes(const RunInfo& run_info, const Case& what) {
   if (!what.operation->note.empty()) text += "\n# " + std::string(what.operation->note);
   if (what.operation->rooted() && what.root && run_info.size() > 1)
     text +=
-        "\n# One root in all calls: it may run ahead of the others, so times are the pace of calls in a row. "
+        "\n# One root in all calls may run ahead of other ranks, so times are the pace of calls in a row. "
         "With\n# -r rotate each call waits for the one before, and times are those of single calls.";
   return text;
 }
@@ -64,7 +64,7 @@ std::string host_line(const Row& row) {
                 time.p50_s * 1e6, time.p99_s * 1e6);
 }
 
-// ---- that of GPUs
+// ---- the table for GPUs
 
 std::string gpu_head(const Options& options, const RunInfo& run_info) {
   std::string text =
@@ -93,7 +93,7 @@ std::string gpu_titles(bool host_time) {
                 "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
 }
 
-// As nccl-tests shortens times.
+// Rounds times as nccl-tests does.
 std::string half_text(const std::optional<Half>& half, bool host_time) {
   if (!half) return format("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
   const double us = (host_time ? half->time.queued : half->time.done).mean_s * 1e6;
@@ -104,7 +104,7 @@ std::string half_text(const std::optional<Half>& half, bool host_time) {
          format("  %6.2f  %6.2f  %6s", half->algbw, half->busbw, or_else(half->wrong, "N/A").c_str());
 }
 
-// NCCL's times, and how much longer ours take.
+// NCCL's times, and the differences to pycollective's times.
 std::string compared(const Latencies& raw, const Latencies& ours) {
   const auto pair = [](double raw_s, double ours_s) {
     return format("%.2f us, ours %+.2f", raw_s * 1e6, (ours_s - raw_s) * 1e6);
@@ -164,7 +164,7 @@ std::string op_of(const Case& what) {
   return what.operation->reduces() ? std::string(name_of(what.op)) : "none";
 }
 
-// As in nccl-tests, -1 for an operation without a root.
+// As in nccl-tests, the root of an operation without a root is -1.
 std::string root_of(const Case& what) {
   if (!what.operation->rooted()) return "-1";
   return what.root ? std::to_string(*what.root) : "rotate";

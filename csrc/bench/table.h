@@ -1,5 +1,6 @@
-// The table: in the host's memory the columns of nccl-tests for one place, and percentiles; on GPUs that of nccl-tests, column
-// for column. What has several lines has line feeds between them.
+// The table. In the host's memory it has the columns of nccl-tests for one place, and percentiles;
+// on GPUs it has exactly the columns of nccl-tests. Texts of several lines are separated by line
+// feeds.
 #pragma once
 
 #include <string>
@@ -9,23 +10,23 @@
 
 namespace pc::bench {
 
-// What is the same in all rows.
+// The properties that all rows share.
 struct RunInfo {
-  std::vector<Rank> ranks = {};  // of the world, which measure
-  std::string hosts = {};        // where they are, for people
-  bool one_clock = false;        // all read the same one
+  std::vector<Rank> ranks = {};  // the world's ranks that measure
+  std::string hosts = {};        // text about where the ranks run
+  bool one_clock = false;        // all ranks read the same clock
   // On GPUs:
-  std::string gpu = {};                   // rank 0's: "NVIDIA H100 80GB HBM3"
-  std::vector<std::string> devices = {};  // a line of each rank's
-  std::string nccl = {}, nccl_from = {};  // "2.28.9", and for people; empty: no call goes there
+  std::string gpu = {};                   // rank 0's GPU: "NVIDIA H100 80GB HBM3"
+  std::vector<std::string> devices = {};  // one line for each rank's GPU
+  std::string nccl = {}, nccl_from = {};  // "2.28.9", and a text about its source; empty: no call uses NCCL
 
   Rank size() const { return static_cast<Rank>(ranks.size()); }
 };
 
 std::string table_head(const Options& options, const RunInfo& run_info);
-// Above the rows of an operation.
+// The lines above the rows of an operation.
 std::string heading(const Options& options, const RunInfo& run_info, const Case& what, const Route& route);
-// Of one row, and what it is compared with.
+// The line of one row, and the lines of its comparisons.
 std::string table_lines(const Options& options, const Row& row);
 
 // The columns type, redop and root.

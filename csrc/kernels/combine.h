@@ -1,4 +1,5 @@
-// What each operation does to two values, in plain C++: the definition that every implementation must agree with.
+// The effect of each operation on two values, in plain C++: the definition that every
+// implementation must agree with.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,8 @@
 
 namespace pc {
 
-// What an element is computed in. Signed integers are added and multiplied as unsigned ones: they wrap.
+// The value in which an element is computed. Signed integers are added and multiplied as unsigned
+// ones, so that they wrap.
 template <class Element>
 constexpr auto decode(Element element) {
   if constexpr (kShortFloat<Element>) {
@@ -36,7 +38,7 @@ constexpr Element encode(Value value) {
   }
 }
 
-// The smaller (or larger) of two, NaN if one is, -0 below +0.
+// The smaller (or larger) of two values: NaN if either is NaN, and -0 below +0.
 template <ReduceOp op, class T>
 T extreme(T a, T b) {
   constexpr bool kMinimum = op == ReduceOp::kMin;
@@ -45,14 +47,15 @@ T extreme(T a, T b) {
     using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
     const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b);
     const T of_equals =
-        std::bit_cast<T>(kMinimum ? x | y : x & y);  // their bits differ only if they are zeros
+        // equal values differ in their bits only if they are zeros
+        std::bit_cast<T>(kMinimum ? x | y : x & y);
     return a != a ? a : a == b ? of_equals : smaller_or_b;
   } else {
     return smaller_or_b;
   }
 }
 
-// Whether the order of extreme() prefers a strictly.
+// Returns true if the order of extreme() strictly prefers a.
 template <ReduceOp op, class T>
 bool is_more_extreme(T a, T b) {
   constexpr bool kMinimum = op == ReduceOp::kMin;

@@ -8,7 +8,7 @@ namespace pc {
 namespace {
 
 void portable_copy(std::byte* to, const std::byte* from, std::size_t nbytes) {
-  if (nbytes != 0) std::memcpy(to, from, nbytes);  // memcpy of nothing still wants pointers
+  if (nbytes != 0) std::memcpy(to, from, nbytes);  // memcpy requires valid pointers even for 0 bytes
 }
 
 }  // namespace

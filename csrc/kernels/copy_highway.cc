@@ -1,5 +1,5 @@
-// The copy in Google Highway: this file is compiled once per instruction set and includes itself for that.
-// Without Highway it is empty.
+// The copy in Google Highway. This file includes itself, so that it is compiled once per
+// instruction set. Without Highway it is empty.
 #ifdef PYCOLLECTIVE_HAVE_HIGHWAY
 #include <algorithm>
 #include <cstdint>
@@ -18,13 +18,14 @@ namespace pc {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-CopyTarget target_copy() { return {}; }  // memcpy does that
+CopyTarget target_copy() { return {}; }  // memcpy is used instead
 #else
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kLine = 64;
 
-// What is not a whole number of pieces ends in a piece that overlaps the one before: no loop over what is left.
+// If the size is no multiple of a piece, the last piece overlaps the one before it. This avoids a
+// loop over the remainder.
 template <std::size_t size>
 HWY_INLINE void two_moves(uint8_t* to, const uint8_t* from, std::size_t nbytes) {
   uint8_t first[size], last[size];
@@ -51,9 +52,9 @@ HWY_INLINE void four_vectors(D d, uint8_t* to, const uint8_t* from) {
   hn::StoreU(w, d, to + 3 * n);
 }
 
-// Fewer bytes than a vector has.
+// Copies fewer bytes than a vector has.
 HWY_INLINE void copy_few(uint8_t* to, const uint8_t* from, std::size_t nbytes) {
-  if (nbytes > 64) return void(std::memcpy(to, from, nbytes));  // of the longest vectors there are
+  if (nbytes > 64) return void(std::memcpy(to, from, nbytes));  // only with the longest existing vectors
   if (nbytes >= 32) return two_vectors(hn::CappedTag<uint8_t, 32>(), to, from, nbytes);
   if (nbytes >= 16) return two_vectors(hn::CappedTag<uint8_t, 16>(), to, from, nbytes);
   if (nbytes >= 8) return two_moves<8>(to, from, nbytes);
@@ -73,7 +74,8 @@ void run(std::byte* to_bytes, const std::byte* from_bytes, std::size_t nbytes) {
     two_vectors(d, to, from, 2 * n);
     return two_vectors(d, to + nbytes - 2 * n, from + nbytes - 2 * n, 2 * n);
   }
-  // From the first aligned vector of the destination on: a store across two lines costs two.
+  // Continues at the first aligned vector of the destination, because a store across two lines
+  // costs two.
   hn::StoreU(hn::LoadU(d, from), d, to);
   std::size_t i = n - reinterpret_cast<uintptr_t>(to) % n;
   for (; nbytes - i > 4 * n; i += 4 * n) four_vectors(d, to + i, from + i);
@@ -87,7 +89,7 @@ void run_past_caches(std::byte* to_bytes, const std::byte* from_bytes, std::size
   if (nbytes < 4 * line) return run(to_bytes, from_bytes, nbytes);
   uint8_t* const to = reinterpret_cast<uint8_t*>(to_bytes);
   const uint8_t* const from = reinterpret_cast<const uint8_t*>(from_bytes);
-  // Whole lines only: a part of one waits in a buffer for the rest.
+  // Streams whole lines only: a partial line would wait in a write buffer for the rest.
   const std::size_t head = (line - reinterpret_cast<uintptr_t>(to) % line) % line;
   const std::size_t end = head + (nbytes - head) / line * line;
   run(to_bytes, from_bytes, head);
@@ -112,7 +114,7 @@ std::vector<CopyTarget> highway_copy_targets() {
   std::vector<CopyTarget> found;
   const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
   for (std::size_t i = best_first.size(); i-- > 0;) {
-    hwy::ChosenTarget chosen;  // our own; see reduce_highway.cc
+    hwy::ChosenTarget chosen;  // a separate instance; see reduce_highway.cc
     chosen.Update(best_first[i]);
     constexpr bool kOnlyOne = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;
     const CopyTarget target = HWY_DISPATCH_TABLE(target_copy)[kOnlyOne ? 0 : chosen.GetIndex()]();

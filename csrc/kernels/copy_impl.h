@@ -1,4 +1,4 @@
-// The implementations behind kernels/copy.h, named, so that tests can ask each.
+// The named implementations of kernels/copy.h, so that tests can call each of them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ struct CopyTarget {
   Copy copy;
   Copy past_caches;
 };
-std::span<const CopyTarget> copy_targets();  // what this machine can run, best last; the first is "portable"
+// those that this machine can run, best last; the first is "portable"
+std::span<const CopyTarget> copy_targets();
 
 std::vector<CopyTarget> highway_copy_targets();
 

@@ -1,4 +1,4 @@
-// docs/dtypes.md, written from what can_reduce() says, so that the page cannot promise anything else.
+// docs/dtypes.md, generated from can_reduce(), so that the page cannot promise anything else.
 #pragma once
 
 #include <string>

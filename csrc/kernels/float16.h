@@ -1,5 +1,6 @@
-// Software conversions of the 16-bit float types: exact to float32, and back rounded to nearest even. Branch-free selects,
-// so that compilers vectorise loops over them. Subnormals, infinities and NaNs included; a NaN stays a NaN.
+// Software conversions of the 16-bit float types: exact to float32, and back rounded to nearest
+// even. They use branch-free selects, so that compilers vectorise loops over them. Subnormals,
+// infinities and NaNs are supported; a NaN stays a NaN.
 #pragma once
 
 #include <bit>
@@ -9,7 +10,8 @@
 
 namespace pc {
 
-// `condition ? yes : no` without a branch: written as one, compilers leave the loop scalar.
+// `condition ? yes : no` without a branch: compilers do not vectorise the loop if it is written as
+// one.
 constexpr uint32_t select(bool condition, uint32_t yes, uint32_t no) {
   return no ^ ((yes ^ no) & (0u - static_cast<uint32_t>(condition)));
 }
@@ -19,7 +21,7 @@ constexpr float to_float(BF16 value) { return std::bit_cast<float>(static_cast<u
 constexpr BF16 to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not turn into infinity
+  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not become infinity
   return static_cast<BF16>(select((bits & 0x7fffffff) > 0x7f800000, quiet, rounded) >> 16);
 }
 
@@ -29,7 +31,7 @@ constexpr float to_float(F16 value) {
   const uint32_t exponent = magnitude & (0x7c00u << 13);
   const uint32_t normal = magnitude + kRebias;
   const uint32_t special = normal + kRebias;  // infinity and NaN: the exponent becomes all ones
-  // 2^-14 * 1.m less 2^-14 is the value of a subnormal, whose leading bit is not there.
+  // A subnormal has no leading bit, so its value is 2^-14 * 1.m minus 2^-14.
   const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude + kSubnormal) -
                                                      std::bit_cast<float>(kSubnormal));
   const uint32_t bits =
@@ -39,15 +41,16 @@ constexpr float to_float(F16 value) {
 
 constexpr F16 to_f16(float value) {
   constexpr uint32_t kInfinity = 0x7f800000, kTooLarge = (127 + 16) << 23, kSmallestNormal = (127 - 14) << 23;
-  constexpr uint32_t kHalf = (127 - 1) << 23;  // 0.5: its last bit weighs 2^-24, float16's smallest subnormal
+  // 0.5: its last bit has the value 2^-24, float16's smallest subnormal
+  constexpr uint32_t kHalf = (127 - 1) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
   const uint32_t special = select(magnitude > kInfinity, 0x7e00, 0x7c00);
   const uint32_t clamped = select(magnitude < kSmallestNormal, magnitude, 0);
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + std::bit_cast<float>(kHalf)) - kHalf;
-  // Adding just under half a unit of the last place, and one more if it is odd, rounds to even; a carry into the
-  // exponent is right, up to infinity.
+  // Adding just under half a unit of the last place, and one more if that place is odd, rounds to
+  // even; a carry into the exponent is correct, up to infinity.
   const uint32_t odd = (magnitude >> 13) & 1;
   const uint32_t normal = (magnitude - ((127u - 15) << 23) + 0xfff + odd) >> 13;
   const uint32_t result =

@@ -1,5 +1,6 @@
-// Software conversions of the 8-bit float types: exact to float32, and back rounded to nearest even, as ml_dtypes and
-// PyTorch do. What is too large becomes NaN in float8_e4m3fn, which has no infinity, and infinity in float8_e5m2.
+// Software conversions of the 8-bit float types: exact to float32, and back rounded to nearest
+// even, as in ml_dtypes and PyTorch. A value that is too large becomes NaN in float8_e4m3fn, which
+// has no infinity, and infinity in float8_e5m2.
 #pragma once
 
 #include "kernels/float16.h"
@@ -20,12 +21,13 @@ constexpr float to_float(E4M3FN value) {
   return std::bit_cast<float>(bits | (static_cast<uint32_t>(value) & 0x80) << 24);
 }
 
-// The magnitude of a float32, 0x7f800000 at most, in a format of 8 bits. What is too large goes on counting.
+// Rounds the magnitude of a float32, at most 0x7f800000, to an 8-bit format. A value that is too
+// large gives bits beyond the largest number.
 template <uint32_t fraction_bits, uint32_t bias>
 constexpr uint32_t round_to_8_bits(uint32_t magnitude) {
   constexpr uint32_t kShift = 23 - fraction_bits, kSmallestNormal = (127 - bias + 1) << 23;
   constexpr uint32_t kUnit = (127 - bias + 1 + kShift)
-                             << 23;  // its last bit weighs as much as the smallest subnormal
+                             << 23;  // its last bit has the value of the smallest subnormal
   const uint32_t clamped = select(magnitude < kSmallestNormal, magnitude, 0);
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + std::bit_cast<float>(kUnit)) - kUnit;

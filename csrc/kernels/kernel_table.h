@@ -1,8 +1,9 @@
-// What the implementations of kernels/reduce.h share: the shape of a kernel, THE table of dtype x op from which each of
-// them is built, and the arithmetic of avg and of a scaled sum. Private to csrc/kernels.
+// Shared by the implementations of kernels/reduce.h: the signature of a kernel, the table of dtype
+// x op from which each of them is built, and the arithmetic of avg and of a scaled sum. Private to
+// csrc/kernels.
 //
-// csrc/kernels is compiled with -ffp-contract=off: a compiler that fuses a multiplication and an addition on the
-// instruction sets that can would give other bits there than elsewhere.
+// csrc/kernels is compiled with -ffp-contract=off: a compiler that fuses multiplications and
+// additions on instruction sets that support it would give other bits there than elsewhere.
 #pragma once
 
 #include <array>
@@ -26,12 +27,12 @@ struct Operands {
   std::size_t count;
   Weights weights;
   double factor;
-  std::byte* also = nullptr;  // gets what out gets; nullptr: nowhere
+  std::byte* also = nullptr;  // gets the same bytes as out; may be null
 };
 using Kernel = void (*)(const Operands&);
-using KernelTable = std::array<std::array<Kernel, kReduceOpCount>, kDTypeCount>;  // nullptr: not offered
+using KernelTable = std::array<std::array<Kernel, kReduceOpCount>, kDTypeCount>;  // nullptr: not supported
 
-// Elements that C++20 has no type for, by their bits.
+// Element types that C++20 lacks, as their bits.
 enum class Bool : uint8_t {};
 enum class F16 : uint16_t {};
 enum class BF16 : uint16_t {};
@@ -41,7 +42,7 @@ template <class T>
 struct Complex {
   T re, im;
 };
-// Computed in float32.
+// Types that are computed in float32.
 template <class T>
 constexpr bool kShortFloat =
     std::is_same_v<T, F16> || std::is_same_v<T, BF16> || std::is_same_v<T, E4M3FN> || std::is_same_v<T, E5M2>;
@@ -64,8 +65,8 @@ struct KernelTableBuilder {
   }
 };
 
-// Loop<Element, op>::kKernel is the kernel of one cell, nullptr where the portable one is as good. A new dtype is one line
-// here, a new op one word, and a Loop in each implementation.
+// Loop<Element, op>::kKernel is the kernel of one cell, or nullptr if the portable one is as good.
+// A new dtype is one line here, a new op one word; each implementation then needs a Loop.
 template <template <class, ReduceOp> class Loop>
 constexpr KernelTable make_kernel_table() {
   using enum ReduceOp;
@@ -96,9 +97,10 @@ constexpr KernelTable make_kernel_table() {
   return table.table;
 }
 
-// avg of the short floats: (a * weight_a + b * weight_b) / (weight_a + weight_b), all three scaled by one power of two, so
-// that no intermediate result is larger than the larger operand: it cannot overflow. The scaling is exact, and `divisor`
-// is 1 if the sum of the weights is a power of two.
+// avg of the short floats: (a * weight_a + b * weight_b) / (weight_a + weight_b), with all three
+// factors scaled by one power of two, so that no intermediate result is larger than the larger
+// operand: it cannot overflow. The scaling is exact, and `divisor` is 1 if the sum of the weights
+// is a power of two.
 struct MeanFactors {
   float a, b, divisor;
 };
@@ -108,39 +110,40 @@ inline MeanFactors mean_factors(const Weights& weights) {
   return {static_cast<float>(weights.a) * scale, static_cast<float>(weights.b) * scale,
           static_cast<float>(sum) * scale};
 }
-// A scaled sum: a * factors.a + b * factors.b. What has been reduced before has been multiplied before.
+// A scaled sum: a * factors.a + b * factors.b. An operand that is a partial result has been
+// multiplied already.
 template <class T>
 struct ScaleFactors {
   T a, b;
 };
 template <class T>
 ScaleFactors<T> scale_factors(const Operands& operands) {
-  // A NaN loses its payload: rounding by hand would carry it into the exponent.
+  // The NaN's payload is dropped, because rounding in software would carry it into the exponent.
   constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   const T factor = operands.factor == operands.factor ? static_cast<T>(operands.factor) : kNan;
   return {operands.weights.a == 1 ? factor : T{1}, operands.weights.b == 1 ? factor : T{1}};
 }
-// The short floats have one loop for both.
+// The short floats use one loop for avg and scaled sum.
 template <ReduceOp op>
 MeanFactors mean_or_scale_factors(const Operands& operands) {
   if constexpr (op == ReduceOp::kAvg) return mean_factors(operands.weights);
   const ScaleFactors<float> factors = scale_factors<float>(operands);
   return {factors.a, factors.b, 1.0f};
 }
-// avg of the wider floats and of complex numbers is a sum, divided when it is complete.
+// avg of the wider floats and of complex numbers is a sum that is divided when it is complete.
 inline bool completes(const Weights& weights) { return uint64_t{weights.a} + weights.b == weights.total; }
 
 struct KernelTarget {
   std::string_view name;
   const KernelTable* kernels;
 };
-const KernelTable& portable_kernels();  // has every kernel that there is
-// Those that this machine can run, best last. A null kernel means the portable one.
+const KernelTable& portable_kernels();  // has every supported kernel
+// The targets that this machine can run, best last. A null kernel means the portable one.
 std::vector<KernelTarget> highway_targets();
 
-// What this machine runs: every kernel that there is.
+// The kernels that this machine runs; every supported kernel is set.
 const KernelTable& best_kernels();
-const KernelTable* kernels_on(std::string_view target);  // nullptr: not here
+const KernelTable* kernels_on(std::string_view target);  // nullptr if the target is not available
 inline Kernel kernel_of(const KernelTable& table, DType dtype, ReduceOp op) {
   return table[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
 }

@@ -21,7 +21,7 @@ KernelTable filled_up(KernelTable table, const KernelTable& portable) {
 }
 #endif
 
-// What this build has and this machine can run, best last. Found once.
+// The targets that this build has and this machine can run, best last. Computed once.
 const Targets& targets() {
   static const Targets kFound = [] {
     Targets found{{"portable"}, {portable_kernels()}};

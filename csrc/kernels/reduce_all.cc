@@ -1,5 +1,5 @@
-// Reductions of one source and of many, through the kernels of two. Block by block, so that every byte of a source is read
-// once, and what has been reduced so far stays in the nearest cache.
+// Reductions of one source and of many, with the kernels for two. They proceed block by block, so
+// that every byte of a source is read once, and the intermediate result stays in the nearest cache.
 #include <algorithm>
 #include <array>
 
@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 2048;
 
-// Where a result goes, from the block at byte `at` on.
+// The destinations of a result; also_at() is the second one at byte `at`.
 struct Destinations {
   std::byte* out;
   std::byte* also;
   std::byte* also_at(std::size_t at) const { return also == nullptr ? nullptr : also + at; }
 };
-// The second destination alone is a first one.
+// If only the second destination is set, it becomes the first.
 Destinations wanted(std::byte* out, std::byte* also) {
   return out == nullptr ? Destinations{also, nullptr} : Destinations{out, also};
 }
@@ -27,7 +27,8 @@ bool tells_truth(DType dtype, ReduceOp op) {
 }
 bool is_complex(DType dtype) { return dtype == DType::kC64 || dtype == DType::kC128; }
 
-// The kernel adds -0, which changes nothing, not even the sign of a zero: so one rank rounds as many do.
+// Adds -0, which changes nothing, not even the sign of a zero, so that a single rank rounds as many
+// ranks do.
 void scale(const KernelTable& kernels, const Destinations& to, const std::byte* in, std::size_t count,
            DType dtype, double factor) {
   const std::size_t width = size_of(dtype), part = is_complex(dtype) ? width / 2 : width;
@@ -57,10 +58,11 @@ void alone(const KernelTable& kernels, const Destinations& to, const std::byte* 
   kernel_of(kernels, dtype, ReduceOp::kLOr)({to.out, in, in, count, {}, how.factor, to.also});
 }
 
-// Of two or more. out may be any source: none of its bytes is written before all sources have been read that far.
+// Reduces two or more sources. out may be any source: no byte of it is written before all sources
+// have been read up to that byte.
 void chain(const KernelTable& kernels, const Destinations& to, std::span<const std::byte* const> from,
            std::size_t count, DType dtype, const Reduction& how) {
-  alignas(64) std::array<std::byte, kBlockBytes> held;  // what has been reduced so far
+  alignas(64) std::array<std::byte, kBlockBytes> held;  // the intermediate result
   const Kernel kernel = kernel_of(kernels, dtype, how.op);
   const std::size_t width = size_of(dtype), block = from.size() == 2 ? count : held.size() / width;
   const uint32_t last = static_cast<uint32_t>(from.size()) - 1;

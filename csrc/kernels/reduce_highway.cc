@@ -1,5 +1,5 @@
-// The kernels in Google Highway: this file is compiled once per instruction set and includes itself for that.
-// Without Highway it is empty.
+// The kernels in Google Highway. This file includes itself, so that it is compiled once per
+// instruction set. Without Highway it is empty.
 #ifdef PYCOLLECTIVE_HAVE_HIGHWAY
 #include <bit>
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 
-// What follows foreach_target.h is read once per instruction set, this too.
+// Everything after foreach_target.h is read once per instruction set, including this file.
 #include "kernels/reduce_steps-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,7 +21,7 @@ namespace pc {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-const KernelTable* target_kernels() { return nullptr; }  // the portable loops do that
+const KernelTable* target_kernels() { return nullptr; }  // the portable loops are used instead
 #else
 template <class Step>
 HWY_INLINE void for_each(const Operands& operands, std::size_t element_bytes, const Step& step) {
@@ -42,7 +42,7 @@ HWY_INLINE void for_each(const Operands& operands, std::size_t element_bytes, co
     }
   }
   if (i == nbytes) return;
-  HWY_ALIGN uint8_t rest[3][HWY_MAX_BYTES] = {};  // what is left, filled up to a whole piece
+  HWY_ALIGN uint8_t rest[3][HWY_MAX_BYTES] = {};  // the remainder, padded to a whole piece
   std::memcpy(rest[0], a + i, nbytes - i);
   std::memcpy(rest[1], b + i, nbytes - i);
   store_to(d, step(rest[0], rest[1]), rest[2]);
@@ -80,7 +80,7 @@ template <class Element, ReduceOp op>
 constexpr bool kTellsTruth = std::is_same_v<Element, Bool> || is_logical(op);
 template <class Element, ReduceOp op>
 constexpr bool kVectorised = std::is_arithmetic_v<Element> && !is_logical(op) && !takes_pairs(op);
-// 16-bit pairs are left to the portable loops: nobody has so few places.
+// 16-bit pairs use the portable loops, because arrays with so few locations are rare.
 template <class Element, ReduceOp op>
 constexpr bool kLocates = takes_pairs(op) && sizeof(Element) >= 4;
 
@@ -94,7 +94,8 @@ using Unsigned = std::conditional_t<
     nbytes == 1, uint8_t,
     std::conditional_t<nbytes == 2, uint16_t, std::conditional_t<nbytes == 4, uint32_t, uint64_t>>>;
 
-// The portable loops do the rest: compilers vectorise them well enough for what is rarely reduced.
+// The portable loops do the rest: compilers vectorise them well enough for types that are rarely
+// reduced.
 template <class Element, ReduceOp op>
 struct Loop {
   static constexpr Kernel kKernel = nullptr;
@@ -188,7 +189,9 @@ std::vector<KernelTarget> highway_targets() {
   const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
   for (std::size_t i = best_first.size(); i-- > 0;) {
     hwy::ChosenTarget
-        chosen;  // our own, to look up the entry of one target; the library's global stays as it is
+        // a separate instance, to look up the entry of one target without changing the library's
+        // global
+        chosen;
     chosen.Update(best_first[i]);
     constexpr bool kOnlyOne = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;
     const KernelTable* const kernels = HWY_DISPATCH_TABLE(target_kernels)[kOnlyOne ? 0 : chosen.GetIndex()]();

@@ -1,4 +1,5 @@
-// Plain loops: the reference for every other implementation, and what machines without vector instructions run.
+// Plain loops: the reference for every other implementation, and the kernels of machines without
+// vector instructions.
 #include <algorithm>
 #include <cstring>
 
@@ -8,7 +9,8 @@
 namespace pc {
 namespace {
 
-// Works on copies in small arrays of its own: they are aligned and overlap nothing, so compilers vectorise the loop.
+// Works on copies in small local arrays, which are aligned and do not overlap, so that compilers
+// vectorise the loop.
 template <class Element, class Combine>
 void for_each(const Operands& operands, Combine combine_two) {
   constexpr std::size_t kBlock = 256;
@@ -64,7 +66,7 @@ struct Loop {
   }
   static constexpr Kernel kKernel = &run;
 };
-// Real factors and divisors: what is done to the parts is done to the number.
+// Factors and divisors are real, so the operation applies to each part.
 template <class T, ReduceOp op>
 requires(op != ReduceOp::kProd) struct Loop<Complex<T>, op> {
   static void run(const Operands& operands) { Loop<T, op>::run(with_count(operands, 2 * operands.count)); }

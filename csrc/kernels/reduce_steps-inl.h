@@ -1,4 +1,5 @@
-// What the vector kernels do to one piece of their operands. Read once per instruction set, by reduce_highway.cc alone.
+// The vector operations on one piece of the operands. Included once per instruction set, only by
+// reduce_highway.cc.
 #if defined(PC_KERNELS_REDUCE_STEPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef PC_KERNELS_REDUCE_STEPS_INL_H
 #undef PC_KERNELS_REDUCE_STEPS_INL_H
@@ -28,8 +29,8 @@ HWY_INLINE V combine_floats(V a, V b) {
     return hn::Add(a, b);
   } else if constexpr (op == ReduceOp::kProd) {
     return hn::Mul(a, b);
-  } else {  // by comparisons: hardware instructions disagree about NaN and -0
-    const V nan_or = hn::IfThenElse(hn::IsNaN(a), a, b);  // if neither is smaller
+  } else {  // uses comparisons, because hardware instructions differ for NaN and -0
+    const V nan_or = hn::IfThenElse(hn::IsNaN(a), a, b);  // the result if a neither precedes nor equals b
     if constexpr (op == ReduceOp::kMin) {
       return hn::IfThenElse(hn::Lt(a, b), a, hn::IfThenElse(hn::Eq(a, b), hn::Or(a, b), nan_or));
     } else {
@@ -38,7 +39,7 @@ HWY_INLINE V combine_floats(V a, V b) {
   }
 }
 
-// D: unsigned for sum and prod, which wrap; the element's own type for min and max.
+// D is unsigned for sum and prod, which wrap, and the element's own type for min and max.
 template <ReduceOp op, class D, class V>
 HWY_INLINE V combine_integers(D d, V a, V b) {
   if constexpr (op == ReduceOp::kSum) {
@@ -55,7 +56,7 @@ HWY_INLINE V combine_integers(D d, V a, V b) {
     return hn::Max(a, b);
   } else if constexpr (sizeof(hn::TFromD<D>) > 1) {
     return hn::Mul(a, b);
-  } else {  // bytes: the low byte of a 16-bit product needs only the low bytes of its factors
+  } else {  // bytes: the low byte of a 16-bit product depends only on the low bytes of its factors
     const hn::Repartition<uint16_t, D> wide;
     const auto x = hn::BitCast(wide, a), y = hn::BitCast(wide, b);
     const auto even = hn::And(hn::Mul(x, y), hn::Set(wide, 0xff));
@@ -64,7 +65,7 @@ HWY_INLINE V combine_integers(D d, V a, V b) {
   }
 }
 
-// ---- steps: what one piece of the operands gives, a vector of Step::D
+// ---- steps: the result of one piece of the operands, a vector of Step::D
 
 template <class D>
 HWY_INLINE hn::VFromD<D> load_from(D d, const uint8_t* from) {
@@ -93,7 +94,8 @@ struct WholeStep {
   }
 };
 
-// avg of float32 and float64 when it completes. kDivides is false where multiplying by the reciprocal gives the same bits.
+// The last step of avg of float32 and float64. kDivides is false if multiplying by the reciprocal
+// gives the same bits.
 template <class T, bool kDivides>
 struct CompletingStep {
   using D = hn::ScalableTag<T>;
@@ -122,7 +124,8 @@ struct ScalingStep {
   }
 };
 
-// land, lor, lxor, and all that bool has: the bits of 1 or none. T is unsigned, as wide as the element.
+// land, lor, lxor, and all operations of bool: the result has the bits of 1 or of 0. T is unsigned,
+// as wide as the element.
 enum class Truth { kAnd, kOr, kXor };
 template <class T, Truth what, bool kFloat>
 struct TruthStep {
@@ -133,7 +136,7 @@ struct TruthStep {
     const D d;
     const hn::VFromD<D> bits = load_from(d, from);
     return hn::Ne(kFloat ? hn::Add(bits, bits) : bits,
-                  hn::Zero(d));  // the sign, shifted out, counts for nothing
+                  hn::Zero(d));  // the addition shifts out the sign, so that -0 is false
   }
   HWY_INLINE hn::VFromD<D> operator()(const uint8_t* a, const uint8_t* b) const {
     const D d;
@@ -155,7 +158,8 @@ struct PlaceStep {
   using DKey = std::conditional_t<kFloat, hn::RebindToSigned<D>, D>;
   static HWY_INLINE std::size_t nbytes() { return hn::Lanes(D()) * sizeof(T); }
 
-  // Integers in the order of the values, in both lanes of a pair: -0 below +0, NaN beyond everything.
+  // Integers in the order of the values, in both lanes of a pair: -0 is below +0, NaN is the most
+  // extreme.
   static HWY_INLINE hn::VFromD<DKey> key(V pair) {
     const DKey key;
     const V value = hn::DupEven(pair);
@@ -188,7 +192,7 @@ struct PlaceStep {
   }
 };
 
-// A product of complex numbers: real parts in the even lanes, imaginary ones in the odd.
+// A product of complex numbers: real parts are in the even lanes, imaginary parts in the odd ones.
 template <class T>
 struct ComplexProductStep {
   using D = hn::ScalableTag<T>;
@@ -202,7 +206,7 @@ struct ComplexProductStep {
   }
 };
 
-// The short floats are computed as vectors of float32, by one of these two.
+// The short floats are computed as vectors of float32, by one of the following two types.
 template <ReduceOp op>
 struct PlainLanes {
   static constexpr bool kRounds = op == ReduceOp::kSum || op == ReduceOp::kProd;
@@ -224,8 +228,9 @@ struct MeanLanes {
   }
 };
 
-// Odd bfloat16 elements are the high halves of 32-bit lanes, even ones the low halves: no element changes its lane.
-// Rounded by hand: the instructions for it flush subnormals, and Highway's own conversion truncates in some versions.
+// Odd bfloat16 elements are the high halves of 32-bit lanes and even elements the low halves, so no
+// element changes its lane. Rounding is in software: the hardware instructions flush subnormals,
+// and Highway's own conversion truncates in some versions.
 template <class Lanes>
 struct BF16Step {
   using D = hn::ScalableTag<uint16_t>;
@@ -236,8 +241,9 @@ struct BF16Step {
   Lanes lanes;
   static HWY_INLINE std::size_t nbytes() { return hn::Lanes(D()) * sizeof(uint16_t); }
 
-  // To nearest even, all elements at once: the high halves of both, one more where the low half is more than a half unit,
-  // or just that and the high half odd. A NaN has no low half, since its payload is that of an operand, so it stays one.
+  // Rounds all elements at once to nearest even: takes the high halves, and adds one if the low
+  // half is more than half a unit, or if it is exactly half a unit and the high half is odd. A NaN
+  // stays a NaN: its low half is 0, since its payload is an operand's.
   static HWY_INLINE V rounded(VF odd_value, VF even_value) {
     const D d;
     const DW dw;
@@ -259,11 +265,12 @@ struct BF16Step {
   }
 };
 
-// The 8-bit types as kernels/float8.h converts them, a vector of float32 at a time.
+// The 8-bit types, converted as in kernels/float8.h, one vector of float32 at a time.
 template <class Element, class Lanes>
 struct F8Step {
   static constexpr bool kHasInfinity = std::is_same_v<Element, E5M2>;
-  static constexpr int kShift = kHasInfinity ? 21 : 20;  // from the place of its fraction to that of float32
+  // from the position of its fraction to that of float32's
+  static constexpr int kShift = kHasInfinity ? 21 : 20;
   static constexpr int kBias = kHasInfinity ? 15 : 7;
   static constexpr int32_t kRebias = (127 - kBias) << 23, kSmallestNormal = (127 - kBias + 1) << 23;
   using DF = hn::ScalableTag<float>;
@@ -279,7 +286,7 @@ struct F8Step {
     const DF df;
     const VI value = hn::PromoteTo(d, load_from(D(), from));
     const VI magnitude = hn::ShiftLeft<kShift>(hn::And(value, hn::Set(d, 0x7f)));
-    const VI leading = hn::Set(d, kSmallestNormal);  // less this bit, which a subnormal has not
+    const VI leading = hn::Set(d, kSmallestNormal);  // is subtracted, because a subnormal has no leading bit
     const VF subnormal = hn::Sub(hn::BitCast(df, hn::Add(magnitude, leading)), hn::BitCast(df, leading));
     const VI normal = hn::Add(magnitude, hn::Set(d, kRebias));
     const VI number =
@@ -289,7 +296,7 @@ struct F8Step {
     const VI sign = hn::ShiftLeft<24>(hn::And(value, hn::Set(d, 0x80)));
     return hn::BitCast(df, hn::Or(hn::IfThenElse(is_special, special, number), sign));
   }
-  // To nearest even; what is too large goes on counting.
+  // Rounds to nearest even; a value that is too large gives bits beyond the largest number.
   static HWY_INLINE VI rounded(VI magnitude) {
     const DI d;
     const DF df;
@@ -322,7 +329,7 @@ using E4M3FNStep = F8Step<E4M3FN, Lanes>;
 template <class Lanes>
 using E5M2Step = F8Step<E5M2, Lanes>;
 
-// Instruction sets that convert float16 in hardware; on the others the portable loops do it.
+// Instruction sets that convert float16 in hardware; all other targets use the portable loops.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)) || HWY_ARCH_ARM_A64
 #define PC_CONVERTS_F16 1
 template <class Lanes>

@@ -1,11 +1,12 @@
-// What a mean is made of.
+// The weights of a mean.
 #pragma once
 
 #include <cstdint>
 
 namespace pc {
 
-// How many ranks' contributions each operand holds, and how many there are in all. Looked at by kAvg and kScaledSum.
+// The number of ranks' contributions in each operand, and the number of all contributions. Used by
+// kAvg and kScaledSum.
 struct Weights {
   uint32_t a = 1, b = 1, total = 2;
 };

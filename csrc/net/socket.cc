@@ -126,9 +126,9 @@ Result<Fd> new_socket(const SocketAddress& address) {
 Status listen_on(const Fd& fd, const SocketAddress& address, int backlog) {
   if (is_wildcard(address)) {
     return Status(Code::kInvalidArgument, "refusing to listen on every interface (" + to_string(address) +
-                                              "): name the one address that the others use");
+                                              "): name the one address that the other ranks use");
   }
-  const int on = 1;  // allows a port whose last owner has ended to be reused at once
+  const int on = 1;  // allows a port to be reused at once after its last owner has ended
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(fd.get(), address.get(), address.length) != 0)
     return system_error("bind " + to_string(address), errno);

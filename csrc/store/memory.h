@@ -1,4 +1,4 @@
-// A store inside one process, for worlds whose ranks are threads.
+// A store inside one process, for worlds of threads.
 #pragma once
 
 #include <condition_variable>

@@ -11,10 +11,11 @@
 //                             compare and set, list
 //                     8  i64  add: the addend. get, pop, wait: 1 if a missing key is reported at
 //                             once, 0 if the server waits for it. compare and set: the bytes of
-//                             the expected value, which the desired value follows. 0 for all others
+//                             the expected value, which the desired value follows.
+//                             All other operations: 0
 //                    16       key, then value. list: the value is the suffix of the last key of the
 //                             previous page
-//   reply             0  u8   0, or the Code of an error whose text is the value
+//   reply             0  u8   0, or an error's Code, with its text as the value
 //                     1  u8[3] 0
 //                     4  u32  value bytes, at most 8 MiB
 //                     8  i64  add: the new number. get, pop, wait: 1 if the key is missing.

@@ -24,7 +24,7 @@ class StoreTable {
   explicit StoreTable(const StoreLimits& limits) : values_(limits) {}
 
   // Runs one call of `client` and returns the clients to answer now: `client` itself, unless it
-  // must wait for the key, and the clients whose key has just been set.
+  // must wait for the key, and the clients that waited for a key that has just been set.
   std::vector<Answer> handle(int client, const StoreCall& call);
   void forget(int client);  // the client is disconnected and no longer waits
 

@@ -289,7 +289,7 @@ class TcpStore final : public Store {
       text += (&where == &reasons.front().first ? " at " : "; at ") + where + ": " + why;
     text += " (" + std::to_string(rounds) + (rounds == 1 ? " attempt" : " attempts") +
             "). Check that rank 0 runs, that " +
-            "every rank was given its address and this job's key, and that no firewall stands between";
+            "every rank was given its address and this job's key, and that no firewall blocks it";
     return Status(Code::kTimeout, text);
   }
 

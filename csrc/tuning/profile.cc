@@ -31,7 +31,7 @@ class Reader {
 
   Status take(std::string_view line) {
     if (!std::all_of(line.begin(), line.end(), [](char c) { return c >= ' ' && c <= '~'; }))
-      return bad("only printable ASCII can stand here");
+      return bad("only printable ASCII is allowed here");
     line = trimmed(line);
     if (line.empty() || line.front() == '#') return Status::ok();
     if (line.front() == '[') return begin_section(line);
@@ -118,7 +118,7 @@ class Reader {
 
 std::string variable(const char* name) {
   const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing of ours writes the environment
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the runtime never writes it
   return value == nullptr ? "" : value;
 }
 

@@ -1,5 +1,5 @@
 // What `pycollective tune` found better than the defaults, for groups of a given number of ranks on
-// one host. A group whose number of ranks was not measured uses the defaults.
+// one host. For other numbers of ranks the defaults apply.
 #pragma once
 
 #include <string>

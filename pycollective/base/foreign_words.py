@@ -495,10 +495,27 @@ def advise(error: TypeError, function: Callable[..., object], given: Iterable[st
 
 
 def markdown() -> str:
-    """Return the tables as they appear in docs/coming-from.md."""
-    lines = ["| There | Here |", "|---|---|"]
-    for table, suffix in ((NAMES, ""), (ATTRIBUTES, ""), (ARGUMENTS, "="), (OPTIONS, "")):
+    """Return the tables as lists of Markdown, as they appear in docs/coming-from.md."""
+    lines: list[str] = []
+    for title, table, suffix in (
+        ("Functions and classes", NAMES, ""),
+        ("Attributes and methods", ATTRIBUTES, ""),
+        ("Keyword arguments", ARGUMENTS, "="),
+        ("Options of `pycollective run`", OPTIONS, ""),
+    ):
+        lines += ["", f"### {title}", ""]
         for words, here in table.items():
             there = " ".join(f"`{word}{suffix}`" for word in words.split())
-            lines.append(f"| {there} | {here.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines) + "\n"
+            lines += _list_item(f"{there}: {here}")
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _list_item(text: str) -> list[str]:
+    """Return the lines of an item of a list of Markdown, of at most 120 columns."""
+    lines = ["-"]
+    for word in text.split(" "):
+        if len(lines[-1]) + 1 + len(word) > 120 and word != "-":  # a line with "- " would be another item
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}"
+    return lines

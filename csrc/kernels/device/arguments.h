@@ -1,5 +1,5 @@
-// What a kernel is told at its launch, by value. Read by nvcc and by C++: plain numbers and pointers, the same layout in
-// both. kernel_choice.h fills them in.
+// The arguments of a kernel launch, passed by value. Read by nvcc and by C++: plain numbers and
+// pointers with the same layout in both. kernel_choice.h fills them in.
 #pragma once
 
 #include <cstdint>
@@ -7,41 +7,47 @@
 namespace pc::device {
 
 inline constexpr int kMostSources = 8, kMostOutputs = 8;
-inline constexpr uint32_t kThreads = 512;     // in a block, of every kernel
-inline constexpr uint32_t kVectorBytes = 16;  // what a thread reads at once where alignment allows
+inline constexpr uint32_t kThreads = 512;     // threads in a block, for every kernel
+inline constexpr uint32_t kVectorBytes = 16;  // bytes that a thread reads at once if the alignment allows
 
-// Step k combines what has been reduced of sources 0 to k - 1 with source k. The short floats and float32 round these to
-// float32, which they fit already.
+// Step k combines the result of sources 0 to k - 1 with source k. The short floats and float32
+// convert these factors to float32, in which they are exact.
 struct StepFactors {
   double a, b, divisor;  // (so far * a + source * b) / divisor
 };
 
-// outputs[j] = sources[0] (op) sources[1] (op) ..., in this order, all outputs the same bytes. An output may be a source,
-// element for element; else it must overlap none. All pointers are aligned to the element (complex numbers: to their parts).
+// outputs[j] = sources[0] (op) sources[1] (op) ..., in this order; all outputs get the same bytes.
+// An output may be a source if both have the same address; otherwise it must overlap no source. All
+// pointers are aligned to the element (complex numbers: to their parts).
 struct ReduceArguments {
   const void* from[kMostSources];
   void* to[kMostOutputs];
-  uint64_t count;  // elements of the kernel: Complex is one, and so is a pair
-  // Elements in front of the first vector, and those in vectors behind them. The rest goes one by one: everything, where the
-  // arrays are not aligned alike.
+  uint64_t count;  // elements of the kernel; a complex number or a pair is one element
+  // The number of elements before the first vector, and in the vectors after them. The other
+  // elements are processed one by one: all elements if the arrays have different alignments.
   uint64_t head, in_vectors;
   int32_t sources, outputs;
-  StepFactors steps[kMostSources - 1];  // read by Weighted alone; alone, a source takes steps[0].a
-  // Read by Bits and Truth: and, or and exclusive or are (a & b & both) | ((a ^ b) & one_of_them).
+  StepFactors steps[kMostSources - 1];  // used only by Weighted; a single source uses steps[0].a
+  // Used by Bits and Truth: and, or and exclusive or are (a & b & both) | ((a ^ b) & one_of_them).
   uint64_t both, one_of_them;
-  uint64_t magnitude, truth;  // Truth: the bits that make an element true, and the result if it is
-  // Read by Extreme and ExtremePlace: what makes the order (element.h). Locations go from the smallest, whatever the values do.
+  uint64_t magnitude, truth;  // Truth: the bits that make an element true, and the result for true
+  // Used by Extreme and ExtremePlace: the parameters of the order (element.h). Locations are
+  // ordered from the smallest, whatever the order of the values is.
   uint64_t flip, location_flip, when_negative, largest;
 };
 
-// to[j] = from, `nbytes` of any alignment. All outputs get the same bytes; they overlap neither the source nor each other.
+// to[j] = from, `nbytes` with any alignment. All outputs get the same bytes; they overlap neither
+// the source nor each other.
 struct CopyArguments {
   const void* from;
   void* to[kMostOutputs];
   uint64_t nbytes;
   uint64_t head,
-      in_units;  // bytes in front of the first unit, and those in units behind them; the rest goes byte by byte
-  uint32_t unit;  // bytes, 16, 8, 4 or 2: behind the head all pointers are aligned to it. 1: nothing is
+      // bytes before the first unit, and in the units after them; the other bytes are copied one by
+      // one
+      in_units;
+  // 16, 8, 4 or 2 bytes: all pointers are aligned to it after the head. 1: no common alignment
+  uint32_t unit;
   int32_t outputs;
 };
 

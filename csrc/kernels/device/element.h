@@ -1,5 +1,6 @@
-// The arithmetic of one element on a GPU. Compiled by nvcc for the kernels and by C++ for the tests, which compare it with
-// the CPU's kernels: both must give the same bits, NaN payloads aside. Compiled without fused multiply-add.
+// The arithmetic of one element on a GPU. nvcc compiles it for the kernels, and C++ for the tests,
+// which compare it with the CPU's kernels: both must give the same bits, except for NaN payloads.
+// Compiled without fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace pc::device {
 
-// Elements that C++ has no type for, by their bits. Nothing of NVIDIA's headers is needed for them.
+// Element types that C++ lacks, as their bits. NVIDIA's headers are not needed for them.
 enum class F16 : uint16_t {};
 enum class BF16 : uint16_t {};
 enum class E4M3FN : uint8_t {};
@@ -76,9 +77,9 @@ PC_INLINE To with_bits_of(From from) {
 PC_INLINE float as_float(uint32_t bits) { return with_bits_of<float>(bits); }
 PC_INLINE uint32_t bits_of(float value) { return with_bits_of<uint32_t>(value); }
 
-// ---- short floats: exact to float32, and back to nearest even
+// ---- short floats: exact conversion to float32, and back with rounding to nearest even
 
-// Each has an instruction; on the CPU kernels/float16.h does what it does.
+// Each conversion has an instruction; on the CPU kernels/float16.h is equivalent.
 PC_INLINE float to_float(F16 element) {
 #ifdef __CUDA_ARCH__
   float value;
@@ -102,7 +103,7 @@ PC_INLINE float to_float(BF16 element) { return as_float(static_cast<uint32_t>(e
 PC_INLINE BF16 to_bf16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not turn into infinity
+  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not become infinity
   return static_cast<BF16>(((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded) >> 16);
 }
 
@@ -111,12 +112,13 @@ PC_INLINE float to_float(E5M2 element) {  // the upper half of a float16
 }
 PC_INLINE float to_float(E4M3FN element) {
   const uint32_t bits = static_cast<uint32_t>(element), magnitude = bits & 0x7f;
-  // With the bits in the places of a float16 it is 2^8 too small, subnormals too.
+  // In the bit positions of a float16 the value is 2^8 too small, also for subnormals.
   const float value = to_float(static_cast<F16>((magnitude << 7) | (bits & 0x80) << 8)) * 256.0f;
   return magnitude == 0x7f ? as_float(0x7fc00000) : value;
 }
 
-// A magnitude of at most 0x7f800000 in a format of 8 bits. What is too large goes on counting.
+// Rounds a magnitude of at most 0x7f800000 to an 8-bit format. A value that is too large gives bits
+// beyond the largest number.
 template <uint32_t fraction_bits, uint32_t bias>
 PC_INLINE uint32_t round_to_8_bits(uint32_t magnitude) {
   constexpr uint32_t kShift = 23 - fraction_bits, kSmallestNormal = (127 - bias + 1) << 23;
@@ -130,7 +132,7 @@ PC_INLINE uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 PC_INLINE E4M3FN to_e4m3fn(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = round_to_8_bits<3, 7>(smaller(bits & 0x7fffffff, 0x7f800000));
-  return static_cast<E4M3FN>(smaller(rounded, 0x7f) | ((bits >> 24) & 0x80));  // it has no infinity
+  return static_cast<E4M3FN>(smaller(rounded, 0x7f) | ((bits >> 24) & 0x80));  // the format has no infinity
 }
 PC_INLINE E5M2 to_e5m2(float value) {
   const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
@@ -138,7 +140,7 @@ PC_INLINE E5M2 to_e5m2(float value) {
   return static_cast<E5M2>((magnitude > 0x7f800000 ? 0x7e : number) | ((bits >> 24) & 0x80));
 }
 
-// What an element is computed in, and back.
+// The value in which an element is computed, and the conversion back.
 template <class T>
 PC_INLINE auto decode(T element) {
   if constexpr (kShortFloat<T>) {
@@ -187,12 +189,13 @@ PC_INLINE Complex<T> product(Complex<T> a, Complex<T> b) {
 
 // ---- order
 
-// Bits that are in the order of the elements when they are compared as unsigned numbers. What the three numbers are makes it the
-// order of signed or unsigned integers or of floats (-0 below +0), from the smallest or from the largest. NaN comes first.
+// Maps an element's bits to a key; keys compared as unsigned numbers are in the order of the
+// elements. The three members select the order of signed or unsigned integers or of floats (-0
+// below +0), from the smallest or from the largest. NaN is first.
 template <class U>
 struct Order {
-  U flip;           // bits that count the other way round
-  U when_negative;  // more of them, where the first bit is set
+  U flip;           // bits to invert
+  U when_negative;  // further bits to invert if the sign bit is set
   U largest;        // a greater magnitude is NaN
   PC_INLINE U key(U bits) const {
     constexpr U kMagnitude = static_cast<U>(static_cast<U>(~U{0}) >> 1);

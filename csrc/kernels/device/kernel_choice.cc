@@ -10,17 +10,18 @@ namespace {
 
 enum class Kind { kTruth, kWhole, kShortFloat, kFloat, kComplex, kBytes };
 
-// What the kernels need to know of a type.
+// The properties of a type that the kernels need.
 struct Element {
   Kind kind;
-  std::string_view name;  // of its kernels
-  uint32_t part_nbytes;   // what it is aligned to
-  uint64_t one = 1;       // the bits of 1
-  // Floats: the bits of infinity, beyond which every magnitude is a NaN. float8_e4m3fn has none: its largest number.
+  std::string_view name;  // in the names of its kernels
+  uint32_t part_nbytes;   // its alignment
+  uint64_t one = 1;       // the bits of the value 1
+  // Floats: the bits of infinity; every larger magnitude is a NaN. For float8_e4m3fn, which has no
+  // infinity, its largest number.
   uint64_t largest = ~uint64_t{0};
   bool has_sign = false;
 };
-// The kernels for which the sign is a bit as others.
+// The kernels that treat the sign as an ordinary bit.
 std::string_view unsigned_name(std::size_t nbytes) {
   switch (nbytes) {
     case 1: return "u8";
@@ -52,22 +53,23 @@ Element element_of(DType dtype) {
     case kC128: return {Kind::kComplex, "c128", 8};
     case kF8E4M3FN: return {Kind::kShortFloat, "e4m3fn", 1, 0x38, 0x7e, true};
     case kF8E5M2: return {Kind::kShortFloat, "e5m2", 1, 0x3c, 0x7c, true};
-    default: return {Kind::kBytes, "", 1};  // opaque, or without kernels of its own
+    default: return {Kind::kBytes, "", 1};  // opaque, or without kernels
   }
 }
 bool is_float(const Element& element) {
   return element.kind == Kind::kFloat || element.kind == Kind::kShortFloat;
 }
-// Sums and weights of complex numbers are those of their parts.
+// Sums and weights of complex numbers are computed on their parts.
 std::string_view part_name(const Element& element) {
   if (element.kind != Kind::kComplex) return element.name;
   return element.part_nbytes == 4 ? "f32" : "f64";
 }
 
-// A step of many kernels, and the elements that it works on; an empty step: there is none.
+// A step and the elements that it works on, which together name a kernel; the step is empty if
+// there is none.
 struct Choice {
   std::string_view step, element;
-  std::size_t nbytes;  // of one element of the kernel
+  std::size_t nbytes;  // size of one element of the kernel
 };
 constexpr Choice kNone = {"", "", 0};
 
@@ -105,7 +107,7 @@ Choice choose(DType dtype, ReduceOp op) {
   return kNone;
 }
 
-// ---- what the steps are told
+// ---- the arguments of the steps
 
 void set_masks(device::ReduceArguments& arguments, DType dtype, ReduceOp op) {
   using enum ReduceOp;
@@ -147,7 +149,8 @@ device::StepFactors factors_of(DType dtype, const Reduction& how, const Weights&
   return {1, 1, completes(weights) ? static_cast<double>(weights.total) : 1};
 }
 
-// Step k combines what sources 0 to k - 1 hold with source k. A source alone is only ever scaled.
+// Step k combines the result of sources 0 to k - 1 with source k. A single source can only be
+// scaled.
 void set_steps(device::ReduceArguments& arguments, const DeviceReduction& reduction) {
   if (reduction.how.op != ReduceOp::kAvg && reduction.how.op != ReduceOp::kScaledSum) return;
   const auto held_by = [&](std::size_t k) {
@@ -167,11 +170,12 @@ void set_steps(device::ReduceArguments& arguments, const DeviceReduction& reduct
   }
 }
 
-// ---- where the vectors are
+// ---- alignment
 
 uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// The bits in which any address differs from the first, and those that are set in any.
+// The bits in which any address differs from the first address, and the bits that are set in any
+// address.
 struct Addresses {
   uintptr_t first, differing = 0, any = 0;
   explicit Addresses(const void* pointer) : first(address(pointer)) { add(pointer); }

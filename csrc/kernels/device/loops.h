@@ -1,13 +1,15 @@
-// The loops of the kernels, as one thread of many runs them: every thread takes each `stride`-th piece, so any number of
-// threads does the whole. Compiled by nvcc for the kernels and by C++ for the tests.
+// The loops of the kernels, as one thread of many runs them. Every thread processes each
+// `stride`-th piece, so any number of threads processes everything. nvcc compiles them for the
+// kernels, and C++ for the tests.
 #pragma once
 
 #include "kernels/device/steps.h"
 
 #ifdef __CUDACC__
 #define PC_UNROLLED _Pragma("unroll")
-#define PC_KEPT _Pragma("unroll 1")  // a loop stays one
-// Elements of 8 bits are computed by many instructions, which would be there for each of sixteen.
+#define PC_KEPT _Pragma("unroll 1")  // prevents unrolling
+// Elements of 8 bits take many instructions, which unrolling would repeat for each of sixteen
+// elements.
 #define PC_UNROLLED_UNLESS_SHORT(Element) _Pragma("unroll (sizeof(Element) == 1 ? 1 : 4)")
 #else
 #define PC_UNROLLED
@@ -18,30 +20,31 @@
 namespace pc::device {
 
 struct ThisThread {
-  uint64_t index, stride;  // its number among all threads, and how many there are
+  uint64_t index, stride;  // the thread's number among all threads, and their count
 };
 
-// What is read and written at once: one aligned access.
+// The unit of reading and writing: one aligned access.
 template <class Word, int words>
 struct alignas(sizeof(Word) * words) [[gnu::may_alias]] Piece {
   static constexpr int kWords = words;
   Word word[words];
 };
-// One element, of which only the parts need be aligned.
+// One element, of which only the parts must be aligned.
 template <class Word>
 struct [[gnu::may_alias]] Single {
   static constexpr int kWords = 1;
   Word word[1];
 };
 
-// `pieces` pieces from a byte on, without the `hole` pieces that follow the first `hole_at`.
+// `pieces` pieces from byte `first` on, without the `hole` pieces that follow the first `hole_at`
+// pieces.
 struct Stretch {
   uint64_t first, pieces;
   uint64_t hole_at = ~uint64_t{0}, hole = 0;
   PC_INLINE uint64_t place_of(uint64_t i) const { return i < hole_at ? i : i + hole; }
 };
 
-// The pieces that a thread works on at once: all loads are under way before the first is used.
+// The pieces that a thread processes at once: all loads are issued before the first is used.
 template <class P, int number>
 struct Batch {
   P piece[number] = {};
@@ -65,7 +68,8 @@ struct Batch {
 
 // ---- reductions
 
-// What a vector is held as: words, of which short elements are parts. Held one by one, they would take a register each.
+// A vector is held as words, each of which has several short elements. Held one by one, each
+// element would take a register.
 template <class Element, bool wide = (sizeof(Element) > 4)>
 struct WordOf {
   using Type = uint32_t;
@@ -113,7 +117,7 @@ PC_INLINE Word alone(const Step& step, Word a) {
   }
 }
 
-// held = held (op) next, or what a source alone gives.
+// held = held (op) next, or the reduction of a single source.
 template <class Step, class P, int number>
 PC_INLINE void combine(const Step& step, Batch<P, number>& held, const Batch<P, number>& next) {
   PC_UNROLLED
@@ -154,7 +158,7 @@ PC_INLINE void reduce(const ReduceArguments& how, ThisThread self) {
   using Element = typename Step::Element;
   using Word = typename WordOf<Element>::Type;
   using Vector = Piece<Word, kVectorBytes / sizeof(Word)>;
-  // Enough bytes under way without unrolling a long conversion many times.
+  // Enough bytes are in flight without unrolling a long conversion many times.
   constexpr int kAtOnce = sizeof(Element) < 4 ? 2 : 4;
   Stretch others = {0, how.count};
   if constexpr (Step::kVectors) {

@@ -1,5 +1,5 @@
-// The kernels: one per line of list.h, and the copy. What they do is in loops.h, steps.h and element.h; that is C++ which the
-// tests run on the CPU. Here is only what needs a GPU.
+// The kernels: one for each entry of list.h, and the copy. The code is in loops.h, steps.h and
+// element.h, which is C++ that the tests run on the CPU. This file has only what needs a GPU.
 #include "kernels/device/list.h"
 #include "kernels/device/loops.h"
 
@@ -10,7 +10,7 @@ static __device__ __forceinline__ ThisThread this_thread() {
           static_cast<uint64_t>(gridDim.x) * blockDim.x};
 }
 
-// Two blocks at least on a multiprocessor: 64 registers for a thread.
+// At least two blocks on a multiprocessor: 64 registers for each thread.
 #define PC_KERNEL(name, ...)                                   \
   extern "C" __global__ void __launch_bounds__(kThreads, 2)    \
       pc_##name(const __grid_constant__ ReduceArguments how) { \

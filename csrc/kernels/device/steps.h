@@ -1,4 +1,4 @@
-// What one kernel does at one step of its chain, to two elements or to one alone.
+// The operation of a kernel at one step of its chain, on two elements or on a single one.
 #pragma once
 
 #include "kernels/device/arguments.h"
@@ -6,8 +6,8 @@
 
 namespace pc::device {
 
-// kVectors: whether it reads vectors, or one element after the other, which is half the code. Vectors are for what training
-// reduces much of.
+// kVectors: whether the kernel reads vectors, or one element after the other, which is half the
+// code. Vectors are for the reductions that training uses most.
 struct AsItIs {
   static constexpr bool kAnyWidth = false, kVectors = false;
   PC_INLINE AsItIs(const ReduceArguments&, int) {}
@@ -31,7 +31,7 @@ struct Prod : AsItIs {
   PC_INLINE T together(T a, T b) const { return product(a, b); }
 };
 
-// min and max of integers and floats, by their bits.
+// min and max of integers and floats, on their bits.
 template <class U>
 struct Extreme : AsItIs {
   using Element = U;
@@ -42,7 +42,7 @@ struct Extreme : AsItIs {
         order{static_cast<U>(how.flip), static_cast<U>(how.when_negative), static_cast<U>(how.largest)} {}
   PC_INLINE U together(U a, U b) const { return order.key(b) < order.key(a) ? b : a; }
 };
-// minloc and maxloc. Of equal values, the smaller location.
+// minloc and maxloc. Equal values get the smaller location.
 template <class U>
 struct ExtremePlace : AsItIs {
   using Element = Located<U>;
@@ -58,7 +58,7 @@ struct ExtremePlace : AsItIs {
   }
 };
 
-// avg and a scaled sum. Where nothing is divided or multiplied, 1 changes no bit.
+// avg and a scaled sum. If nothing is divided or multiplied, the factor 1 changes no bit.
 template <class T>
 struct Weighted {
   using Element = T;
@@ -76,7 +76,7 @@ struct Weighted {
   PC_INLINE T alone(T x) const { return encode<T>(decode(x) * a); }
 };
 
-// band, bor, bxor: on whatever has the bits.
+// band, bor, bxor: on any type with these bits.
 template <class T>
 struct Bits : AsItIs {
   using Element = T;
@@ -92,7 +92,7 @@ struct Bits : AsItIs {
   }
 };
 
-// land, lor, lxor, and all that bool has. T is as wide as the element.
+// land, lor, lxor, and all operations of bool. T is as wide as the element.
 template <class T>
 struct Truth {
   using Element = T;
