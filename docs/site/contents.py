@@ -1,4 +1,4 @@
-"""Makes the tree of pages from the lists and tables of two pages, which stay plain Markdown.
+"""Makes the tree of pages from the lists and tables of some pages, which stay plain Markdown.
 
 A heading of docs/README.md is a part of the tree, and what the items below it lead to are its pages.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-PAGES = ("docs/README", "examples/README")
+PAGES = ("docs/README", "docs/decisions/README", "examples/README")
 ITEM = re.compile(r"^(?:- |\| )\[([^]]*)\]\(([^):#]+)\.md\)", re.MULTILINE)
 
 

@@ -164,3 +164,25 @@ def test_headers_in_a_circle_and_rows_without_a_folder_are_refused(
 def test_longer_circles_are_found_once(checker: ModuleType) -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": {"d"}, "f": {"a", "f"}}
     assert sorted(checker.circles(graph)) == [["a", "b", "c"], ["d", "e"]]
+
+
+PICTURE = "```\ncli         commands\n{rows}_core       the core\n```\n\n```\nbase        types\n```\n"
+
+
+def test_the_picture_has_the_rows_of_the_tables(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "CPP", ("base",))
+    page = tmp_path / "ARCHITECTURE.md"
+    page.write_text(
+        "\n" + PICTURE.format(rows="__init__    names\nhigh, high/inside    more\nlow         less\n")
+    )
+    assert list(checker.check_picture(tmp_path)) == []
+    page.write_text("\n" + PICTURE.format(rows="__init__    names\nhigh, high/inside    more\n"))
+    assert list(checker.check_picture(tmp_path)) == [
+        "ARCHITECTURE.md: the picture differs from scripts/check_layers in low"
+    ]
+    page.write_text("no picture\n")
+    assert list(checker.check_picture(tmp_path)) == [
+        "ARCHITECTURE.md: the pictures of the layers are missing"
+    ]
