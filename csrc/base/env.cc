@@ -15,20 +15,18 @@ constexpr double kMostRanks = 2147483647, kMostSeconds = 1e9;
 
 constexpr std::array<EnvVariable, kEnvCount> kTable = {{
     {Env::kLog, "PYCOLLECTIVE_LOG", EnvType::kChoice, EnvSetBy::kUser, "warn", "error warn info debug", 0, 0,
-     "How much is written to stderr: this level and everything more serious.", "0.1"},
+     "Messages of this level and of all more serious levels are written to stderr.", "0.1"},
     {Env::kTimeoutS, "PYCOLLECTIVE_TIMEOUT_S", EnvType::kSeconds, EnvSetBy::kUser, "600", "", 0.001,
-     kMostSeconds, "Deadline of `init` and of every call that names none.", "0.1"},
+     kMostSeconds, "Deadline of `init` and of every call that has no timeout of its own.", "0.1"},
     {Env::kTune, "PYCOLLECTIVE_TUNE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "Rows put before the algorithm table, as `allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring`; "
-     "rank 0's "
-     "value counts for all.",
+     "Rows that precede the algorithm table, for example "
+     "`allreduce:0-64k:recursive_doubling;allreduce:64k-inf:ring`. All ranks use rank 0's value.",
      "0.1"},
     {Env::kTransport, "PYCOLLECTIVE_TRANSPORT", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto tcp shm", 0,
      0,
-     "How ranks reach each other. `auto`: ranks of one host that can share memory do, everything else goes "
-     "over TCP. `tcp`: no "
-     "memory is shared. `shm`: an error at `init` unless all ranks share memory. Rank 0's value counts for "
-     "all.",
+     "How ranks reach each other. `auto`: ranks of one host that can share memory do so; everything else "
+     "uses TCP. `tcp`: no memory is shared. `shm`: `init` fails unless all ranks share memory. All ranks "
+     "use rank 0's value.",
      "0.1"},
     {Env::kRank, "PYCOLLECTIVE_RANK", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0, kMostRanks,
      "This process's rank in the job.", "0.1"},
@@ -41,84 +39,77 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
     {Env::kStore, "PYCOLLECTIVE_STORE", EnvType::kText, EnvSetBy::kLauncher, "", "", 0, 0,
      "`host:port` of the store where the ranks find each other.", "0.1"},
     {Env::kKeyFd, "PYCOLLECTIVE_KEY_FD", EnvType::kInteger, EnvSetBy::kLauncher, "", "", 0, kMostRanks,
-     "Inherited file descriptor from which the 32-byte job key is read; the key itself never stands in the "
+     "Inherited file descriptor from which the 32-byte job key is read; the key itself is never in the "
      "environment.",
      "0.1"},
     {Env::kPort, "PYCOLLECTIVE_PORT", EnvType::kInteger, EnvSetBy::kUser, "", "", 1, 65535,
-     "Port of rank 0's store when RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say where this "
-     "process is; unset: derived from them. MASTER_PORT is never bound.",
+     "Port of rank 0's store if RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT define the place "
+     "of this process. Unset: it is derived from them. MASTER_PORT is never bound.",
      "0.1"},
     {Env::kCheck, "PYCOLLECTIVE_CHECK", EnvType::kChoice, EnvSetBy::kUser, "on", "off on strict", 0, 0,
-     "Whether ranks that make different calls are found before their data is used. `strict`: every "
-     "collective also waits until all ranks have made it, so that all of them raise in that call; shapes "
-     "are compared, and the parameters whose gradients are reduced. Rank 0's value counts for all.",
+     "Whether ranks that make different calls are detected before their data is used. `strict`: every "
+     "collective also waits until all ranks have made it, so that all of them raise the error in that call; "
+     "array shapes and the parameters of reduced gradients are compared as well. All ranks use rank 0's "
+     "value.",
      "0.1"},
     {Env::kLauncher, "PYCOLLECTIVE_LAUNCHER", EnvType::kChoice, EnvSetBy::kUser, "",
      "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm paddle single", 0, 0,
-     "Which launcher's variables say where this process is, where several have left theirs; unset: the "
-     "innermost.",
+     "The launcher that defines the place of this process, if the variables of several launchers are set. "
+     "Unset: the innermost one.",
      "0.1"},
     {Env::kInterface, "PYCOLLECTIVE_INTERFACE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "Network interfaces (`eth0`) or numeric addresses, separated by commas, where this rank listens; unset: "
-     "the "
-     "address whose route reaches rank 0.",
+     "Network interfaces (`eth0`) or numeric addresses, separated by commas, on which this rank listens. "
+     "Unset: the address from which this rank reaches rank 0.",
      "0.1"},
     {Env::kKeyFile, "PYCOLLECTIVE_KEY_FILE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "File with the job's key, 32 bytes or 64 hex digits, readable by its owner alone; unset: see "
+     "File with the job's key: 32 bytes or 64 hex digits, readable by its owner alone. Unset: see "
      "SECURITY.md.",
      "0.1"},
     {Env::kSecurity, "PYCOLLECTIVE_SECURITY", EnvType::kText, EnvSetBy::kUser, "auth", "", 0, 0,
-     "`auth`, or a comma list of `encrypt` (every connection is encrypted after its handshake) and `strict` "
-     "(no key "
-     "from a launcher's KVS). The same on every rank.",
+     "`auth`, or a comma-separated list of `encrypt` (every connection is encrypted after its handshake) "
+     "and `strict` (no key from a launcher's KVS). It must be the same on every rank.",
      "0.1"},
     {Env::kSingleCopy, "PYCOLLECTIVE_SINGLE_COPY", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto off", 0,
      0,
-     "Whether ranks that share memory may read large arrays in each other's private memory too, where the "
-     "kernel "
-     "allows it and it is faster. `off` on one rank is off for its groups.",
+     "Whether ranks that share memory may also read large arrays in each other's private memory, where the "
+     "kernel allows it and it is faster. `off` on one rank turns it off in all groups of that rank.",
      "0.1"},
     {Env::kTcpSockets, "PYCOLLECTIVE_TCP_SOCKETS", EnvType::kInteger, EnvSetBy::kUser, "1", "", 1, 16,
-     "TCP connections for data between two ranks, for networks that limit what one connection gets: "
-     "collectives split what is larger than 64 KiB over them, messages of `send` take turns. The same on "
-     "every "
-     "rank.",
+     "Number of TCP connections for data between two ranks, for networks that limit the throughput of one "
+     "connection. Collectives split more than 64 KiB over them; a message of `send` uses one of them. It "
+     "must be the same on every rank.",
      "0.1"},
     {Env::kProfile, "PYCOLLECTIVE_PROFILE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "What `pycollective tune` found out about this machine: a file, or `off`; unset: "
-     "`$XDG_CONFIG_HOME/pycollective/profile` where there is one (`~/.config` if that is not set). A profile "
-     "of "
-     "another machine "
-     "is refused. Rank 0's counts for all.",
+     "File with the profile of this machine, which `pycollective tune` writes, or `off`. Unset: "
+     "`$XDG_CONFIG_HOME/pycollective/profile` if it exists (`~/.config` if that variable is not set). A "
+     "profile of another machine is refused. All ranks use rank 0's profile.",
      "0.1"},
     {Env::kCudaLib, "PYCOLLECTIVE_CUDA_LIB", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "The CUDA driver, a file; unset: what the loader finds as `libcuda.so.1`.", "0.1"},
+     "File of the CUDA driver. Unset: what the loader finds as `libcuda.so.1`.", "0.1"},
     {Env::kNcclLib, "PYCOLLECTIVE_NCCL_LIB", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "NCCL, a file, and no other is tried; unset: the copy that is in the process already, the wheel "
-     "`nvidia-nccl`, "
-     "`lib` below `NCCL_ROOT`, `NCCL_HOME`, `CONDA_PREFIX` and `CUDA_HOME`, what the loader finds.",
+     "File of NCCL; no other file is tried. Unset: the copy that the process has already loaded, then the "
+     "wheel `nvidia-nccl`, then `lib` below `NCCL_ROOT`, `NCCL_HOME`, `CONDA_PREFIX` and `CUDA_HOME`, then "
+     "what the loader finds.",
      "0.1"},
     {Env::kGpu, "PYCOLLECTIVE_GPU", EnvType::kChoice, EnvSetBy::kUser, "auto", "auto staged", 0, 0,
-     "Which way arrays on GPUs go. `auto`: by NCCL where all ranks of a group can, else from array to array "
-     "where they reach each other's, else "
-     "through the host. "
-     "`staged`: "
-     "through the host, in every group that this rank is in.",
+     "How arrays on GPUs are transferred. `auto`: by NCCL if all ranks of a group can use it, else from "
+     "array to array if the ranks reach each other's arrays, else through the host. `staged`: through the "
+     "host, in every group of this rank.",
      "0.1"},
     {Env::kReplaces, "PYCOLLECTIVE_REPLACES", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,
-     "Backends of torch.distributed, `gloo`, `nccl` or both with a comma between them, whose process groups "
-     "are pycollective's: programs that name them stay as they are. docs/torch.md.",
+     "Backends of torch.distributed that pycollective replaces: `gloo`, `nccl`, or both separated by a "
+     "comma. Programs that name them run unchanged. See docs/torch.md.",
      "0.1"},
     {Env::kStreamCheck, "PYCOLLECTIVE_STREAM_CHECK", EnvType::kChoice, EnvSetBy::kUser, "off", "off on", 0, 0,
-     "Whether a stream waits behind each call by NCCL until all ranks are known to have made it, and finds "
-     "NaN "
-     "in the place of floating-point results where they have not. docs/gpu.md.",
+     "Whether a stream waits after each call by NCCL until all ranks are known to have made it; if they "
+     "have not, floating-point results become NaN. See docs/gpu.md.",
      "0.1"},
 }};
 static_assert(in_enum_order(kTable, &EnvVariable::id));
 
 std::string_view raw(const EnvVariable& row) {
-  // The table's names are literals, so they end in a zero byte. Nothing of ours writes the environment.
+  // The table's names are literals and therefore end in a zero byte. The runtime never writes the
+  // environment.
   const char* value = std::getenv(row.name.data());  // NOLINT(concurrency-mt-unsafe)
   return value != nullptr ? value : "";
 }
@@ -139,7 +130,7 @@ std::vector<std::string_view> choices_of(const EnvVariable& row) {
   return words;
 }
 
-// "error, warn, info or debug", "an integer from 1 to 65535": what the value may be.
+// What the value may be: "error, warn, info or debug", "an integer from 1 to 65535".
 std::string allowed(const EnvVariable& row) {
   switch (row.type) {
     case EnvType::kText: return "text";
@@ -162,7 +153,7 @@ Status malformed(const EnvVariable& row, std::string_view value) {
   return Status(Code::kInvalidArgument, std::move(message));
 }
 
-// The value as text: what is set, else the fallback.
+// The value as text: the variable's, or else the fallback.
 Result<std::string> value_of(const EnvVariable& row) {
   const std::string_view set = raw(row);
   if (!set.empty()) return std::string(set);
@@ -186,13 +177,25 @@ Result<Number> parsed(const EnvVariable& row) {
   return number;
 }
 
+// Appends a list item, wrapped at the width of a page. No word may be as wide as a page.
+void append_item(std::string& page, std::string item) {
+  constexpr std::size_t kPageWidth = 120;
+  std::size_t line = 0;
+  while (item.size() - line > kPageWidth) {
+    const std::size_t blank = item.rfind(' ', line + kPageWidth);
+    item.replace(blank, 1, "\n  ");
+    line = blank + 1;
+  }
+  page += item + "\n";
+}
+
 void append_section(std::string& page, EnvSetBy set_by) {
-  page += "\n| Variable | Type | Default | Meaning | Since |\n|---|---|---|---|---|\n";
+  page += "\n";
   for (const EnvVariable& row : kTable) {
     if (row.set_by != set_by) continue;
     const std::string fallback = row.fallback.empty() ? "unset" : "`" + std::string(row.fallback) + "`";
-    page += "| `" + std::string(row.name) + "` | " + allowed(row) + " | " + fallback + " | " +
-            std::string(row.meaning) + " | " + std::string(row.since) + " |\n";
+    append_item(page, "- `" + std::string(row.name) + "` (default: " + fallback + "; " + allowed(row) +
+                          "; since " + std::string(row.since) + "): " + std::string(row.meaning));
   }
 }
 
@@ -219,10 +222,11 @@ Result<double> env_seconds(Env variable) { return parsed<double>(describe(variab
 std::string environment_markdown() {
   std::string page =
       "# Environment variables\n\n"
-      "Written from the table in `csrc/base/env.cc`; change that, not this page. An empty variable counts as "
-      "unset. A "
-      "value that is not allowed is an error when it is read, never ignored.\n\n"
-      "## Yours to set\n";
+      "This page lists the environment variables that pycollective reads, with the default, the allowed\n"
+      "values and the first version of each; `pycollective env` prints it. An empty variable counts as\n"
+      "unset. A value that is not allowed is an error when it is read, never ignored. The page is generated\n"
+      "from the table in `csrc/base/env.cc`; change that table, not this page.\n\n"
+      "## For you to set\n";
   append_section(page, EnvSetBy::kUser);
   page += "\n## Set by the launcher for each process\n";
   append_section(page, EnvSetBy::kLauncher);

@@ -117,8 +117,7 @@ class Reader {
 };
 
 std::string variable(const char* name) {
-  const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the runtime never writes it
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): the runtime never writes it
   return value == nullptr ? "" : value;
 }
 

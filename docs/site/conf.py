@@ -1,6 +1,6 @@
 """How scripts/docs has Sphinx build the site.
 
-It reads the whole repository, so that a link from one page to another is the path that GitHub wants, too.
+It reads the whole repository, so that links between pages also work on GitHub.
 """
 
 from __future__ import annotations

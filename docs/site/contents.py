@@ -1,6 +1,6 @@
 """Makes the tree of pages from the lists and tables of some pages, which stay plain Markdown.
 
-A heading of docs/README.md is a part of the tree, and what the items below it lead to are its pages.
+A heading of docs/README.md is a part of the tree. The links below it are the pages of that part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What autodoc asks for each public name: its docstring, and its signature, which a compiled call has in the stub.
+"""Gives autodoc the docstring and the signature of each public name.
+
+The signature of a compiled call is in the stub.
 
 It also warns of each public name that no page of the reference has.
 """
@@ -103,7 +105,7 @@ def sign(app: Sphinx, what: str, name: str, *_rest: object) -> tuple[str, str | 
 
 
 def draw_dashes(_app: Sphinx, doctree: nodes.document) -> None:
-    """Between a parameter and what is said of it. Elsewhere `--` begins an option, so smartquotes are off."""
+    """Separates a parameter from its text. Elsewhere `--` begins an option: no smartquotes."""
     for text in [each for each in doctree.findall(nodes.Text) if each == " -- "]:
         text.parent.replace(text, nodes.Text(" \N{EN DASH} "))
 

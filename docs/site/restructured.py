@@ -95,7 +95,7 @@ def section(kind: str, lines: list[str], names: Names) -> list[str]:
 
 
 def heads(kind: str, name: str) -> list[str]:
-    """Of the fields of one item, which may be for several parameters; without a name the section's own title."""
+    """Names the fields of one item; without a name the field has the title of its section."""
     if not name:
         return [kind]
     return [f"raises {name}"] if kind == "Raises" else [f"param {each}" for each in name.split(", ")]

@@ -1,4 +1,4 @@
-// Bytes that tests send, reduce and look at again.
+// Bytes that tests send, reduce and compare.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@ namespace pc {
 using Bytes = std::vector<std::byte>;
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
-inline constexpr std::size_t kPad = 64;  // room beside an array, and what every vector is aligned to
+inline constexpr std::size_t kPad = 64;  // room beside an array, and the alignment of every vector
 
-// The same ones for the same seed.
+// Equal seeds give equal bytes.
 inline Bytes pattern(std::size_t nbytes, uint64_t seed) {
   Bytes bytes(nbytes);
   uint64_t state = seed * 0x9E3779B97F4A7C15 + 1;

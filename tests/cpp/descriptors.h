@@ -1,4 +1,4 @@
-// Descriptors of this process.
+// Functions on this process's file descriptors.
 #pragma once
 
 #include <fcntl.h>

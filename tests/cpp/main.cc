@@ -1,5 +1,6 @@
-// Runs the tests of one program. PYCOLLECTIVE_CASE_TIMEOUT_S, which ctest sets, is the deadline of each single test.
-// PYCOLLECTIVE_CASES_LEFT_OUT names tests that a machine cannot do, in the words of --gtest_filter.
+// Runs the tests of one program. PYCOLLECTIVE_CASE_TIMEOUT_S, which ctest sets, is the deadline of
+// each single test. PYCOLLECTIVE_CASES_LEFT_OUT names the tests that the machine cannot run, in the
+// syntax of --gtest_filter.
 #include <gtest/gtest.h>
 
 #include <signal.h>

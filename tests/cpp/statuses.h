@@ -1,4 +1,4 @@
-// What tests say of a Status, and the Status by which a rank's body says what was wrong.
+// Checks of a Status's text, and the Status by which a rank's body reports an error.
 #pragma once
 
 #include <string>

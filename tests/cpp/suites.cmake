@@ -1,5 +1,6 @@
-# ctest includes this for each test program: one entry for each suite of it, or several for a suite with many cases.
-# A process for each case instead would spend most of the time on starting. The program ends a case at its deadline.
+# ctest includes this for each test program: one entry for each suite of it, or several for a suite
+# with many cases. A process for each case would spend most of the time on starting. The program
+# ends a case at its deadline.
 # Given: program (with its emulator, if it has one), target, label, timeout_s.
 set(cases_per_part 8)
 

@@ -1,5 +1,6 @@
-// Runs a body on every rank of a world of threads, over any transport, and reports each rank's outcome. Every world
-// has a deadline: what hangs fails with every rank's words, and does not stick.
+// Runs a body on every rank of a world of threads, over any transport, and reports each rank's
+// outcome. Every world has a deadline: a call that hangs fails with every rank's error and does not
+// block the test.
 #pragma once
 
 #include <functional>
@@ -17,11 +18,11 @@
 
 namespace pc::testing {
 
-inline constexpr double kShort = 0.3;  // a timeout that shall expire
-inline constexpr double kLong = 20;    // one that shall not
+inline constexpr double kShort = 0.3;  // a timeout that must expire
+inline constexpr double kLong = 20;    // a timeout that must not expire
 
-// kShared: memory that the ranks share, and inproc for messages. kDomains: some share it with each other, as
-// on several hosts.
+// kShared: the ranks share memory, and messages use inproc. kDomains: the ranks form several
+// shared-memory domains, as on several hosts.
 enum class Over : uint8_t { kInproc, kTcp, kShared, kDomains };
 inline std::string name_of(Over over) {
   switch (over) {
@@ -36,19 +37,20 @@ inline std::string name_of(Over over) {
 struct WorldOptions {
   Over over = Over::kInproc;
   Rank size = 2;
-  std::vector<Rank> domains = {};  // kDomains: their sizes; empty: two halves
-  double timeout_s = 20;           // of init and of every call
+  std::vector<Rank> domains = {};  // sizes of the domains of kDomains; empty for two halves
+  double timeout_s = 20;           // of init and of every call, in seconds
   std::string tune = "";
-  std::string tuning = "", others_tuning = "";  // of rank 0, and of the others
+  std::string tuning = "", others_tuning = "";  // profiles of rank 0 and of the other ranks
   Check check = Check::kOn;
-  bool shut_down = true;  // with the closing barrier; else the runtimes are just destroyed
-  int log_fd = 2;         // where warnings go
+  bool shut_down = true;  // with the closing barrier; otherwise the runtimes are only destroyed
+  int log_fd = 2;         // where warnings are written
   bool joins_gpus = false;
   decltype(RuntimeOptions::make_devices) make_devices = {};
-  std::function<bool()> interrupted = {};  // of rank 0: Ctrl-C is pending
+  std::function<bool()> interrupted = {};  // for rank 0: reports that Ctrl-C is pending
 };
 
-// What one rank came to. The first Status that is not OK: of create, body or shutdown, in this order.
+// The outcome of each rank: the first Status that is not OK, of create, body and shutdown in this
+// order.
 using Outcomes = std::vector<Status>;
 using Body = std::function<Status(Runtime&, Communicator&)>;
 

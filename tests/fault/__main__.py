@@ -16,7 +16,7 @@ from .limits import Ledger, judge, print_slow, print_table
 from .world import Broken, Hang, adopt_orphans
 
 FAMILIES = (mismatch, death, interruption, stopping, absence, simulation, threads, leaving, connection_flood)
-MOST_HANGS = 5  # of one family; then the rest of it is not tried
+MOST_HANGS = 5  # of one family, after which the rest of it is skipped
 
 
 def run_family(family: ModuleType, options: argparse.Namespace) -> Ledger:

@@ -1,4 +1,4 @@
-"""A rank that never comes: who waits for it says so at the deadline, with the place where the absent rank stands."""
+"""A rank that never joins a call: each waiting rank names it and its position at the deadline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMITS = (
     Limit("hangs and crashes", "hang"),
 )
 FULL_S, QUICK_S = 1.0, 0.5  # deadlines
-BEYOND_S = 1.2  # how much longer than the deadline the absent rank cannot be asked
+BEYOND_S = 1.2  # how much longer than the deadline the absent rank cannot be inspected
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def run(plan: Plan, ledger: Ledger) -> None:
         enter(world, plan.call, callers)
         world.until_blocked(callers)
         waiting = [rank for rank in callers if not world.ranks[rank].pending]
-        ledger.require("otherwise", waiting, f"{plan}: nobody waits")
+        ledger.require("otherwise", waiting, f"{plan}: no rank waits")
         for rank, event in world.expect("outcome", callers).items():
             if rank in waiting:
                 check(plan, rank, event, ledger)
@@ -100,13 +100,13 @@ def run(plan: Plan, ledger: Ledger) -> None:
 
 
 def check(plan: Plan, rank: int, event: Event, ledger: Ledger) -> None:
-    """How the call of a rank that waited has ended."""
+    """Checks how the call of a rank that waited has ended."""
     ledger.measure("overrun", event["ended"] - event["began"] - plan.call.timeout)
     if event["raised"] != "CollectiveTimeout":
         ledger.fault("otherwise", f"{plan}\nrank {rank}: {event.facts}")
         return
     what = complaint(event, "CollectiveTimeout", plan.absent)
-    # Whoever keeps the GIL cannot be looked at; then it is the call before that tells.
+    # The position of a rank that keeps the GIL is not readable, so the message names the GIL.
     place = "GIL" if plan.stands == "stand_with_the_gil" else plan.stands
     for word in ("commands.py:", place):
         if word not in event["message"]:
@@ -115,7 +115,7 @@ def check(plan: Plan, rank: int, event: Event, ledger: Ledger) -> None:
 
 
 def come_late(world: World, plan: Plan, ledger: Ledger) -> None:
-    """The absent rank makes the call that all others have given up."""
+    """The absent rank makes the call that all other ranks have abandoned."""
     if plan.stands == "stand_in_a_loop":
         world.send(["stand", "stand_in_sleep", 0], [plan.absent])  # ends the loop
         world.expect("stands", [plan.absent])

@@ -1,4 +1,4 @@
-"""Ranks that run their supervisor's commands: calls with exact data, standing somewhere else, coming back in step."""
+"""Ranks that run their supervisor's commands: calls with exact data, pauses, and resyncs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def make(me: Rank, call: dict[str, Any]) -> None:
 
 
 def settle(me: Rank, resync: bool) -> None:
-    """Comes back in step, and says whether the next allreduce is right."""
+    """Resyncs, and reports whether the next allreduce is right."""
     if resync:
         pc.resync(timeout=SETTLE_S)
     x = np.full(SMALL, me.rank + 1.0)
@@ -82,7 +82,10 @@ def settle(me: Rank, resync: bool) -> None:
 
 
 def loop(me: Rank, count: int, timeout: float) -> None:
-    """Allreduces until rank 0 is told to end; all ranks then end after the same one."""
+    """Makes allreduces until rank 0 receives the command to end.
+
+    All ranks then end after the same one.
+    """
     expected = me.size * (me.size + 1) / 2
     me.report("loops")
     ends, rounds = False, 0
@@ -144,7 +147,7 @@ def joined_world(size: int) -> World:
 
 
 def enter(world: World, call: Call, ranks: list[int]) -> None:
-    """These ranks make the call; returns when each of them has begun it."""
+    """Makes these ranks start the call. Returns when each of them has begun it."""
     world.send(["call", asdict(call)], ranks)
     world.expect("enters", ranks)
 
@@ -156,7 +159,7 @@ def must_work(world: World, ledger: Ledger, *, resync: bool, what: object) -> No
 
 
 def complaint(event: Event, raised: str, peer: int | None) -> str:
-    """Empty if the call ended with this error, which names this peer."""
+    """Returns "" if the call ended with this error, which names this peer."""
     if event["raised"] != raised:
         return f"raised {event['raised']}, not {raised}"
     if peer is not None and event["peer"] != peer:

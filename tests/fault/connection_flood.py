@@ -1,13 +1,15 @@
-"""A thousand foreign connections at every listener: ranks join all the same, and nothing stays of the flood.
+"""A thousand foreign connections at every listener: ranks still join, and no trace remains.
 
-A join is measured from the last rank's call of init() until init() has returned on every rank. The other ranks wait in
-theirs meanwhile, and the flood holds the store's port and that of every rank whom others call; data and control
-connections both come in there. Joins without a flood go before, in the same world, and say what a join costs here.
+A join is measured from the last rank's call of init() until init() has returned on every rank. The
+other ranks wait in their own init() meanwhile, and the flood occupies the store's port and that of
+every rank to which other ranks connect. Both data and control connections use these ports. Joins
+without a flood are made before, in the same world, and measure what a join costs here.
 
-Who talks nonsense is shut out by the store at once, before the join: what a thousand of them do to it is seen where
-they come back. At the ranks they wait until all have joined. Limits for those that come back, and for those that sent
-a hello, are wider: they keep the processors busy that the ranks need. A few joins have no 99th percentile that a busy
-machine leaves alone: with --quick the median of each kind counts.
+The store closes connections that send nonsense at once, before the join. The kinds that reconnect
+show the effect of a thousand of these. At the ranks they wait until all have joined. Limits for
+those that reconnect, and for those that sent a hello, are wider, because they occupy the processors
+that the ranks need. The 99th percentile of a few joins depends on the load of the machine, so with
+--quick the median of each kind counts.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ NAME = "connection_flood"
 LIMITS = (
     Limit("the last rank's init, no flood", "alone", 0.1, "p99"),
     Limit("the last rank's init, 1000 idle, garbage or half-open", "join", 0.1, "p99"),
-    Limit("the last rank's init, 1000 who come back at once", "flood", 0.25, "p99"),
-    Limit("the last rank's init, 1000 who overheard a hello", "overheard", 0.25, "p99"),
+    Limit("the last rank's init, 1000 that reconnect at once", "flood", 0.25, "p99"),
+    Limit("the last rank's init, 1000 that replay a hello", "overheard", 0.25, "p99"),
     Limit("memory that the flood took at its most", "memory", 4096, "max", "KiB"),
     Limit("descriptors kept when they have left", "kept"),
     Limit("joins that ended otherwise", "otherwise"),
@@ -46,7 +48,7 @@ CONNECTIONS = 1000  # at each listener
 DESCRIPTORS = 8192  # that each process may have: the flooding process needs them
 WARM_UPS = 3
 FULL, QUICK = 40, 4  # joins of each kind
-GONE_S = 2.0  # for a rank to see that the flood has ended
+GONE_S = 2.0  # for a rank to notice that the flood has ended
 INIT_S = 20.0
 ROLE, RANK, EPOCH = 5, slice(8, 20), slice(20, 24)  # of a hello, docs/protocol.md section 1
 CONTROL = 2
@@ -55,13 +57,13 @@ CONTROL = 2
 @dataclass(frozen=True)
 class Kind:
     name: str
-    words: str  # what each of them says as soon as it is connected
+    words: str  # what each of them sends as soon as it is connected
     limit: str
-    comes_back: bool = False  # as soon as it is shut out, as often as it is
+    comes_back: bool = False  # reconnects whenever it is closed
 
     @property
     def stays(self) -> bool:
-        """The store, which has room for all of them, does not shut it out at once."""
+        """Whether it stays connected, because the store has room and does not close it at once."""
         return self.words in ("nothing", "half a hello", "a hello")
 
 
@@ -78,10 +80,13 @@ KINDS = (
 
 
 def words_of(kind: Kind, hello: bytes, listener: str, epoch: int, rng: random.Random) -> bytes:
-    """What a connection of this kind sends to the store or to a rank. `hello`: what a rank has said to the store."""
+    """Returns what a connection of this kind sends to the store or to a rank.
+
+    `hello` is what a rank has sent to the store.
+    """
     said = bytearray(hello)
     said[EPOCH] = epoch.to_bytes(4, "little")
-    if listener != "store":  # to ranks it says that it is the last one, and wants the costlier connection
+    if listener != "store":  # to ranks it claims to be the last rank, and requests the costlier connection
         said[ROLE] = CONTROL
         said[RANK] = b"".join(n.to_bytes(4, "little", signed=True) for n in (LAST, -1, SIZE))
     return {
@@ -94,7 +99,7 @@ def words_of(kind: Kind, hello: bytes, listener: str, epoch: int, rng: random.Ra
     }[kind.words]
 
 
-# ---- what the system says of a process
+# ---- what the system reports about a process
 
 
 def memory_kib(pid: int, name: str) -> int:
@@ -107,7 +112,7 @@ def descriptors(pid: int) -> int:
 
 
 def listening(pid: int) -> list[tuple[str, int]]:
-    """Where this process listens."""
+    """Returns the addresses on which this process listens."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):
@@ -145,7 +150,7 @@ class Scene:
         return host, int(port)
 
     def overhear(self) -> None:
-        """The flood records what a rank sends to the store: it listens where the store will be."""
+        """Lets the flood listen at the store's address and record what a rank sends to it."""
         self.flood_world.send(["overhear", *self.store])
         self.flood_world.expect("listens")
         enter(self.world, Call("init", timeout=0.3), [LAST])
@@ -153,7 +158,10 @@ class Scene:
         self.world.expect("outcome", [LAST])
 
     def gather(self) -> dict[str, tuple[str, int]]:
-        """All but the last rank wait for it in init(). Returns where they listen: the store, and each rank."""
+        """All ranks but the last wait for it in init().
+
+        Returns the addresses of the store and each rank.
+        """
         waiting = list(range(LAST))
         enter(self.world, Call("init", timeout=INIT_S), waiting)
         until = time.monotonic() + PATIENCE_S
@@ -182,7 +190,7 @@ class Scene:
         self.flood_world.send(["come", CONNECTIONS, self.kind.comes_back, *targets])
         self.flood_world.expect("there")
         counted = self.count()
-        # The store shuts out who talks nonsense. Nobody looks at those at the ranks before all have met.
+        # The store closes connections that send nonsense. Ranks accept none before all have joined.
         lasting = counted["inside"][0 if self.kind.stays else 1 :]
         self.inside.append(min(lasting))
         self.ledger.require("short", min(lasting) >= CONNECTIONS, f"{self.kind.name}: {counted}")
@@ -202,7 +210,7 @@ class Scene:
             self.ledger.fault("kept", f"{self.kind.name}: rank {rank} keeps {number} descriptors")
 
     def kept(self) -> dict[int, int]:
-        """By rank: more descriptors than in a world without a flood."""
+        """Returns, by rank, how many more descriptors it has than in a world without a flood."""
         now = {rank: descriptors(each.pid) for rank, each in self.world.ranks.items()}
         return {rank: now[rank] - before for rank, before in self.descriptors.items() if now[rank] > before}
 

@@ -1,4 +1,7 @@
-"""kill -9 at a random moment: every survivor soon raises PeerFailure with the right peer, and leaves nothing behind."""
+"""kill -9 at a random moment: every survivor soon raises PeerFailure with the right peer.
+
+No survivor leaves anything behind.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Plan:
     call: str
     nbytes: int
     delay_s: float
-    forker: int  # the rank that has a live child; -1: none
+    forker: int  # the rank that has a live child, or -1 for none
     behind_pythons_back: bool  # it was forked by C code, which runs no handler of Python's
     lingers: bool  # survivors stay until all have raised; else the error ends each process
 
@@ -83,7 +86,7 @@ class WrongResult(Exception):
 
 
 def work_of(me: Rank, plan: Plan) -> Callable[[], object]:
-    """One call, to be repeated until it raises. It checks what it got."""
+    """Returns one call, to be repeated until it raises. It checks its result."""
     x = np.full(plan.nbytes // 8, me.rank + 1.0)
     out = np.zeros_like(x)
     seen = slice(None, None, max(1, len(x) // 64))  # so that nearly all the time is spent in calls
@@ -103,7 +106,8 @@ def work_of(me: Rank, plan: Plan) -> Callable[[], object]:
         must_be(pc.broadcast(out, root), root + 1)
 
     def messages() -> None:
-        # Pairs play ping-pong; who is alone waits for a message that never comes. All learn of a death in any pair.
+        # Pairs exchange messages. A rank without a partner waits for a message that never arrives.
+        # All are informed of a death in any pair.
         peer = me.rank ^ 1
         if peer >= me.size:
             pc.recv(out, 0, tag=99)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 from .rank import Rank
 
-SOURCES = tuple(f"127.0.0.{last}" for last in range(1, 9))  # the first is also where honest ranks come from
+SOURCES = tuple(f"127.0.0.{last}" for last in range(1, 9))  # the first is also the source of honest ranks
 LATE_PORT = 24  # IP_BIND_ADDRESS_NO_PORT: connect() chooses the port, so that each source has all of them
-NO_FAREWELL = struct.pack("ii", 1, 0)  # SO_LINGER: close() resets, and no port stays taken for a minute
+# SO_LINGER: close() resets the connection, so no port stays taken for a minute
+NO_FAREWELL = struct.pack("ii", 1, 0)
 EVENTS = 64  # between two looks at the supervisor's commands
-HEARD_BYTES = 96  # of whoever takes us for the store
+HEARD_BYTES = 96  # read from a rank that takes this process for the store
 
 
 @dataclass
@@ -27,10 +28,10 @@ class Listener:
     words: bytes  # what each connection sends at once
     asked: int  # connections that shall be open
     tried: int = 0  # connections begun
-    came: int = 0  # and established
+    came: int = 0  # connections established
     shut_out: int = 0
-    inside: set[int] = field(default_factory=set)  # descriptors of those who are there now
-    closed: bool = False  # nobody listens any more
+    inside: set[int] = field(default_factory=set)  # descriptors of the present connections
+    closed: bool = False  # the listener is closed
 
 
 class Flood:
@@ -40,8 +41,8 @@ class Flood:
         self.poller.register(me.commands, select.EPOLLIN)
         self.connections: dict[int, tuple[socket.socket, Listener]] = {}
         self.listeners: list[Listener] = []
-        self.come_back = False  # who is shut out, at once
-        self.announced = True  # that all who were asked for have come
+        self.come_back = False  # reconnect at once when a listener closes a connection
+        self.announced = True  # whether "there" was reported: all requested connections are established
 
     def serve(self) -> None:
         commands: dict[str, Callable[..., None]] = {
@@ -59,7 +60,7 @@ class Flood:
                 self.me.report("there")
 
     def overhear(self, host: str, port: int) -> None:
-        """Takes the place of a store until somebody has said hello to it."""
+        """Takes the place of a store until a rank has sent a hello to it."""
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((host, port))
@@ -73,7 +74,7 @@ class Flood:
         self.me.report("overheard", hello=said.hex())
 
     def come(self, each: int, come_back: bool, *listeners: tuple[str, int, str]) -> None:
-        """`each` connections go to every listener: host, port, what they say there."""
+        """Opens `each` connections to every listener, given as (host, port, the bytes to send)."""
         self.announced = False
         self.come_back = come_back
         for host, port, words in listeners:

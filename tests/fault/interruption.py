@@ -1,4 +1,7 @@
-"""Ctrl-C in every blocking call: KeyboardInterrupt there, PeerInterrupted on the others, and the group goes on."""
+"""Ctrl-C in every blocking call: KeyboardInterrupt there, PeerInterrupted on the other ranks.
+
+The group stays usable.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ LIMITS = (
 FULL, QUICK = 6, 1  # how often each
 SIZES = (3, 2, 4)
 GONE = ("PeerExited", "PeerFailure")
-TRIES = 8  # at catching a large call in the middle
+TRIES = 8  # to interrupt a large call before it completes
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Plan:
     call: Call
     size: int
     interrupted: int
-    absent: int  # does not come to the call before the signal
-    stop_after_s: float = -1  # not negative: it comes, and is stopped in the middle
+    absent: int  # does not enter the call before the signal
+    stop_after_s: float = -1  # if not negative: it enters the call, and is stopped in the middle
 
     @property
     def name(self) -> str:
@@ -131,14 +134,17 @@ def run_collective(world: World, plan: Plan, ledger: Ledger) -> None:
     event = world.expect("outcome", [plan.absent])[plan.absent]
     if plan.stop_after_s < 0:
         ledger.measure("late", event["ended"] - event["began"])
-    elif event["raised"] is None:  # all that it needed had come before it was stopped
+    elif event["raised"] is None:  # it had received all that it needed before it was stopped
         return
     what = complaint(event, "PeerInterrupted", plan.interrupted)
     ledger.require("otherwise", not what, f"{plan}\nthe late rank {plan.absent} {what}: {event.facts}")
 
 
 def stop_in_the_middle(world: World, plan: Plan, present: list[int]) -> None:
-    """All make the call; one is stopped before it is over. What was over before that is tried again, sooner."""
+    """Makes all ranks enter the call, and stops one of them before the call completes.
+
+    A call that completed before is tried again, and stopped sooner.
+    """
     for attempt in range(TRIES):
         enter(world, plan.call, list(world.ranks))
         world.pause(plan.stop_after_s / (1 + attempt))
@@ -157,19 +163,21 @@ def run_resync(world: World, plan: Plan, ledger: Ledger) -> None:
     world.until_blocked([*others, plan.interrupted])
     interrupt(world, plan, ledger)
     world.until_idle([plan.interrupted, plan.absent])
-    again = [plan.interrupted, plan.absent]  # the others are still in theirs: it tries until all are there
+    # the other ranks are still in their resync, which retries until all ranks have joined
+    again = [plan.interrupted, plan.absent]
     enter(world, plan.call, again)
     for rank, event in world.expect("outcome").items():
         ledger.require("otherwise", event["raised"] is None, f"{plan}\nresync on rank {rank}: {event.facts}")
 
 
 def run_shutdown(world: World, plan: Plan, ledger: Ledger) -> None:
-    """Who is interrupted in shutdown() has left; whoever needs it then hears so."""
+    """A rank that is interrupted in shutdown() has left, and calls that need it report so."""
     enter(world, plan.call, [plan.interrupted])
     world.until_blocked([plan.interrupted])
     interrupt(world, plan, ledger)
     others = [rank for rank in range(plan.size) if rank != plan.interrupted]
-    for accepted in (("PeerInterrupted", *GONE), GONE):  # the call that met the interrupted one, and the next
+    # the call that met the interrupted shutdown, and the next one
+    for accepted in (("PeerInterrupted", *GONE), GONE):
         enter(world, Call("allreduce"), others)
         for rank, event in world.expect("outcome", others).items():
             named = event["raised"] in accepted and event["peer"] == plan.interrupted

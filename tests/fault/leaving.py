@@ -1,6 +1,7 @@
-"""A process that ends without shutdown(), in every way there is: its exit status is its own, and the others hear of it.
+"""A process that ends without shutdown(), by every method: its exit status is its own.
 
-Run as a program, this module is one rank of such a world: the interpreter's real end is what is tried here.
+The other ranks are informed. Run as a program, this module is one rank of such a world, because the
+interpreter's real end is tested here.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from .rank import Rank, attempt
 from .world import World, rank_from_arguments
 
 NAME = "leaving"
-END_S = 7.0  # it waits 5 s for the others, as any call it may take 1 s more, and the interpreter ends
+END_S = 7.0  # it waits 5 s for the other ranks, may take 1 s more as any call may, and the interpreter ends
 LIMITS = (
     Limit("leaving to the process's end", "end", END_S, "max"),
-    Limit("leaving to the others' raise", "told", 1.0, "max"),
+    Limit("leaving to the others' raise", "informed", 1.0, "max"),
     Limit("exit statuses that changed", "status"),
     Limit("calls that ended otherwise", "otherwise"),
     Limit("hangs and crashes", "hang"),
 )
 SIZE, LEAVER = 3, 1
-STATUS = {  # the ways to leave, and how the process then ends
+STATUS = {  # how to leave, and how the process then ends
     "return": 0,
     "exit": 3,
     "raise": 1,
@@ -109,7 +110,10 @@ def start() -> World:
 
 
 def run(how: str, others_wait: bool, ledger: Ledger) -> None:
-    """`others_wait`: they are in a call before it leaves; else they come to one when it has gone."""
+    """Runs one case.
+
+    `others_wait`: the other ranks are in a call before it leaves; else they enter one afterwards.
+    """
     others = [rank for rank in range(SIZE) if rank != LEAVER]
     with start() as world:
         if others_wait:
@@ -132,7 +136,7 @@ def run(how: str, others_wait: bool, ledger: Ledger) -> None:
             world.send(how, others)
             world.expect("enters", others)
         for rank, event in world.expect("outcome", others).items():
-            ledger.measure("told", event["ended"] - max(began, event["began"]))
+            ledger.measure("informed", event["ended"] - max(began, event["began"]))
             gone = event["raised"] in ("PeerExited", "PeerFailure") and event["peer"] == LEAVER
             ledger.require("otherwise", gone, f"{how}\nrank {rank}: {event.facts}")
         world.send("that is all", others)
@@ -154,13 +158,15 @@ def leave_together(ledger: Ledger) -> None:
 
 @contextlib.contextmanager
 def trials(quick: bool, seed: int) -> Iterator[Iterator[Trial]]:
-    del seed  # the same ones, always
+    del seed  # the cases do not depend on it
     ways = [
         (how, others_wait)
         for how in STATUS
         for others_wait in (True, False)
-        if not (others_wait and how == "daemon-in-allreduce")  # with it their call is complete
-        and not (quick and not others_wait and how not in QUICK_ALONE)  # most leavers wait 5 s for the others
+        # it has made its part of their call, which completes
+        if not (others_wait and how == "daemon-in-allreduce")
+        # most leaving ranks wait 5 s for the other ranks
+        and not (quick and not others_wait and how not in QUICK_ALONE)
     ]
     together = [Trial(TOGETHER, leave_together)]
     alone = [

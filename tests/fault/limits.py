@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 SHOWN_CHARACTERS = 6000
 SHOWN_SLOW = 5
-PER_UNIT = {"ms": 1000.0, "KiB": 1.0}  # shown for what is measured in seconds, or in KiB
+# the factor of the unit shown, for what is measured in seconds or in KiB
+PER_UNIT = {"ms": 1000.0, "KiB": 1.0}
 
 
 @dataclass(frozen=True)
 class Limit:
-    """`statistic` is "count" for faults, of which there may be no more than `bound`, else "max" or "p99"."""
+    """`statistic` is "count" for faults, of which `bound` may occur, else "max" or "p99"."""
 
     name: str
     key: str
@@ -28,7 +29,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing that is made to go wrong. `run` reports to the ledger and leaves nothing behind."""
+    """One fault that is injected. `run` reports to the ledger and leaves nothing behind."""
 
     name: str
     run: Callable[[Ledger], None]
@@ -38,18 +39,18 @@ class Ledger:
     """What the trials of one family have found."""
 
     def __init__(self, rerun: str) -> None:
-        self.rerun = rerun  # the command that runs one trial alone, with a place for its name
+        self.rerun = rerun  # the command that runs one trial alone, with a placeholder for its name
         self.trial = ""
         self.trials = 0
         self.faults: dict[str, int] = defaultdict(int)
-        self.measured: dict[str, list[tuple[float, str]]] = defaultdict(list)  # what, and in which trial
+        self.measured: dict[str, list[tuple[float, str]]] = defaultdict(list)  # each value and its trial
 
     def begin(self, trial: str) -> None:
         self.trial = trial
         self.trials += 1
 
     def measure(self, key: str, value: float) -> None:
-        """Seconds, or what the limit's unit says."""
+        """Records a value in seconds, or in the limit's unit."""
         self.measured[key].append((value, self.trial))
 
     def fault(self, key: str, what: str) -> None:
@@ -69,7 +70,10 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def judge(limit: Limit, ledger: Ledger) -> tuple[str, str, bool]:
-    """The bound and what was measured, in words, and whether the limit holds. What was never measured does not hold."""
+    """Returns the bound and the measured value as text, and whether the limit holds.
+
+    A limit that was never measured does not hold.
+    """
     if limit.statistic == "count":
         count = ledger.faults[limit.key]
         return f"{limit.bound:g}", f"{count} of {ledger.trials}", count <= limit.bound
@@ -88,7 +92,7 @@ def judge(limit: Limit, ledger: Ledger) -> tuple[str, str, bool]:
 
 
 def print_slow(limit: Limit, ledger: Ledger) -> None:
-    """The slowest trials of those beyond the bound."""
+    """Prints the slowest trials of those beyond the bound."""
     if limit.statistic == "count":
         return
     for value, trial in sorted(ledger.measured[limit.key], reverse=True)[:SHOWN_SLOW]:

@@ -1,6 +1,7 @@
-"""Ranks that make different calls: all ways to differ, any rank as the odd one, early or late, small and large.
+"""Ranks that make different calls, in every kind of difference, with any rank as the odd one.
 
-One world per number of ranks runs all its cases one after the other, which shows that the group goes on after each.
+The odd rank is early or late, and the arrays are small or large. One world per number of ranks runs
+all its cases one after the other, which shows that the group stays usable after each.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ROOTED = FROM_ROOT + TO_ROOT
 PARTED = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
 REDUCING = ("allreduce", "reduce", "reduce_scatter", "scan", "exscan")
 COLLECTIVES = ("allreduce", "broadcast", "reduce", "barrier", *PARTED, *ALONG)
-ONE_WAY = ROOTED + ALONG  # some ranks need nobody
+ONE_WAY = ROOTED + ALONG  # some ranks need no other rank
 OF_LISTS = ("allreduce", "broadcast", "reduce", *ALONG)
 EAGER_BYTES = 64 << 10  # a larger message waits for its receive
 LARGE = (64 << 20) // 4
@@ -61,7 +62,7 @@ class Call:
         return self.count * np.dtype(self.dtype).itemsize
 
     def needs(self, rank: int, size: int) -> set[int]:
-        """Whose data this call needs on that rank."""
+        """Returns the ranks from which this call needs data on that rank."""
         others = set(range(size)) - {rank}
         if self.collective in FROM_ROOT:
             return others & {self.root}
@@ -70,7 +71,7 @@ class Call:
         return set(range(rank)) if self.collective in ALONG else others
 
     def total(self, size: int) -> int:
-        """Elements that the ranks compare."""
+        """Returns the number of elements that the ranks compare."""
         return self.count * size if self.collective in PARTED else self.count
 
 
@@ -84,8 +85,8 @@ class Case:
     odd_first: bool
     strict: bool = False
     sender: int = -1  # of a message; the odd rank is its receiver
-    step: str = "resync"  # what comes after a rooted call: resync, or at once the next call
-    both: bool = False  # both calls are made, without waiting, by the odd rank in the other order
+    step: str = "resync"  # what follows a rooted call: resync, or at once the next call
+    both: bool = False  # each rank makes both calls without waiting, the odd rank in the other order
 
     @property
     def name(self) -> str:
@@ -97,7 +98,7 @@ class Case:
         return f"{self.size} ranks{strict}/{what}/{pair} {order}/{self.step}{both}".replace(" ", "-")
 
     def the_other_calls(self) -> Case:
-        """Where both are made: what the ranks disagree about in the second."""
+        """Returns, where both calls are made, what the ranks disagree about in the second."""
         return replace(self, usual=self.unusual, unusual=self.usual, kind=self.usual.collective)
 
     def call_of(self, rank: int) -> Call | None:
@@ -108,7 +109,7 @@ class Case:
         return self.unusual if rank == self.odd else None
 
     def promised(self) -> set[int]:
-        """Who raises in that very call, whatever the algorithms are."""
+        """Returns the ranks that raise in that very call, whatever the algorithms are."""
         if self.sender >= 0:
             return {self.odd, self.sender} if self.usual.nbytes > EAGER_BYTES else {self.odd}
         if self.strict:
@@ -121,10 +122,10 @@ class Case:
         needed = call.needs(rank, self.size)
         return (
             bool(needed) if rank == self.odd else self.odd in needed
-        )  # the odd one's others do something else
+        )  # the ranks that the odd rank needs make another call
 
     def words(self) -> list[str]:
-        """What a message about this disagreement says."""
+        """Returns what a message about this disagreement contains."""
         if self.kind in COLLECTIVES:
             return [self.usual.collective, self.unusual.collective]
         for field in ("dtype", "count", "op"):
@@ -136,7 +137,7 @@ class Case:
         return [f"root {self.unusual.root}"]
 
 
-# ---- the ways to differ
+# ---- the kinds of difference
 
 
 def ways(usual: Call) -> Iterator[tuple[str, Call]]:
@@ -230,7 +231,7 @@ def unusual(call: Callable[[], Any]) -> Any:
 
 
 def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any], suffix: str = "") -> Any:
-    """One frame of ours around the call: the message names it."""
+    """Makes the call below one frame of ours, which the message names."""
     function = getattr(pc, call.collective + suffix)
     if call.collective == "barrier":
         return by(partial(function, timeout=CALL_S))
@@ -251,7 +252,7 @@ def perform(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any], suffix: 
 def make(
     me: Rank, calls: Sequence[Call], arrays: Sequence[Any], by: Callable[[Callable[[], Any]], Any]
 ) -> list[dict[str, Any]]:
-    """Makes one call, or two without waiting for the first. How each ended."""
+    """Makes one call, or two without waiting for the first. Returns how each ended."""
     if len(calls) == 1:
         return [ended(me, calls[0], arrays[0], partial(perform, calls[0], arrays[0], by))]
     works = [begun(call, x, by) for call, x in zip(calls, arrays, strict=True)]
@@ -259,7 +260,11 @@ def make(
 
 
 def begun(call: Call, x: Any, by: Callable[[Callable[[], Any]], Any]) -> pc.Work[Any]:
-    """Its work. Where the call before has failed by now, and nobody has asked, this one says so first."""
+    """Returns the work of the call.
+
+    If the previous call has failed by now and its error was not raised yet, the first attempt
+    raises that error.
+    """
     try:
         return perform(call, x, by, "_async")
     except pc.CollectiveMismatch:
@@ -285,7 +290,10 @@ def array_of(call: Call, rank: int, size: int) -> Any:
 
 
 def is_right(call: Call, x: Any, result: Any, rank: int, size: int) -> bool:
-    """Whether what a call left, which returned although ranks differ, is what it leaves where those it needs agree."""
+    """Returns whether a call that returned has the result of ranks that agree.
+
+    Only the ranks that it needs must agree.
+    """
     if call.collective in FROM_ROOT:
         return bool((result == call.root + 1).all())
     if call.collective == "scan":
@@ -301,10 +309,14 @@ def is_right(call: Call, x: Any, result: Any, rank: int, size: int) -> bool:
 
 
 def settle(me: Rank, step: str) -> dict[str, Any]:
-    """Comes back in step after the case; says what was raised meanwhile and whether an allreduce is right."""
+    """Resyncs after the case.
+
+    Returns what was raised meanwhile and whether an allreduce is right.
+    """
     late: list[str] = []
-    for _ in range(2 if step == "next" else 0):  # where nobody needs anybody, the first only finds it out
-        for _ in range(TRIES):  # a rank that hears of it only now repeats the call
+    # where no rank needs another, the first only detects the mismatch
+    for _ in range(2 if step == "next" else 0):
+        for _ in range(TRIES):  # a rank that is informed only now repeats the call
             outcome = attempt(partial(pc.barrier, timeout=CALL_S))
             if outcome["raised"] is None:
                 break
@@ -319,7 +331,7 @@ def settle(me: Rank, step: str) -> dict[str, Any]:
 
 
 def member(me: Rank) -> None:
-    """The life of one rank: cases until the supervisor goes."""
+    """The life of one rank: runs cases until the supervisor is gone."""
     me.join()
     me.report("joined")
     while True:
@@ -342,7 +354,7 @@ def member(me: Rank) -> None:
 
 
 class Worlds:
-    """The world of the cases that come one after the other; a new one when the size changes or a case has broken it."""
+    """The world of consecutive cases, replaced when the size changes or a case has broken it."""
 
     def __init__(self) -> None:
         self.key: tuple[int, bool] | None = None
@@ -386,11 +398,13 @@ def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
         worlds.close()
     if case.step == "next" and not heard:
         raised = [event for each in outcomes for event in each.values() if event["raised"]]
-        ledger.require("silent", raised, f"{case}: nobody was told, neither in the call nor in the next two")
+        ledger.require(
+            "silent", raised, f"{case}: no rank was informed, neither in the call nor in the next two"
+        )
 
 
 def provoke(world: World, case: Case) -> dict[int, Event]:
-    """Everybody makes its call, in the case's order. Returns how the calls ended."""
+    """Every rank makes its call, in the case's order. Returns how the calls ended."""
     calls = {rank: call for rank in range(case.size) if (call := case.call_of(rank)) is not None}
     for rank in range(case.size):
         call = calls.get(rank)
@@ -440,7 +454,7 @@ def complaints(case: Case, rank: int, event: Event) -> Iterator[str]:
         if f"rank {blamed}" not in message:
             yield f"no word of rank {blamed}"
     if case.sender >= 0:
-        if rank == case.odd:  # the sender's side knows only that it was refused
+        if rank == case.odd:  # the sender only learns that the message was refused
             yield from (f"no word of {word}" for word in case.words() if word not in message)
         return
     yield from (f"no word of {word}" for word in case.words() if word not in message)

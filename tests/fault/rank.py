@@ -1,4 +1,4 @@
-"""What a rank of a supervised world can do: take commands of its supervisor, answer, and report how a call ended."""
+"""What a rank of a supervised world can do: take commands, answer, and report how a call ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pycollective as pc
 
-THREADS_END_S = 2.0  # a thread that was joined may stand in /proc a moment longer
+THREADS_END_S = 2.0  # a joined thread may remain in /proc a moment longer
 FACTS = ("rank", "peer", "host", "pid", "cause", "operation", "sequence", "elapsed_s")
 
 
@@ -30,7 +30,7 @@ class Rank:
         os.write(self._events, json.dumps([kind, time.monotonic(), facts]).encode() + b"\n")
 
     def next_command(self) -> Any:
-        """The supervisor's next command. Waits for it."""
+        """Waits for the supervisor's next command and returns it."""
         while b"\n" not in self._unread:
             if not (more := os.read(self.commands, 65536)):
                 os._exit(0)  # the supervisor is gone
@@ -39,11 +39,11 @@ class Rank:
         return json.loads(line)
 
     def has_command(self) -> bool:
-        """Whether next_command() would return at once."""
+        """Returns whether next_command() would return at once."""
         return b"\n" in self._unread or bool(select.select([self.commands], [], [], 0)[0])
 
     def fork_idler(self, *, behind_pythons_back: bool) -> int:
-        """A child that holds all that we have open, until it is killed or the supervisor is gone."""
+        """Forks a child that holds our descriptors until it is killed or the supervisor is gone."""
         child = ctypes.PyDLL(None).fork() if behind_pythons_back else os.fork()
         if child == 0:
             os.read(self._lifeline, 1)
@@ -51,7 +51,7 @@ class Rank:
         return child
 
     def left_behind(self) -> list[str]:
-        """Descriptors, threads and children that were not there before init()."""
+        """Returns the descriptors, threads and children that were not there before init()."""
         fds, threads = self._before
         until = time.monotonic() + THREADS_END_S
         while len(footprint()[1] - threads) > 0 and time.monotonic() < until:
@@ -68,7 +68,7 @@ class Rank:
 
 
 def footprint() -> tuple[dict[str, str], set[str]]:
-    """The open descriptors and what they are, and the threads."""
+    """Returns the open descriptors with their targets, and the threads."""
     fds, threads = {}, set()
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -85,7 +85,7 @@ def footprint() -> tuple[dict[str, str], set[str]]:
 
 
 def attempt(call: Callable[[], Any]) -> dict[str, Any]:
-    """When the call began and ended, and the facts of what it raised."""
+    """Returns when the call began and ended, and the facts of what it raised."""
     began = time.monotonic()
     try:
         call()

@@ -1,4 +1,7 @@
-"""SIGSTOP: slow is not dead. A long deadline outlasts it; a short one names the stopped rank, and the group goes on."""
+"""SIGSTOP: a slow rank is not a dead one.
+
+A long deadline outlasts the stop. A short one names the stopped rank, and the group stays usable.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ LIMITS = (
 )
 LONG_S, SHORT_S = 30.0, 2.0
 STOPPED_S, QUICK_STOPPED_S = 5.0, 2.0
-MEDIUM = (4 << 20) // 8  # elements: more than goes without the receiver's consent
+MEDIUM = (4 << 20) // 8  # elements: more than is sent without the receiver's consent
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Plan:
     size: int
     stopped: int
     call: Call
-    stopped_s: float = 0  # 0: until the others have given up
+    stopped_s: float = 0  # 0: until the other ranks have given up
     delay_s: float = 0
 
     @property
@@ -41,7 +44,7 @@ class Plan:
 
 
 def outlast(plan: Plan, ledger: Ledger) -> None:
-    """The others wait, and everything is right."""
+    """The other ranks wait, and every result is right."""
     with joined_world(plan.size) as world:
         world.send(["loop", plan.call.count, LONG_S])
         world.expect("loops")
@@ -60,11 +63,11 @@ def give_up(plan: Plan, ledger: Ledger) -> None:
     others = [rank for rank in range(plan.size) if rank != plan.stopped]
     with joined_world(plan.size) as world:
         its_call = replace(plan.call, timeout=LONG_S)
-        if plan.call.count == MEDIUM:  # in the call, in which it can do nothing without the others
+        if plan.call.count == MEDIUM:  # in the call, which cannot complete without the other ranks
             enter(world, its_call, [plan.stopped])
             world.until_blocked([plan.stopped])
             world.signal(plan.stopped, signal.SIGSTOP)
-        else:  # just before it: all that it has to say would be on its way at once
+        else:  # just before the call, because it would send all its data at once
             world.signal(plan.stopped, signal.SIGSTOP)
             world.send(["call", asdict(its_call)], [plan.stopped])
         give_up_on_it(world, plan, others, ledger)
@@ -75,7 +78,7 @@ def give_up(plan: Plan, ledger: Ledger) -> None:
         ledger.measure("woken", event["ended"] - woken)
         what = complaint(event, "CollectiveTimeout", None)
         if plan.call.count != MEDIUM and event["raised"] is None:
-            what = ""  # what the others had sent was all that it needed, and came before their giving up
+            what = ""  # it had received all that it needed before the other ranks gave up
         ledger.require("otherwise", not what, f"{plan}\nthe stopped rank {what}: {event.facts}")
         must_work(world, ledger, resync=plan.call.what == "broadcast", what=plan)
 

@@ -1,4 +1,4 @@
-"""Two threads of each rank on one group and on the world: every result is right, and nobody waits for ever."""
+"""Two threads of each rank on one group and on the world: every result is right, none hangs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITS = (
 CALL_S = 30.0
 SIZES = (2, 3, 4)
 FULL, QUICK = 1000, 200  # calls of each thread
-COUNTS = (8, 10_000)  # elements: one that goes at once, one that waits for its receiver's consent
+COUNTS = (8, 10_000)  # elements: one count that is sent at once, one that waits for its receiver's consent
 LAST_TAG = 9
 
 
@@ -39,16 +39,16 @@ class Threads:
             raise AssertionError(f"{x} instead of {expected}")
 
     def allreduces(self, by: Callable[..., object]) -> None:
-        """Both threads make the same calls, so that any order of theirs is the same on all ranks."""
+        """Both threads make the same calls, so any order of the two is the same on all ranks."""
         for number in range(self.calls):
             x = np.full(8, self.me.rank + 1.0)
             if number % 50 == 0 and number < 200:
-                pc.world()  # asked for meanwhile
+                pc.world()  # a query during the calls
             by(x, timeout=CALL_S)
             self.must_be(x, self.me.size * (self.me.size + 1) / 2)
 
     def passes_on(self, tag: int) -> None:
-        """A message to the next rank and one from the rank before, again and again."""
+        """Repeatedly sends a message to the next rank and receives one from the previous rank."""
         for number in range(self.calls):
             x = np.full(COUNTS[number % 2], self.me.rank + 1.0)
             if self.me.rank == 0:
@@ -112,6 +112,6 @@ def run(what: str, size: int, calls: int, ledger: Ledger) -> None:
 
 @contextlib.contextmanager
 def trials(quick: bool, seed: int) -> Iterator[Iterator[Trial]]:
-    del seed  # the threads' order is the system's
+    del seed  # the system decides the order of the threads
     calls = QUICK if quick else FULL
     yield (Trial(f"{what}-{size}", partial(run, what, size, calls)) for what in WORKS for size in SIZES)

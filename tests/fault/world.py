@@ -1,7 +1,8 @@
-"""Worlds of forked ranks, and their supervisor, which never waits without a deadline and leaves nothing behind.
+"""Worlds of forked ranks, and their supervisor, which never waits without a deadline.
 
-The process that runs the trials has imported everything but never called init(), so that a rank costs one fork. A rank
-and its supervisor talk in lines of JSON over two pipes; the supervisor alone decides who does what and when.
+The supervisor leaves nothing behind. The process that runs the trials has imported everything but
+never called init(), so that a rank costs one fork. A rank and its supervisor exchange lines of JSON
+over two pipes, and the supervisor alone decides which rank does what and when.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from typing import Any, NoReturn
 from .rank import Rank
 
 PATIENCE_S = 20.0  # for anything that takes milliseconds on an idle machine
-LOOKS = 3  # at a thread, before we believe that it sleeps
+LOOKS = 3  # at a thread, before it counts as sleeping
 STACKS_S = 1.0  # for a rank to print its stacks
 SHOWN_LINES = 60
-RANK_RAISED = 70  # exit status of a rank whose body raised
+RANK_RAISED = 70  # exit status of a rank with a body that raised
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,7 +39,7 @@ class Hang(Exception):
 
 
 class Broken(Exception):
-    """A rank ended, or said something else than it was to say."""
+    """A rank ended, or sent another event than the expected one."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Supervised:
         self.pidfd = os.pidfd_open(pid)
         self.unread = b""
         self.pending: deque[Event] = deque()
-        self.open = True  # its end of the pipe of events
+        self.open = True  # whether its end of the pipe of events is open
 
     def take(self) -> None:
         more = os.read(self.events, 1 << 20)
@@ -71,7 +72,7 @@ class Supervised:
         return bool(poll([self.pidfd], 0))
 
     def sleeps(self, *, all_threads: bool = False) -> bool:
-        """Whether its main thread, or each of its threads, waits for something."""
+        """Returns whether its main thread, or each of its threads, waits for something."""
         threads = os.listdir(f"/proc/{self.pid}/task") if all_threads else [self.pid]
         return all(thread_state(self.pid, thread) == "S" for thread in threads)
 
@@ -96,7 +97,8 @@ class World:
     ) -> None:
         self.size = size
         self.ranks: dict[int, Supervised] = {}
-        # Nobody else gets this port: bound, but not listening, so that rank 0's store can bind and listen there.
+        # No other process gets this port: bound but not listening, so rank 0's store can bind to it
+        # and listen.
         self.reserved = socket.socket().detach()
         with socket.socket(fileno=os.dup(self.reserved)) as port:
             port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -124,7 +126,7 @@ class World:
         supervisor = os.getpid()
         if (pid := os.fork()) == 0:
             self._be(rank, body, env, command, supervisor, heard, said, log)
-        with contextlib.suppress(OSError):  # it does so itself; whoever comes first
+        with contextlib.suppress(OSError):  # the child makes the same call; the first of the two counts
             os.setpgid(pid, pid)
         os.close(heard)
         os.close(said)
@@ -141,10 +143,10 @@ class World:
         said: int,
         log: int,
     ) -> NoReturn:
-        """The life of a rank. It never returns into the supervisor's frames, which hold descriptors."""
+        """Runs one rank. It never returns into the supervisor's frames, which hold descriptors."""
         status = RANK_RAISED
         try:
-            os.setpgid(0, 0)  # with all that it forks
+            os.setpgid(0, 0)  # with all processes that it forks
             libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != supervisor:
                 os._exit(0)
@@ -176,26 +178,26 @@ class World:
         finally:
             os._exit(status)
 
-    # ---- listening
+    # ---- events
 
     def _pump(self, within_s: float) -> None:
-        """Takes what the ranks say, as soon as one says something."""
+        """Takes what the ranks report, as soon as one reports something."""
         by_fd = {each.events: each for each in self.ranks.values() if each.open}
         for fd in poll(by_fd, within_s):
             by_fd[fd].take()
 
     def pause(self, seconds: float) -> None:
-        """Lets the ranks go on meanwhile."""
+        """Lets the ranks run meanwhile."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if not any(each.open for each in self.ranks.values()):
-                return  # nobody is left to go on
+                return  # no rank is left
             self._pump(left)
 
     def expect(
         self, kind: str, ranks: Collection[int] | None = None, within_s: float = PATIENCE_S
     ) -> dict[int, Event]:
-        """The next event of each of these ranks, which must be of this kind."""
+        """Returns the next event of each of these ranks, which must be of this kind."""
         waited_for = set(self.ranks if ranks is None else ranks)
         until = time.monotonic() + within_s
         found: dict[int, Event] = {}
@@ -219,16 +221,18 @@ class World:
             self._pump(left)
 
     def until_blocked(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
-        """Until each of these ranks, which have said that they begin a call, waits in it or has said how it ended."""
+        """Waits until each of these ranks, which began a call, waits in it or has ended it."""
         self._until_asleep(ranks, within_s, all_threads=False)
 
     def until_idle(self, ranks: Collection[int], within_s: float = PATIENCE_S) -> None:
-        """Until each of these ranks, which make no call, has dealt with all that was sent to it."""
+        """Waits until each of these ranks, which make no call, has handled all its commands."""
         self._until_asleep(ranks, within_s, all_threads=True)
 
     def _until_asleep(self, ranks: Collection[int], within_s: float, *, all_threads: bool) -> None:
         until = time.monotonic() + within_s
-        looks = 0  # in a row that found all of them asleep at once: who is awake may wake another
+        # consecutive looks that found all asleep at once, because a rank that is awake may wake
+        # another
+        looks = 0
         while looks < LOOKS:
             self._pump(0.0005)
             busy = [rank for rank in ranks if not self._rests(self.ranks[rank], all_threads=all_threads)]
@@ -246,7 +250,7 @@ class World:
         for rank in self.ranks if ranks is None else ranks:
             with contextlib.suppress(
                 BrokenPipeError
-            ):  # it has ended; whoever waits for its answer will say so
+            ):  # it has ended, which the code that waits for its answer reports
                 os.write(self.ranks[rank].commands, json.dumps(command).encode() + b"\n")
 
     @staticmethod
@@ -254,7 +258,7 @@ class World:
         return time.monotonic()
 
     def signal(self, rank: int, number: int) -> float:
-        """Sends a signal to the rank alone; returns when."""
+        """Sends a signal to the rank alone. Returns the time."""
         now = time.monotonic()
         signal.pidfd_send_signal(self.ranks[rank].pidfd, number)
         return now
@@ -262,7 +266,10 @@ class World:
     def exit_statuses(
         self, ranks: Collection[int] | None = None, within_s: float = PATIENCE_S
     ) -> dict[int, int]:
-        """How these ranks ended, as subprocess says it. Waits for it."""
+        """Waits for the exit of these ranks.
+
+        Returns their exit statuses in the form of subprocess.
+        """
         waited_for = set(self.ranks if ranks is None else ranks)
         until = time.monotonic() + within_s
         statuses = {}
@@ -292,7 +299,7 @@ class World:
         return f"-- rank {rank} (pid {each.pid}) printed:\n{lines}" if lines else ""
 
     def stacks(self, ranks: Collection[int]) -> str:
-        """Where these ranks stand: what their threads wait for in the kernel, and their Python stacks."""
+        """Returns what these ranks' threads wait for in the kernel, and their Python stacks."""
         texts = []
         for rank in sorted(ranks):
             each = self.ranks[rank]
@@ -311,9 +318,10 @@ class World:
     def close(self) -> None:
         for each in self.ranks.values():
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(each.pid, signal.SIGKILL)  # the rank is not reaped yet: the number is still its own
+                # the rank is not reaped yet, so the number still belongs to it
+                os.killpg(each.pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                while True:  # the rank, and what it forked, which was left to us
+                while True:  # the rank, and what it forked, which this process has adopted
                     os.waitpid(-each.pid, 0)
             for fd in (each.commands, each.events, each.log, each.pidfd):
                 os.close(fd)
@@ -330,7 +338,7 @@ def rank_from_arguments() -> Rank:
 
 
 def adopt_orphans() -> None:
-    """What a rank forks becomes our child when the rank has ended, so that we can reap it."""
+    """Makes orphans of ranks children of this process, so that it can reap them."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 

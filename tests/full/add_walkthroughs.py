@@ -1,6 +1,7 @@
-"""What docs/add adds works: each diff is applied to a copy of the repository, which is built and tested there.
+"""What docs/add adds works: each diff is applied to a copy of the repository and tested there.
 
-Takes minutes: `scripts/test full`. Names of pages as arguments: only these.
+Takes minutes, because each copy is built: `scripts/test full`. Names of pages as arguments select
+these pages.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from add_pages import PAGES, ROOT, Page
 DEADLINE_S = 1800.0  # of one command: a build on a busy machine of two cores
 TOOLS = Path(sys.executable).parent  # cmake and ninja are there
 PACKAGES = Path(sysconfig.get_path("purelib"))
-# Not the virtual environment's own: there an editable pycollective comes before any path.
+# Not the Python of the virtual environment: there an editable pycollective precedes any path.
 PYTHON = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
 PLAN = (PYTHON, "-m", "pycollective", "plan")
 
 
 class Failed(Exception):
-    """A walk-through did not end as its page says."""
+    """A walk-through did not end as its page states."""
 
 
 class Copy:
@@ -53,7 +54,7 @@ class Copy:
             raise Failed(f"touches {sorted(changed)}, but the page names {sorted(page.files)}")
 
     def run(self, *command: str, **environment: str) -> str:
-        """What a command printed, run in the copy with the copy's package."""
+        """Returns what a command prints that runs in the copy with the copy's package."""
         path = f"{TOOLS}{os.pathsep}{os.environ['PATH']}"
         packages = f"{self.tree}{os.pathsep}{PACKAGES}"
         done = subprocess.run(
@@ -130,7 +131,7 @@ def collective(copy: Copy) -> None:
 
 def dtype(copy: Copy) -> None:
     copy.pass_tests("base", "kernels")
-    copy.build("pc_bench")  # whose switch over all dtypes is complete
+    copy.build("pc_bench")  # its switch over all dtypes must be complete
 
 
 PROGRAMS = {page.name: page.programs for page in PAGES}
@@ -143,7 +144,7 @@ PROOFS = {
 
 
 def main(names: list[str]) -> int:
-    """1 if a page does not do what it says."""
+    """Returns 1 if a page does not do what it states."""
     failed = 0
     for page in PAGES:
         if names and page.name not in names:

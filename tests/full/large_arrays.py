@@ -1,6 +1,7 @@
-"""Arrays of more than 2^31 elements, on two ranks: every element is right. 6 GiB, a minute: `scripts/test full`.
+"""Arrays of more than 2^31 elements, on two ranks: every element is right.
 
-Prints each call with its time. The arrays are of one byte per element, filled and checked in slices.
+Needs 6 GiB and a minute: `scripts/test full`. Prints each call with its time. The arrays have
+elements of one byte, and are filled and checked in slices.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ import pycollective as pc
 from pycollective import testing
 
 COUNT = (1 << 31) + 17
-PERIOD = 61  # divides no power of two: what lands elsewhere shows
+PERIOD = 61  # divides no power of two, so misplaced elements are found
 SLICE = 61 << 20
 NEEDED_NBYTES = 6 << 30  # two arrays of 2 GiB, and two gibibytes for everything else
 CALL_S = 300.0
 
 
 def numbers(rank: int) -> Any:
-    """What that rank has at each place of a slice. Sums of two fit into a byte."""
+    """Returns the values of that rank at each place of a slice. Sums of two fit into a byte."""
     return np.resize(np.arange(PERIOD, dtype=np.int8) * (rank + 1) % PERIOD, SLICE).astype(np.int8)
 
 
@@ -50,7 +51,7 @@ def timed(what: str, call: Callable[[], object]) -> str:
 
 
 def every_call() -> list[str]:
-    """On one rank. Raises at the first wrong element."""
+    """Runs on one rank. Raises at the first wrong element."""
     rank, peer = pc.rank(), 1 - pc.rank()
     said = []
     x = np.empty(COUNT, np.int8)
@@ -81,7 +82,7 @@ def every_call() -> list[str]:
 
 
 def available_nbytes() -> int:
-    """Of memory that could be had without swapping."""
+    """Returns the number of bytes that are available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
@@ -89,7 +90,7 @@ def available_nbytes() -> int:
 
 
 def main() -> int:
-    """1 if something is wrong or there is no memory to find out."""
+    """Returns 1 if something is wrong or there is too little memory to find out."""
     available = available_nbytes()
     if available < NEEDED_NBYTES:
         print(

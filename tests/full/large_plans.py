@@ -1,6 +1,7 @@
-"""Plans for thousands of ranks: checked for 8,192, simulated on data for 10,240. Takes minutes: `scripts/test full`.
+"""Plans for thousands of ranks: checked for 8,192, simulated on data for 10,240 ranks.
 
-Prints each limit with its figure. Processor seconds, not those of a clock: what else the machine does is no matter.
+Takes minutes: `scripts/test full`. Prints each limit with its figure. The limits are processor
+seconds, which do not depend on the other load of the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limit:
-    """A command of `pycollective plan` and what it may take."""
+    """A command of `pycollective plan` and its limits."""
 
     words: str
     seconds: float
@@ -30,7 +31,7 @@ LIMITS = [
 
 
 def measure(words: str) -> tuple[int, float, int]:
-    """Exit code, processor seconds and most memory of one command."""
+    """Returns the exit code, the processor seconds and the peak memory of one command."""
     child = subprocess.Popen([sys.executable, "-m", "pycollective", "plan", *words.split()])
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -38,7 +39,7 @@ def measure(words: str) -> tuple[int, float, int]:
 
 
 def main() -> int:
-    """1 if a limit is missed."""
+    """Returns 1 if a limit is missed."""
     missed = 0
     for limit in LIMITS:
         code, seconds, nbytes = measure(limit.words)

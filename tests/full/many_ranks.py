@@ -1,7 +1,8 @@
-"""A world of 128 ranks beside 8 busy processes: results are right, and a killed rank is named. `scripts/test full`.
+"""A world of 128 ranks beside 8 busy processes: results are right, and a killed rank is named.
 
-A busy host is no dead peer: the world may take its time, but no rank may be lost. Then one rank is killed, and every
-other one names it. How long naming takes is printed and not asserted, since it depends on how busy the machine is.
+A busy host is no dead peer: the world may take its time, but no rank may be lost. Then one rank is
+killed, and every other one names it. The time until it is named is printed and not asserted, since
+it depends on the machine's load. Run it by `scripts/test full`.
 
 usage: tests/full/many_ranks.py [--ranks 128] [--busy 8] [--times 1]
 example: .venv/bin/python tests/full/many_ranks.py --times 20
@@ -29,11 +30,14 @@ CALLS = 20
 CALL_S = 240.0
 ROUND_S = 600.0
 RIGHT, WRONG = 0, 1
-AS_RANK = "MANY_RANKS_FOLDER"  # the folder where the ranks leave what they saw
+AS_RANK = "MANY_RANKS_FOLDER"  # the folder where the ranks store what they saw
 
 
 def on_a_rank(folder: Path) -> None:
-    """Calls, and is then killed on one rank; every other one writes down which rank it heard is dead, and when."""
+    """Makes calls until one rank kills itself.
+
+    Every other rank records the dead rank and the time.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher's, when the first rank has ended
     pc.init(timeout=CALL_S)
     rank, size = pc.rank(), pc.size()
@@ -53,7 +57,7 @@ def on_a_rank(folder: Path) -> None:
 
 
 def one_round(ranks: int) -> str:
-    """What is to be said of it. Raises if anything was wrong."""
+    """Returns the summary of one round. Raises if anything was wrong."""
     with tempfile.TemporaryDirectory() as name:
         began = time.monotonic()
         command = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--grace", "120", __file__]
@@ -69,7 +73,7 @@ def one_round(ranks: int) -> str:
             output, _ = world.communicate(timeout=ROUND_S)
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(world.pid, signal.SIGKILL)  # ranks that are left ignore SIGTERM
+                os.killpg(world.pid, signal.SIGKILL)  # the remaining ranks ignore SIGTERM
         took_s = time.monotonic() - began
         heard = [json.loads(file.read_text()) for file in Path(name).glob("rank*")]
         killed = Path(name) / "killed"

@@ -1,4 +1,4 @@
-"""Programs as users write them, run on a GPU or on the CPU: a line for each of what it has proved.
+"""Programs as users write them, run on a GPU or on the CPU: one line for what each has proved.
 
 Ends with 1 if one failed, or, with PYCOLLECTIVE_REQUIRE_GPU=1, if one could not be run here.
 """

@@ -1,4 +1,4 @@
-"""Starts programs as a user does, each with a deadline, and says in one line what became of each."""
+"""Starts programs as a user does, each with a deadline, and reports each outcome in one line."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PASSED, FAILED, NOT_MADE = "passed", "failed", "not made"
 CANNOT_RUN = 77
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 MARK = "PROGRAM_RUN"  # in the environment of everything that a program has started
-ASK_S = 60.0  # whether there is a GPU
+ASK_S = 60.0  # for the query whether there is a GPU
 MOST = 300  # characters of a line
-# The last line of a traceback: an exception's name, and what it says.
+# The last line of a traceback: an exception's name and its message.
 RAISED = re.compile(r"((?:\w+\.)*[A-Z]\w+)(?:: (.*))?$")
-# What says that another rank, or process, has failed.
+# Exceptions that mean that another rank, or process, has failed.
 OF_OTHERS = ("PeerFailure", "PeerExited", "ChildFailedError")
 TORCHS_PREFIX = re.compile(r"\[rank\d+\]: ?")
 
@@ -47,7 +47,7 @@ class Outcome:
 
 @dataclass
 class Runner:
-    """`until`: when all of them have to be over, by time.monotonic()."""
+    """Runs programs. `until`: when all of them must have ended, by time.monotonic()."""
 
     device: str
     logs: Path
@@ -59,7 +59,7 @@ class Runner:
     def run_all(
         self, programs: Iterable[Program], at_once: int, done: Callable[[Outcome], None]
     ) -> list[Outcome]:
-        """So many at once; those that run alone come after all others, one by one."""
+        """Runs `at_once` programs at a time; those that run alone follow one after the other."""
         everything = list(programs)
         outcomes = []
         with ThreadPoolExecutor(at_once) as pool:
@@ -87,7 +87,7 @@ class Runner:
         return Outcome(program.name, how, one_line(said), time.monotonic() - began)
 
     def _wait(self, program: Program, deadline_s: float, log: Path) -> int | None:
-        """The exit code, or None if the deadline came first."""
+        """Returns the exit code, or None if the deadline passed first."""
         mark = uuid.uuid4().hex
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -111,7 +111,7 @@ class Runner:
                 end(process, mark)
 
     def stop(self) -> None:
-        """Kills what runs, from a handler of signals: the programs are in sessions of their own."""
+        """Ends the running programs, in sessions of their own, from a handler of signals."""
         for process in list(self._running):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -121,7 +121,7 @@ def command(program: Program, python: str) -> list[str]:
     count, script = str(program.ranks), str(program.script)
     if program.launcher == TORCHRUN:
         return [python, "-m", "torch.distributed.run", "--nproc-per-node", count, script]
-    # Time enough for the others to say what they have seen of a rank that dies.
+    # Gives the other ranks enough time to report what they have seen of a rank that dies.
     return [python, "-m", "pycollective", "run", "-n", count, "--no-prefix", "--grace", "10", script]
 
 
@@ -137,7 +137,7 @@ def environment(program: Program, device: str) -> dict[str, str]:
 
 
 def why_not(program: Program, device: str, python: str) -> str:
-    """Why it cannot be run here, as far as one knows without running it."""
+    """Returns why it cannot be run here, as far as this is known without running it."""
     if program.needs_gpu and device != "cuda":
         return "it needs a GPU"
     missing = [name for name in program.needs if importlib.util.find_spec(name) is None]
@@ -148,7 +148,11 @@ def why_not(program: Program, device: str, python: str) -> str:
 
 @functools.cache
 def no_gpu(python: str, of_torch: bool) -> str:
-    """Asked in a process of its own, once: what opens the driver cannot fork ranks that use it."""
+    """Returns why there is no GPU, or "".
+
+    A process that opens the driver cannot fork ranks that use it. So another process is asked,
+    once.
+    """
     ask = (
         "import torch; print('' if torch.cuda.is_available() else 'torch sees no GPU')"
         if of_torch
@@ -164,7 +168,7 @@ def no_gpu(python: str, of_torch: bool) -> str:
 
 
 def judged(program: Program, code: int | None, text: str, deadline_s: float) -> tuple[str, str]:
-    """What became of a program that has ended so, or has not, and has said that."""
+    """Returns the outcome of a program with this exit code, or None, and this output."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = first_cause(text)
     if code is None:
@@ -190,14 +194,17 @@ def why_it_ended(code: int, lines: Sequence[str]) -> str:
 
 
 def first_cause(text: str) -> str:
-    """What the first traceback ends with that is not of another's end; the line that raised it if it says no more."""
+    """Returns the end of the first traceback that is not about another rank's end.
+
+    The line that raised it follows if the exception has no message.
+    """
     causes: list[tuple[str, str]] = []  # the exception's name, and the line
     source, inside = "", False
     for line in (TORCHS_PREFIX.sub("", each, count=1) for each in text.splitlines()):
         if line.startswith("Traceback (most recent call last):"):
             inside, source = True, ""
         elif line.startswith("During handling of the above exception") and causes:
-            causes.pop()  # what comes now is what the program ended with
+            causes.pop()  # the next exception is the one with which the program ended
         elif inside and line.startswith("    ") and set(line.strip()) - set("^~"):
             source = line.strip()
         elif inside and (found := RAISED.match(line)):  # other lines are of other ranks, or blank
@@ -215,12 +222,13 @@ def one_line(text: str) -> str:
 
 
 def end(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Ends the launcher, if it is there, and whatever the program has left, in whatever session."""
+    """Ends the launcher, if it runs, and all that the program has left, in any session."""
     if process.poll() is None:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in a driver stays
+            # a process that is stuck in a driver remains
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_S)
                 break
     for pid in marked(mark):
@@ -231,7 +239,7 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
 def marked(mark: str) -> list[int]:
     wanted, found = f"{MARK}={mark}".encode(), []
     for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone, or not ours
+        with contextlib.suppress(OSError):  # the process ended, or belongs to another user
             if wanted in (place / "environ").read_bytes().split(b"\0"):
                 found.append(int(place.name))
     return found

@@ -1,4 +1,4 @@
-"""The programs, and what each needs. A row is a program as it is started, so one file may have several rows."""
+"""The programs, and what each needs. A file may have several rows, one for each start of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ TORCHRUN, OURS = "torchrun", "pycollective run"
 
 @dataclass(frozen=True)
 class Program:
-    """`by_nccl`: the ranks share a GPU and call NCCL all the same. `alone`: after all others, with nothing beside it.
+    """One start of a program.
 
-    `ends`: the exit code that is right. `deadline_s`: of the whole program, from the start of its launcher to its end.
+    `by_nccl`: the ranks share a GPU and still call NCCL. `alone`: after all others, with nothing
+    beside it. `ends`: the exit code that is right. `deadline_s`: of the whole program, from the
+    start of its launcher to its end.
     """
 
     name: str
@@ -61,7 +63,7 @@ def by_nccl(
 
 TRAINER = {"PYCOLLECTIVE_REPLACES": "gloo,nccl", "HF_HUB_OFFLINE": "1"}
 PROGRAMS = (
-    # Those that take longest come first.
+    # Those that take longest are first.
     Program(
         "trainer",
         needs=("torch", "transformers", "accelerate"),

@@ -1,4 +1,7 @@
-"""What every test gets. pytest-timeout ends a test, faulthandler (pyproject.toml) shows where it was."""
+"""Fixtures of every test.
+
+pytest-timeout ends a test, and faulthandler (pyproject.toml) shows where.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,14 @@ from processor_seconds import ProcessorSeconds
 import pycollective as pc
 from pycollective.launching import child
 
-# Whoever started us in the background may have had us ignore these; the launcher and its ranks would ignore them too.
+# A shell that starts pytest in the background may make it ignore these; the launcher and its ranks
+# would then, too.
 for _number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
-# In pyproject.toml it would be an unknown option for users' own tests in this clone, without that plugin.
+# In pyproject.toml it would be an unknown option for users' own tests in this clone, without that
+# plugin.
 os.environ.setdefault("PYTEST_TIMEOUT", "120")
 
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -47,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# The files that take longest. They come first, so that no worker of pytest-xdist has one left when others are done.
+# The files that take longest. They are first, so that no worker of pytest-xdist runs one of them
+# alone at the end.
 LONGEST = (
     "launchers",
     "hosts",
@@ -99,7 +105,7 @@ DESCRIPTORS = pytest.StashKey[dict[str, str]]()
 
 
 def _own_descriptors() -> dict[str, str]:
-    """Sockets, pipes, epolls and memory files of this process: what pycollective opens."""
+    """Returns the sockets, pipes, epolls and memory files of this process: what we open."""
     found = {}
     for fd in Path("/proc/self/fd").iterdir():
         try:
@@ -117,22 +123,22 @@ def _own_threads() -> list[str]:
 
 
 def _processes_marked(marker: str) -> list[str]:
-    """Every process that was started under this run, however deep and by whomever it was adopted."""
+    """Returns every process that was started by this run, at any depth and with any new parent."""
     found = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get("TESTS_OF_PYCOLLECTIVE") == marker:
                 found.append(f"{process.pid}: {' '.join(process.cmdline())}")
-        except psutil.Error:  # gone, or not ours
+        except psutil.Error:  # the process ended, or belongs to another user
             continue
     return found
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(pytestconfig: pytest.Config) -> Iterator[None]:
-    """After the last test: no descriptor, thread or process of ours that was not there before the first."""
+    """Checks that no descriptor, thread or process of ours remains after the last test."""
     marker = os.environ["TESTS_OF_PYCOLLECTIVE"] = str(os.getpid())
-    # Kept, because a failure here is run once more, and what was left behind would then be there before.
+    # Stored, because a failed check runs again, and would then count the leftovers as there before.
     before = pytestconfig.stash.setdefault(DESCRIPTORS, _own_descriptors())
     yield
     after = _own_descriptors()
@@ -155,7 +161,7 @@ def no_key_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def fork_server(
     nothing_left_behind: None, no_key_in_the_users_home: None, pytestconfig: pytest.Config
 ) -> Iterator[ForkServer]:
-    """Forks the ranks of all worlds, but for tests with the mark fresh_ranks and with --fresh-ranks."""
+    """Forks the ranks of all worlds, except with the mark fresh_ranks and with --fresh-ranks."""
     server = ForkServer(late=LAUNCHER_VARIABLES + LAUNCHER_PREFIXES)
     with pytest.MonkeyPatch.context() as patch:
         if not pytestconfig.getoption("fresh_ranks"):
@@ -174,7 +180,7 @@ def fresh_ranks(
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests do not take part in a world that somebody else has started them in."""
+    """Keeps tests out of a world of the launcher that started pytest."""
     for name in list(os.environ):
         if name in LAUNCHER_VARIABLES or name.startswith(LAUNCHER_PREFIXES):
             monkeypatch.delenv(name)
@@ -188,7 +194,10 @@ def world_of_one() -> Iterator[pc.Group]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Shows why tests failed that then passed, and names them for scripts/test, which lists them at its end."""
+    """Shows why tests failed that then passed, and names them for scripts/test.
+
+    It lists them at its end.
+    """
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"failed at first: {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)

@@ -1,4 +1,4 @@
-"""The pages of docs/add: what each adds, as a complete diff, and the files that it says it touches."""
+"""The pages of docs/add: the complete diff of each page, and the files that the page names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The array libraries under test, one small class each. To test another one, add a class and a row in LIBRARIES."""
+"""The array libraries under test, one small class for each.
+
+To test another one, add a class and a row in LIBRARIES.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class Numpy:
 
 
 class FarAway:
-    """An array that says it lies on a GPU."""
+    """An array that claims to be on a GPU."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, 0)
@@ -55,7 +58,7 @@ class FarAway:
 
 
 class Dlpack:
-    """An array that has nothing but DLPack, as NumPy exports `x`."""
+    """An array that offers only DLPack, as NumPy exports `x`."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -68,14 +71,14 @@ class Dlpack:
 
 
 class OldDlpack(Dlpack):
-    """The same from before DLPack 1.0."""
+    """The same for DLPack before 1.0."""
 
     def __dlpack__(self) -> Any:
         return self.x.__dlpack__()
 
 
 class CopiedDlpack(Dlpack):
-    """An exporter that copies whatever it is asked for, and says so."""
+    """An exporter that always copies, and reports that it did."""
 
     def __dlpack__(self, **how: Any) -> Any:
         return super().__dlpack__(**{**how, "copy": True})

@@ -1,4 +1,4 @@
-"""Builds the kernels for GPUs by themselves, as CMake does in the whole."""
+"""Builds the kernels for GPUs on their own, in the same way as CMake does in the whole build."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ FOLDER = Path(__file__).resolve().parents[2] / "csrc/kernels/device"
 
 
 def tool(name: str) -> str:
-    """The program beside this Python or in PATH; empty: there is none."""
+    """Returns the program beside this Python or in PATH, or "" if there is none."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else shutil.which(name) or ""
 
 
-# The folder by itself, in a program that says what it carries. Of the layers below only headers are read.
+# The folder alone, in a program that prints what it contains. Only headers of the layers below are
+# read.
 PROJECT = """
 cmake_minimum_required(VERSION 3.24)
 project(carries LANGUAGES CXX)
@@ -46,7 +47,7 @@ def configure(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def carried(folder: Path) -> tuple[bytes, list[str]]:
-    """Build the program and ask it: the kernels, and the targets it names."""
+    """Builds the program and returns what it prints: the kernels, and the targets it names."""
     built = subprocess.run(
         [tool("cmake"), "--build", folder / "build"], capture_output=True, text=True, timeout=100
     )

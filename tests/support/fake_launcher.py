@@ -1,4 +1,4 @@
-"""Servers that speak the launchers' protocols, and ranks that call at the same time."""
+"""Servers that implement the launchers' protocols, and ranks that call at the same time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class FakeLauncher:
         self.values: dict[str, str] = {}
         self.barrier = threading.Barrier(ranks)
         self.heard: list[str] = []  # requests, of all ranks
-        self.somebody_waits = threading.Event()  # in a barrier or fence
+        self.rank_waits = threading.Event()  # in a barrier or fence
         self.sockets: list[socket.socket] = []
         self.threads: list[threading.Thread] = []
 
     def hear(self, request: str) -> None:
         self.heard.append(request)
         if "barrier_in" in request or "fence" in request:
-            self.somebody_waits.set()
+            self.rank_waits.set()
 
     def connect(self, serve: Callable[[socket.socket], None]) -> int:
         ours, theirs = socket.socketpair()
@@ -111,7 +111,7 @@ class FakeLauncher:
 
 
 class FakeAgent:
-    """The store of torch's agent, as far as we speak to it."""
+    """The store of torch's agent, as far as our protocol uses it."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
@@ -171,7 +171,7 @@ def word(stream: io.BufferedReader) -> bytes:
 
 
 def together(*calls: Callable[[], object]) -> list[object]:
-    """Makes them at the same time; what they return, or raise."""
+    """Makes the calls at the same time. Returns what they return, or raises what they raise."""
     results: list[object] = [None] * len(calls)
 
     def call(number: int) -> None:

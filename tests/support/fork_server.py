@@ -1,9 +1,10 @@
-"""A fork server: a process that has imported what is slow to import, and forks ranks that need not import it again.
+"""A fork server: a process that has imported what is slow to import, and forks ranks.
 
-There are up to three, by how much they have imported, each forked from the one before. forked_ranks.py starts them and
-sends requests. A server never imports pycollective and starts no thread, so a rank finds nothing in it that a fresh
-interpreter would not have loaded by itself. What a forked rank cannot show: all ranks have the hash seed and the memory
-layout of the server, and libraries have read their variables when the server began.
+There are up to three, by how much they have imported, each forked from the one before.
+forked_ranks.py starts them and sends requests. A server never imports pycollective and starts no
+thread, so a rank finds nothing in it that a fresh interpreter would not have loaded by itself. A
+forked rank cannot show two things: all ranks have the hash seed and the memory layout of the
+server, and libraries read their variables when the server started.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# By level: a server of one level is forked from that of the level before. The more a process has imported, the longer
-# it takes to fork it.
+# By level: a server of one level is forked from that of the level before. The more a process has
+# imported, the longer it takes to fork it.
 IMPORTED = (
     ("ml_dtypes", "hypothesis.extra.numpy", "pytest", "psutil"),
     ("torch",),
@@ -38,7 +39,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def serve(socket_fd: int) -> str:
-    """Returns in each rank, with the program that the rank is to execute."""
+    """Returns in each rank, with the program that the rank executes."""
     given, level = dict(os.environ), 0
     requests = begin(socket_fd, level)
     while True:
@@ -60,7 +61,10 @@ def serve(socket_fd: int) -> str:
 
 
 def begin(socket_fd: int, level: int) -> socket.socket:
-    """Imports what a server of this level has and one of the level before has not. Returns where requests come in."""
+    """Imports what a server of this level has and the level before lacks.
+
+    Returns the request socket.
+    """
     for name in IMPORTED[level]:
         with contextlib.suppress(ImportError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -71,14 +75,14 @@ def begin(socket_fd: int, level: int) -> socket.socket:
             f"an import of the fork server has started a thread ({threads}) or loaded pycollective"
         )
     gc.collect()
-    gc.freeze()  # so that what is here now stays in pages that all ranks share
+    gc.freeze()  # so that the present objects stay in pages that all ranks share
     requests = socket.socket(fileno=socket_fd)
     requests.send(b"ready")
     return requests
 
 
 def fork_for_parent() -> int:
-    """Forks a process, in a session of its own, whose parent is the server's parent, since that is a subreaper now."""
+    """Forks a process in a session of its own. Its parent is the server's parent, a subreaper."""
     read_end, write_end = os.pipe()
     between = os.fork()
     if between == 0:
@@ -98,9 +102,9 @@ def fork_for_parent() -> int:
 def become_rank(
     request: Mapping[str, Any], descriptors: Sequence[int], set_by_imports: Mapping[str, str]
 ) -> str:
-    """Makes this process what a fresh interpreter would be, with the request's command, variables and descriptors."""
+    """Makes this process a fresh interpreter with the request's command, environment and files."""
     may_begin, *given = descriptors
-    if not os.read(may_begin, 1):  # start() has not heard of this rank
+    if not os.read(may_begin, 1):  # start() has not received this rank's number
         os._exit(1)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != request["parent"]:  # it died before the line above
@@ -119,7 +123,7 @@ def become_rank(
 
 
 def give_numbers(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
-    """All others but the standard streams are closed."""
+    """Closes all descriptors but these and the standard streams."""
     top = max(*descriptors, *numbers) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, top) for fd in descriptors]
     os.closerange(3, top)

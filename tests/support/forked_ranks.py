@@ -1,7 +1,8 @@
-"""Ranks of testing.run and pc.run that a fork server forks, where the library would start fresh interpreters.
+"""Ranks of testing.run and pc.run that a fork server forks instead of starting interpreters.
 
-A fresh rank takes seconds to import torch, JAX and pytest, far longer than most tests. All else is as with a fresh
-rank: a child of this process with its own session, the same pipes, keys, guard, deadlines and death signal.
+A fresh rank takes seconds to import torch, JAX and pytest, far longer than most tests. All else is
+as with a fresh rank: a child of this process with its own session, the same pipes, keys, guard,
+deadlines and death signal.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ LIBRARIES_OWN = ("KMP_", "TF_CPP_", "TORCHINDUCTOR_", "TPU_")
 EARLY = ("PYCOLLECTIVE_REPLACES",)  # read when torch is imported
 LATE = ("OMP_NUM_THREADS", "PYTEST_", "XDG_CONFIG_HOME", *LIBRARIES_OWN)
 PR_SET_CHILD_SUBREAPER = 36
-# The words by which a test's file shows which libraries its ranks import, by level of the fork server. Where they
-# mislead, the ranks import what is missing themselves.
+# The words by which the file of a test shows which libraries its ranks import, by level of the fork
+# server. If they mislead, the ranks import what is missing themselves.
 WORDS = (
     re.compile(""),
     re.compile(r"torch|arrays import|import matrix"),
@@ -41,7 +42,7 @@ WORDS = (
 
 
 class ForkedProcess:
-    """What the launchers use of subprocess.Popen."""
+    """The part of subprocess.Popen that the launchers use."""
 
     def __init__(self, pid: int, stdout: IO[bytes], stderr: IO[bytes] | None) -> None:
         self.pid, self.stdout, self.stderr = pid, stdout, stderr
@@ -55,7 +56,7 @@ class ForkedProcess:
 
 @functools.cache
 def level_of(test: str) -> int:
-    """Of the server that forks the ranks of the tests in this file."""
+    """Returns the level of the server that forks the ranks of the tests in this file."""
     (path,) = Path(__file__).parents[1].glob(f"python/*/{test}")
     text = path.read_text()
     return max(level for level, words in enumerate(WORDS) if words.search(text))
@@ -63,13 +64,13 @@ def level_of(test: str) -> int:
 
 @dataclass
 class Server:
-    """One of a level, which has imported what its ranks need."""
+    """A server of one level, which has imported what its ranks need."""
 
     pid: int
     requests: socket.socket
 
     def ask(self, request: Mapping[str, object] | None, descriptors: Sequence[int]) -> int:
-        """The number of the process that it forks: this rank, or the server of the next level."""
+        """Returns the number of the forked process: this rank, or the server of the next level."""
         socket.send_fds(self.requests, [json.dumps(request).encode()], descriptors)
         return int(self.requests.recv(16))
 
@@ -83,9 +84,13 @@ class ForkServer:
     """The client's side. Each server begins with the first rank that it can fork."""
 
     def __init__(self, late: tuple[str, ...]) -> None:
-        """`late`: how variables begin that no import reads. Ranks that differ in others are fresh."""
+        """`late`: prefixes of variables that no import reads.
+
+        Ranks that differ in other variables are fresh.
+        """
         self.late = (*late, *LATE)
-        # One thread: BLAS would start others as soon as it is imported. The other two are those of every rank.
+        # One thread, because BLAS would start more as soon as it is imported. Every rank has the
+        # other two variables.
         own = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
         self.env = with_debugger({**os.environ, **own})
         self.start_fresh = child.start
@@ -93,7 +98,7 @@ class ForkServer:
         self.servers: list[Server] = []  # by level
 
     def start(self, command: Sequence[str], **how: Any) -> child.Child:
-        """In the place of pycollective.launching.child.start."""
+        """Replaces pycollective.launching.child.start."""
         if not self.can_fork(command, how):
             return self.start_fresh(command, **how)
         with contextlib.ExitStack() as given, contextlib.ExitStack() as on_error:
@@ -123,7 +128,7 @@ class ForkServer:
         return child.Child(how["rank"], ForkedProcess(pid, stdout, stderr))  # type: ignore[arg-type]
 
     def can_fork(self, command: Sequence[str], how: Mapping[str, Any]) -> bool:
-        """Whether it is a rank of a job, with nothing in its environment that imports would have seen."""
+        """Returns whether it is a rank of a job, with no variables that affect imports."""
         return (
             list(command[:2]) == [sys.executable, "-c"]
             and how["stdout"] == subprocess.PIPE
@@ -139,12 +144,12 @@ class ForkServer:
                 return self.server(self.level()).ask(request, descriptors)
             except (
                 BaseException
-            ):  # also a deadline's or Ctrl-C: an answer that comes late would be taken for the next
+            ):  # also the exception of a deadline or of Ctrl-C: a late answer would be taken for the next one
                 self.end()
                 raise
 
     def level(self) -> int:
-        """That of the test that runs; outside of tests the one whose server has everything."""
+        """The level of the running test; outside of tests, the level with everything."""
         test = os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
         return level_of(Path(test).name) if test else len(WORDS) - 1
 
@@ -178,18 +183,21 @@ class ForkServer:
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
-        process.returncode = 0  # whoever ends it waits for it
+        process.returncode = 0  # the thread that ends it also waits for it
         return process.pid
 
     def end(self) -> None:
-        """A rank that one has just forked, and of which start() knows nothing yet, ends by itself."""
+        """Ends the servers.
+
+        A rank that was just forked, and that start() does not know yet, ends by itself.
+        """
         while self.servers:
             self.servers.pop().end()
 
 
 @contextlib.contextmanager
 def child_subreaper() -> Iterator[None]:
-    """Meanwhile this process becomes the parent of what its children leave behind: of the ranks that are forked."""
+    """Makes this process the parent of its children's orphans, that is, of the forked ranks."""
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:

@@ -1,4 +1,7 @@
-"""How each launcher starts n ranks of a program, and why it is not there. test_launchers.py runs them all."""
+"""How each launcher starts n ranks of a program, and why it is missing.
+
+Run by test_launchers.py.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Launcher:
     name: str
     start: Callable[[int, Program], list[Command]]  # several commands are started together
     missing: Callable[[], str | None]  # why it cannot be used here
-    hosts: int = 1  # as far as the launcher knows
+    hosts: int = 1  # number of hosts that the launcher sees
     slurm: bool = False  # needs nodes
 
     def __str__(self) -> str:
@@ -46,7 +49,7 @@ def torch() -> str | None:
 
 
 def program(path: str, said: str = "") -> str | None:
-    """Whether there is such a program, which says `said` when it is asked for its version."""
+    """Returns why there is no such program, or none that prints `said` as its version."""
     found = shutil.which(path)
     if found is None:
         return f"{path} is not installed: scripts/launchers does that"
@@ -77,7 +80,7 @@ def pycollective(ranks: int, what: Program) -> list[Command]:
 
 
 def pycollective_twice(ranks: int, what: Program) -> list[Command]:
-    """As on two machines."""
+    """Starts two launchers, as on two machines."""
     main = "import sys; from pycollective.cli import main; sys.exit(main())"
     words = [sys.executable, "-c", main, "run", "-n", str(ranks // 2), "--no-prefix", "--nnodes", "2"]
     words += ["--master", f"127.0.0.1:{free_port()}", "--node-rank"]
@@ -89,7 +92,7 @@ def torchrun(ranks: int, what: Program) -> list[Command]:
 
 
 def two_agents(ranks: int, what: Program, *, homes: Path, options: Sequence[str] = ()) -> list[Command]:
-    """As on two hosts that share no home directory."""
+    """Starts two agents, as on two hosts that share no home directory."""
     words = [
         sys.executable,
         "-m",
@@ -142,7 +145,7 @@ def variables(ranks: int, what: Program) -> list[Command]:
 
 
 def paddle_variables(ranks: int, what: Program) -> list[Command]:
-    """A fake: what paddle.distributed.launch 3.3 sets, without Paddle, which is large."""
+    """A fake: sets what paddle.distributed.launch 3.3 sets, without Paddle, which is large."""
     port = free_port()
     common = {
         "PADDLE_TRAINERS_NUM": str(ranks),

@@ -10,8 +10,9 @@
     def test_on_every_rank(size: int, name: str) -> None:
         assert_passed(__name__, size, name)
 
-Every check has a world of its own, which takes milliseconds: one that fails leaves no call over for the next. Daily it
-is run in one of its sizes, in the full run in all (sampled.py).
+Every check has a world of its own, which takes milliseconds, so a check that fails leaves no call
+over for the next. The daily run runs each check in one of its sizes, the full run in all of them
+(sampled.py).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Checks:
         self.sizes: dict[str, tuple[int, ...]] = {}
 
     def on(self, *sizes: int) -> Callable[[Check], Check]:
-        """The function is a check in worlds of these sizes; its name tells what it promises."""
+        """Makes the function a check in worlds of these sizes. Its name states what it promises."""
 
         def add(function: Check) -> Check:
             self.add(function.__name__, function, *sizes)
@@ -62,8 +63,8 @@ class Checks:
 def assert_passed(module: str, size: int, name: str) -> None:
     failures = _failures(module, size)
     assert not isinstance(failures, testing.WorldFailed), str(failures)
-    told = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(failures) if name in failed]
-    assert not told, "\n".join(told)
+    reports = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(failures) if name in failed]
+    assert not reports, "\n".join(reports)
 
 
 @functools.cache
@@ -76,7 +77,7 @@ def _failures(module: str, size: int) -> list[dict[str, str]] | testing.WorldFai
 
 
 def on_this_rank(module: str, names: list[str]) -> dict[str, str]:
-    """The tracebacks of the checks that failed here."""
+    """Returns the tracebacks of the checks that failed on this rank."""
     checks: Checks = importlib.import_module(module).CHECKS
     failed = {}
     for name in names:
@@ -95,5 +96,5 @@ def _in_a_world(check: Check) -> None:
     finally:
         with contextlib.suppress(
             pc.CollectiveError
-        ):  # of a check that failed: the others may be in another call
+        ):  # of a check that failed: the other ranks may be in another call
             pc.shutdown()

@@ -1,6 +1,7 @@
-"""What tests cost: processor seconds (user and system) of each, with all processes that it started and that have ended.
+"""Measures what tests cost: the processor seconds (user and system) of each test.
 
-Printed at the end by --processor-seconds. Unlike durations they do not depend on what else the machine does.
+They include all processes that the test started and that have ended. --processor-seconds prints
+them at the end. Unlike durations they do not depend on the other load of the machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ SHOWN = 40
 
 
 class ProcessorSeconds:
-    """A plugin. Under xdist the workers measure, and their reports carry it to the process that prints."""
+    """A plugin.
+
+    Under xdist the workers measure, and their reports carry the figures to the main process.
+    """
 
     def __init__(self) -> None:
         self.counted = 0.0

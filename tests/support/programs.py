@@ -1,8 +1,8 @@
-"""Scripts on forked ranks: what they compute, without the seconds that processes of their own take to import torch.
+"""Runs scripts on forked ranks, which need no seconds to import torch.
 
     said = programs.run(2, SCRIPT, "--epochs", "1")  # what each rank prints
 
-That users can start a script as the pages say is proved where a test starts one.
+Other tests start processes, and so prove that users can start a script as the pages describe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LATE_S = 100
 
 
 def run(ranks: int, script: Path | str, *arguments: str, auto: bool = False) -> list[str]:
-    """`auto`: as `python -m pycollective.torch.auto script arguments`."""
+    """Runs the script. `auto`: as `python -m pycollective.torch.auto script arguments` does."""
     words = [str(script), *arguments]
     return testing.run(on_a_rank, ranks, words, auto, init=False, timeout_s=LATE_S, env=ENVIRONMENT)
 
@@ -43,7 +43,7 @@ def on_a_rank(words: Sequence[str], auto: bool) -> str:
 
 
 def starting_ranks(script: Path | str, *arguments: str) -> str:
-    """Of a script that itself starts ranks, by pc.run or pc.launch: what it prints in this process."""
+    """Returns the output in this process of a script that starts ranks by pc.run or pc.launch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", ENVIRONMENT["OMP_NUM_THREADS"])
         patch.setattr(sys, "argv", [])

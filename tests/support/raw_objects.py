@@ -1,4 +1,4 @@
-"""What stands for objects on the wire, and need not keep to the rules of the codec."""
+"""Raw messages in place of encoded objects, which need not follow the rules of the codec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import numpy as np
 
 
 def raw(words: object, blocks: bytes = b"") -> Any:
-    """What a peer sends that keeps to no rule but msgpack's. `words` may be bytes, which stand as they are."""
+    """A message of a peer that follows only msgpack's rules.
+
+    If `words` is bytes, they are sent unchanged.
+    """
     skeleton = words if isinstance(words, bytes) else msgpack.packb(words)
     return np.frombuffer(bytearray(struct.pack("<Q", len(skeleton)) + skeleton + blocks), np.uint8)
 

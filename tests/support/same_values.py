@@ -1,4 +1,4 @@
-"""Whether values that travelled are what they were: of the same type, all the way down."""
+"""Compares values that travelled with the originals: equal, and of the same type at every level."""
 
 from __future__ import annotations
 

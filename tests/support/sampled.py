@@ -1,7 +1,7 @@
-"""The daily share of what is too much for every day: chosen by a seed that pytest prints. The full run has all of it.
+"""The daily sample of tests that are too many for every day. The full run has all of them.
 
-PYCOLLECTIVE_TEST_SEED=<number> chooses the same again. PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test full sets it,
-leaves nothing out.
+pytest prints the seed that selects the sample, and PYCOLLECTIVE_TEST_SEED=<number> selects the same
+sample again. With PYCOLLECTIVE_TEST_MATRIX=full, which scripts/test full sets, nothing is omitted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 FULL = os.environ.get("PYCOLLECTIVE_TEST_MATRIX") == "full"
-# Left in the environment: the workers of pytest-xdist must collect the same tests.
+# Stored in the environment, because the workers of pytest-xdist must collect the same tests.
 SEED = os.environ.setdefault("PYCOLLECTIVE_TEST_SEED", str(random.randrange(1_000_000)))
 
 T = TypeVar("T")
@@ -26,9 +26,10 @@ def header() -> str:
 
 
 def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves as many cases of each test as its mark `daily` says, and those marked `skip`, which cost nothing.
+    """Keeps as many cases of each test as its mark `daily` gives.
 
-    All of them where -k or `::` chooses tests.
+    It also keeps those marked `skip`, which cost nothing, and all of them if -k or `::` selects
+    tests.
     """
     if FULL or config.option.keyword or any("::" in word for word in config.args):
         return
@@ -45,10 +46,11 @@ def daily(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def some(values: Sequence[T], count: int, *, of: str = "") -> list[T]:
-    """So many of the values, in their order; all in the full run. `of`: what they are, for a choice of its own.
+    """Returns `count` of the values in their order, or all in the full run.
 
-    To be called where tests are collected. In a rank it would choose others: pass it what is chosen. What it leaves
-    out is found by -k and `::` too only with the seed that chooses it, or in the full matrix.
+    `of` names the values, so that each use has a choice of its own. Call it where tests are
+    collected: a rank would choose other values, so pass the choice to the rank. -k and `::` find an
+    omitted value only with the seed that chooses it, or in the full matrix.
     """
     if FULL or count >= len(values):
         return list(values)

@@ -1,4 +1,4 @@
-"""Programs on a terminal of their own, and what it shows."""
+"""Programs on a terminal of their own, and what the terminal shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def on_a_terminal(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A program whose three streams are a terminal, and our end of that."""
+    """Runs a program with a terminal as its three streams.
+
+    Yields it and our end of the terminal.
+    """
     ours, theirs = os.openpty()
     try:
         with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -25,7 +28,10 @@ def on_a_terminal(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 
 def read_until(terminal: int, *wanted: bytes) -> bytes:
-    """What the terminal shows until all this is seen. pytest-timeout ends a wait in vain."""
+    """Returns what the terminal shows until all of this is seen.
+
+    pytest-timeout ends a vain wait.
+    """
     text = b""
     while not all(each in text for each in wanted):
         text += os.read(terminal, 4096)
@@ -33,16 +39,16 @@ def read_until(terminal: int, *wanted: bytes) -> bytes:
 
 
 def read_to_end(terminal: int) -> bytes:
-    """What the terminal shows until no program has it any more."""
+    """Returns what the terminal shows until no program has it open."""
     text = b""
-    with contextlib.suppress(OSError):  # EIO: that is so
+    with contextlib.suppress(OSError):  # EIO: no program has it open
         while data := os.read(terminal, 4096):
             text += data
     return text
 
 
 def rows_of(text: bytes) -> list[str]:
-    """What is left on an endless screen in the end, without empty rows; of several spaces one is kept."""
+    """Returns the final rows of an endless screen, without empty rows and runs of spaces."""
     rows: list[str] = [""]
     row = column = 0
     for word in re.findall(r"\x1b\[\d*[a-zA-Z]|[\r\n]|[^\x1b\r\n]+", text.decode()):

@@ -1,4 +1,4 @@
-"""Waiting for what other threads do, with a deadline."""
+"""Waits, with a deadline, for what other threads do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LATE_S = 60.0  # nothing here takes that long
 
 
 def eventually(condition: Any) -> bool:
-    """Lets other threads run until it holds."""
+    """Lets other threads run until the condition holds."""
     deadline = time.monotonic() + LATE_S
     while not condition():
         if time.monotonic() > deadline:

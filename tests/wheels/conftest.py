@@ -1,4 +1,7 @@
-"""What the tests of wheels share. They need root, and take minutes; scripts/wheel test runs them."""
+"""What the tests of wheels share.
+
+They need root, and take minutes; scripts/wheel test runs them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from roots import Root, run_aarch64_programs
 from wheels.__main__ import DIST
 from wheels.targets import TARGETS
 
-os.environ.setdefault("PYTEST_TIMEOUT", "120")  # of what has no mark of its own
+os.environ.setdefault("PYTEST_TIMEOUT", "120")  # for tests without a mark of their own
 
 X86_64, AARCH64 = TARGETS["manylinux_x86_64"], TARGETS["manylinux_aarch64"]
 
@@ -37,6 +40,6 @@ def x86_64(dist: Path) -> Root:
 
 @pytest.fixture(scope="session")
 def aarch64(dist: Path) -> Root:
-    """The same for the other processor."""
+    """Debian 13 for the other processor."""
     run_aarch64_programs()
     return with_wheel(Root("trixie", AARCH64, packages="python3"), dist)

@@ -1,4 +1,6 @@
-"""One rank of a world: calls everything that computes, and prints a digest of all results, which every rank has.
+"""One rank of a world: makes every call that computes, and prints a digest of all results.
+
+Every rank has the same digest.
 
 usage: digest_rank.py address rank size
 """

@@ -1,4 +1,4 @@
-"""A release of Debian with a newer Python than its own, which is compiled there, in a root that is thrown away."""
+"""A release of Debian with a newer Python than its own, compiled in a root that is thrown away."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wheels.targets import Target
 
 NEEDS = "gcc,libc6-dev,libffi-dev,make,pkg-config,zlib1g-dev"
 RUNS_WITH = "libffi7,zlib1g"
-# What its own installation does besides is for the tests of Python, and takes longer than the compiler.
+# The other steps of its installation are not needed here, and take longer than the compiler.
 BUILD = """\
 cd /python
 ./configure --quiet --prefix=/usr/local --disable-test-modules CFLAGS=-O1

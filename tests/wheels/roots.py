@@ -1,4 +1,4 @@
-"""Other systems in a folder: what Debian's packages unpack to, entered with chroot in namespaces of its own.
+"""Other systems in a folder: unpacked Debian packages, entered with chroot in own namespaces.
 
 Needs root, debootstrap and, for another processor, qemu-user-static.
 """
@@ -15,11 +15,13 @@ from wheels.run import ROOT, run, say
 from wheels.targets import Target
 
 HERE = ROOT / "build" / "wheels" / "roots"
-SCRIPT = "/usr/share/debootstrap/scripts/sid"  # the same for all of them, and also for those that it does not know yet
+# the same script for all releases, including those that debootstrap does not know yet
+SCRIPT = "/usr/share/debootstrap/scripts/sid"
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
 PACKAGES = Path("opt", "packages")
 
-# A process in there sees its own processes, and memory to share; all of it goes when the last one ends.
+# A process in the root sees only its own processes, and has shared memory. All of it ends with the
+# last process.
 ENTER = """\
 mount -t proc proc "$1/proc"
 mount -t tmpfs tmpfs "$1/dev/shm"
@@ -51,7 +53,10 @@ class Root:
         begun.rename(self.folder)
 
     def run(self, *command: str, env: Mapping[str, str] | None = None) -> str:
-        """What a command in there prints. It finds what `install` has put there."""
+        """Returns what a command in the root prints.
+
+        The command finds what `install` has put there.
+        """
         inside = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "PYTHONPATH": f"/{PACKAGES}",
@@ -63,7 +68,7 @@ class Root:
         return run(*spaces, self.folder, "env", "-i", *words, *command)
 
     def install(self, dist: Path, *packages: str) -> None:
-        """Put the wheel for its Python there, and other packages, as pip there would choose them."""
+        """Installs the wheel for the root's Python and other packages, as pip would there."""
         version = self.run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
         wheel = wheel_for(version, self.target, dist)
         to = self.folder / PACKAGES
@@ -90,7 +95,7 @@ def wheel_for(version: str, target: Target, dist: Path) -> Path:
 
 
 def run_aarch64_programs() -> None:
-    """Have Linux start them with QEMU, as systemd sees to where it runs."""
+    """Registers QEMU with Linux for these programs, as systemd does where it runs."""
     if not (BINFMT / "register").exists():
         run("mount", "-t", "binfmt_misc", "binfmt_misc", BINFMT)
     if not (BINFMT / "qemu-aarch64").exists():

@@ -20,11 +20,11 @@ from wheels.run import ROOT, run
 
 RANK = Path(__file__).with_name("digest_rank.py")
 KEY = secrets.token_bytes(32)  # of the job, which all machines are given
-# What QEMU does not do for the programs that it translates.
+# What QEMU does not support in the programs that it translates.
 LEFT_OUT = (
     "Segment.every_page_is_entered_when_it_is_mapped",  # madvise
-    "LoneNeighbours.memory_is_there_before_it_is_touched",
-    "Door.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
+    "SingleLocalPeers.memory_is_there_before_it_is_touched",
+    "PendingConnection.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
     "ProcessMemory.threads_of_one_process_read_each_other",  # process_vm_readv
 )
 LAYERS = ("base", "kernels", "wire", "net", "store", "transport", "engine", "comm")
@@ -32,7 +32,7 @@ LAYERS = ("base", "kernels", "wire", "net", "store", "transport", "engine", "com
 
 @pytest.mark.timeout(5400)
 def test_the_layers_on_aarch64(aarch64: Root) -> None:
-    """The C++ tests of all that a GPU is not needed for, whose timeouts QEMU needs more of."""
+    """Runs the C++ tests that need no GPU, with longer timeouts, because QEMU is slow."""
     tools = prepare(AARCH64, WORK, Debian(WORK / "apt"), GTEST)
     build = WORK / AARCH64.name / "tests"
     emulator = (
@@ -73,7 +73,7 @@ def test_the_layers_on_aarch64(aarch64: Root) -> None:
 
 
 def c_library(root: Root) -> Path:
-    """A folder with a root's libraries alone: from a whole root, QEMU takes /dev and /proc, too."""
+    """A folder with only a root's libraries: from a whole root, QEMU takes /dev and /proc, too."""
     folder = root.folder.with_name(f"{root.folder.name}.libraries")
     folder.mkdir(exist_ok=True)
     if not (folder / "lib").is_symlink():
@@ -99,7 +99,10 @@ def test_ranks_on_both_processors_have_the_bits_of_one(x86_64: Root, aarch64: Ro
 
 
 def digests(roots: list[Root]) -> list[dict[str, str]]:
-    """What each rank of a world found, the first in `roots[0]`, and so on. Over TCP: two processors, two machines."""
+    """Returns what each rank of a world found; rank 0 runs in `roots[0]`, and so on.
+
+    The ranks use TCP, as two processors are two machines.
+    """
     address = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor(len(roots)) as threads:
         started = [

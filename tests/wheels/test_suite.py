@@ -1,4 +1,4 @@
-"""The Python tests pass with a wheel: what the runtime throws, the module catches, and so on."""
+"""The Python tests pass with a wheel. For example, the module catches what the runtime throws."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODULES = ("arrays", "bad_input", "collectives", "dtypes", "errors", "failures",
 
 @pytest.mark.timeout(3600)
 def test_the_python_tests_pass_with_a_wheel(dist: Path, tmp_path: Path) -> None:
-    """In a folder without the package's sources, which Python would take instead."""
+    """Runs in a folder without the package's sources, which Python would import instead."""
     for name in ("tests", "examples", "docs", "benchmarks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

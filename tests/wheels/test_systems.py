@@ -1,4 +1,4 @@
-"""A wheel works where there is no compiler, on systems older and newer than the one that built it."""
+"""A wheel works without a compiler, on systems older and newer than the one that built it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGITS = "digits_numpy.py"
 
 
 def digits(root: Root, *options: str) -> None:
-    """Four ranks train, get the same parameters after every epoch, and know the digits afterwards."""
+    """Four ranks train, have equal parameters after every epoch, and recognize the digits."""
     shutil.copy(ROOT / "examples" / DIGITS, root.folder / "root")
     command = ("python3", "-m", "pycollective", "run", "-n", "4", "--no-prefix", f"/root/{DIGITS}", "--json")
     last = root.run(*command, *options, env={"OPENBLAS_NUM_THREADS": "1"}).strip().rpartition("\n")[2]
@@ -34,6 +34,9 @@ def test_a_newer_system(dist: Path) -> None:
 
 @pytest.mark.timeout(3600)
 def test_an_older_system(dist: Path) -> None:
-    """Debian 11, glibc 2.31. Its own Python is older than any that we support, so it gets one."""
+    """Debian 11 has glibc 2.31.
+
+    Its own Python is older than any that we support, so it gets one.
+    """
     root = OldPython("bullseye", X86_64)
     digits(with_wheel(root, dist, "scikit-learn"))

@@ -1,4 +1,4 @@
-"""A wheel works with the oldest NumPy and JAX that the package takes, and with the newest on every interpreter here."""
+"""A wheel works with the oldest supported NumPy and JAX, and the newest on every interpreter."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NEEDS = ("pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "hypothesis>=6
 MODULES = ("arrays", "collectives", "dtypes", "jax_functional", "messages", "numbers", "objects")
 REFUSED = {
     OLDEST: "not calls_in_a_scan and not calls_in_a_while_loop"
-}  # by JAX 0.5: no gradients of effects there
+}  # JAX 0.5 does not support them: it has no gradients of effects
 
 
 def programs() -> dict[str, str]:
-    """The interpreters of this machine for which dist has a wheel, but for that of these tests.
+    """Returns the interpreters of this machine with a wheel in dist, but not that of these tests.
 
-    Those that pyenv has built come first: its shims in PATH may lead nowhere.
+    Those that pyenv has built come first, because its shims in PATH may be broken.
     """
     found = {}
     for version in VERSIONS:

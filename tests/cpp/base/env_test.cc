@@ -10,7 +10,7 @@
 namespace pc {
 namespace {
 
-// Sets one variable and puts back what was there.
+// Sets one variable and restores its former value.
 class Environment {
  public:
   Environment(Env variable, const char* value) : name_(describe(variable).name) {

@@ -14,7 +14,7 @@ class IoVecTest : public ::testing::Test {
     for (const std::string_view word : {"ab", "", "cdefg", "h"}) {
       list_.add(memory_ + used_, word.size());
       std::memcpy(memory_ + used_, word.data(), word.size());
-      used_ += word.size() + 1;  // apart
+      used_ += word.size() + 1;  // a gap of one byte between the words
     }
   }
   std::string text(std::span<const std::byte> bytes) const {

@@ -17,7 +17,7 @@
 namespace pc {
 namespace {
 
-// A pair of sockets that keeps the boundaries of writes.
+// A pair of sockets that preserves the boundaries of writes.
 class Log : public testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +58,7 @@ TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
   const std::string line(100, 'x');
   std::string lines = line;
   for (int i = 1; i < 100; ++i) lines += "\n" + line;
-  for (int i = 0; i < 20; ++i) log.warning(lines);  // 250 KiB, which no pipe holds
+  for (int i = 0; i < 20; ++i) log.warning(lines);  // 250 KiB, more than a pipe holds
   ASSERT_EQ(::fcntl(reads.get(), F_SETFL, O_NONBLOCK), 0);
   std::string text;
   char bytes[4096];
@@ -78,7 +78,8 @@ TEST(LogTerminal, a_screen_that_shows_nothing_holds_nobody) {
   const Fd terminal(::open(::ptsname(screen.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_TRUE(terminal.valid());
   const Logger log(LogLevel::kWarning, 3, terminal.get());
-  for (int i = 0; i < 300; ++i) log.warning(std::string(4000, 'x'));  // once it is stuck, none of them waits
+  // once the pipe is full, none of them waits
+  for (int i = 0; i < 300; ++i) log.warning(std::string(4000, 'x'));
   char byte;
   EXPECT_EQ(::read(screen.get(), &byte, 1), 1);
 }
@@ -95,7 +96,7 @@ TEST(LogPipe, a_timer_that_interrupts_the_wait_does_not_begin_it_again) {
   ASSERT_EQ(::sigaction(SIGALRM, &go_on, &before), 0);
   const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  Logger(LogLevel::kWarning, 3, writes.get()).warning("nobody reads this");  // returns
+  Logger(LogLevel::kWarning, 3, writes.get()).warning("no process reads this");  // returns
   ::setitimer(ITIMER_REAL, &never, nullptr);
   ::sigaction(SIGALRM, &before, nullptr);
 }

@@ -42,7 +42,7 @@ TEST(Types, every_op_is_found_by_its_name_and_its_alias) {
   EXPECT_EQ(op_from_name("mean"), ReduceOp::kAvg);
   EXPECT_EQ(op_from_name("add"), ReduceOp::kSum);
   EXPECT_EQ(op_from_name("Sum"), std::nullopt);
-  EXPECT_EQ(op_from_name("scaled sum"), std::nullopt);  // it has a factor
+  EXPECT_EQ(op_from_name("scaled sum"), std::nullopt);  // it takes a factor
 }
 
 TEST(Types, the_text_of_a_reduction_tells_its_factor) {

@@ -118,7 +118,7 @@ TEST(Waiter, wakes_up_for_another_thread_again_and_again) {
       ::poll(&p, 1, ms);
     };
     EXPECT_EQ(waiter.wait(WaitContext{Deadline::after(30)}, arrived, sleep), WaitEnd::kReady);
-    uint64_t drained = 0;  // nothing yet, if the word was seen before the event: then the next sleep is short
+    uint64_t drained = 0;  // Zero if the word was seen before the event. The next sleep is short then.
     EXPECT_TRUE(::read(event.get(), &drained, sizeof drained) > 0 || errno == EAGAIN);
     taken.store(i, std::memory_order_release);
   }
@@ -134,8 +134,8 @@ TEST(Waiter, a_blocked_wait_uses_less_than_a_twentieth_of_a_core) {
 
 TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
   struct Watch final : CoreWatch {
-    void preempted() override { told.store(true); }
-    std::atomic<bool> told{false};
+    void preempted() override { notified.store(true); }
+    std::atomic<bool> notified{false};
   } watch;
   const int core = ::sched_getcpu();
   if (core < 0 || core >= CPU_SETSIZE) GTEST_SKIP() << "this machine has too many cores";
@@ -146,7 +146,7 @@ TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
     ASSERT_EQ(::sched_setaffinity(0, sizeof only, &only), 0);
   };
   const Deadline deadline = Deadline::after(20);
-  const auto is_over = [&] { return watch.told.load() || deadline.expired(); };
+  const auto is_over = [&] { return watch.notified.load() || deadline.expired(); };
   std::thread busy([&] {
     stay_there();
     while (!is_over()) {
@@ -160,7 +160,7 @@ TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
   });
   busy.join();
   waiting.join();
-  EXPECT_TRUE(watch.told.load());
+  EXPECT_TRUE(watch.notified.load());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The table of what can be measured.
+// The table of operations that can be measured.
 #include "bench/collectives.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How often tests measure.
+// The number of repetitions that tests measure.
 #pragma once
 
 #include "bench/measure.h"

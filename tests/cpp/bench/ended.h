@@ -1,4 +1,4 @@
-// What a run of ranks came to.
+// The outcome of a run of ranks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace pc::bench {
 
 struct Ended {
   int code = 0;
-  std::string told;  // on standard error
+  std::string standard_error;  // on standard error
 };
 
 template <class Run>

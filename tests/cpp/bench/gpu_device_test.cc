@@ -1,4 +1,5 @@
-// Rows on GPUs, measured by worlds of threads on FAKES of the driver and of NCCL: every way is right, and what is wrong is seen.
+// Rows on GPUs, measured by worlds of threads on FAKES of the driver and of NCCL: the results are
+// right on every path, and errors are detected.
 #include "bench/gpu_device.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +25,12 @@ namespace {
 using testing::kLong;
 using testing::Outcomes;
 
-// Functions in the place of NCCL's allreduce, which say whose call it was.
+// State of the functions that replace NCCL's allreduce and record which side called it.
 struct Heard {
   const nccl::Api* real = nullptr;
   DeviceCalls* ours = nullptr;
-  std::string order = {};  // "orro": of ours and of NCCL's own
-  int disturbed = 0;       // of its own calls, those beside which ours were looked after
+  std::string order = {};  // such as "orro": o is a call of ours, r is a raw NCCL call
+  int disturbed = 0;       // raw calls during which calls of ours were still unsettled
 };
 Heard* heard = nullptr;
 
@@ -50,7 +51,7 @@ nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, ncc
   return nccl::ReturnCode::kSuccess;
 }
 
-// The devices of a runtime whose world goes one way, which the test has made.
+// The devices of a runtime. Its world uses the one backend that the test has made.
 class OneWay final : public Devices {
  public:
   explicit OneWay(std::unique_ptr<GroupOnGpus> backend) : backend_(std::move(backend)) {}
@@ -89,7 +90,7 @@ class BenchOnGpu : public ::testing::Test {
     heard = nullptr;
   }
 
-  // NCCL with another allreduce.
+  // Returns the fake NCCL with another allreduce.
   std::shared_ptr<const nccl::Api> nccl_with(decltype(nccl::Api::all_reduce) all_reduce) const {
     nccl::Api api = nccl_.api();
     api.all_reduce = all_reduce;
@@ -106,7 +107,7 @@ class BenchOnGpu : public ::testing::Test {
     return DeviceCalls::join(group, resources, kLong);
   }
 
-  // A world that has these.
+  // Returns a world with runtimes that have these devices.
   testing::WorldOptions world_of(Rank size, const Options& options) {
     const auto make = [this, &options](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
       Communicator& group = runtime.world();
@@ -133,7 +134,7 @@ class BenchOnGpu : public ::testing::Test {
     return raw ? raw->close() : Status::ok();
   }
 
-  // The row of every rank.
+  // Returns the row of every rank.
   std::vector<Row> rows_of(Rank size, const Options& options, const Case& what,
                            const Effort& effort = kLittle) {
     std::vector<Row> rows(static_cast<std::size_t>(size));
@@ -158,7 +159,7 @@ Options asked(GpuBackend backend = GpuBackend::kNccl) {
   options.backend = backend;
   return options;
 }
-// Both halves, as far as there are.
+// Measures out of place and, where the operation allows it, in place.
 Case sum_of(const Operation& operation) {
   return {&operation, DType::kF32, ReduceOp::kSum, {}, operation.in_place(), true};
 }
@@ -268,7 +269,7 @@ TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_rounds_and_nothing_of_ours_is_le
             "or"
             "orroorroor"
             "rroo");
-  const std::string rounds = "oorrrrrooo";  // 25 calls: 2 and 3 in turn
+  const std::string rounds = "oorrrrrooo";  // 25 calls in rounds of 2 and 3, alternately
   EXPECT_EQ(order({.warm_up = 1, .iterations = 25, .checks = false}),
             "or" + rounds + rounds + rounds + rounds + rounds);
   EXPECT_EQ(all.disturbed, 0);
@@ -335,9 +336,11 @@ TEST_F(BenchOnGpu, beside_nccl_as_many_calls_are_timed_as_without_it) {
   EXPECT_EQ(fake_.calls("cuGraphLaunch"), 2 * 13);
 }
 
-TEST_F(BenchOnGpu, if_rank_0_cannot_let_nccls_own_calls_meet_all_ranks_say_why) {
+TEST_F(BenchOnGpu, if_rank_0_cannot_connect_nccls_own_calls_all_ranks_say_why) {
   nccl_->fail_next("GetUniqueId", 2, 0);
-  std::latch all_know(3);  // no runtime ends before: it is no death that the others hear of
+  // No runtime ends before all ranks have the error, so that no rank sees the death of another one
+  // instead.
+  std::latch all_know(3);
   const Outcomes outcomes = testing::run_world(
       {.size = 3, .timeout_s = kLong, .shut_down = false, .log_fd = -1}, [&](Runtime&, Communicator& group) {
         const Status joined = RawNccl::join(group, nccl_.shared_api()).status();

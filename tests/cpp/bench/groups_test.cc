@@ -1,4 +1,4 @@
-// Which ranks measure together, and that no wrong elements of groups beside each other are lost.
+// Which ranks measure together, and that wrong elements of concurrent groups are all counted.
 #include "bench/groups.h"
 
 #include <gtest/gtest.h>
@@ -30,12 +30,13 @@ TEST(BenchGroups, ranks_that_are_not_there_are_refused) {
 }
 
 struct Seen {
-  Rank size = 0;  // of the group; 0: stands by
+  Rank size = 0;  // of the group; 0 for a rank that is in no group
   bool prints = false;
   std::optional<uint64_t> wrong;
 };
 
-// What each rank sees when every member of a group has found as many wrong elements as its first rank's number.
+// Returns what each rank sees when every member of a group has found as many wrong elements as its
+// first rank's number plus 10.
 std::vector<Seen> seen(Rank size, const std::string& words, bool checks = true) {
   std::vector<Seen> all(static_cast<std::size_t>(size));
   const auto outcomes =

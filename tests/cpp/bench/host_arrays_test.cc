@@ -1,4 +1,4 @@
-// Where the arrays of a row lie, and which mistakes in them are seen.
+// The layout of a row's arrays, and which errors in them are detected.
 #include "bench/host_arrays.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ HostArrays memory_of(const char* operation, bool in_place, Rank rank) {
   return std::move(made).value();
 }
 
-// What every rank has put in comes out as it must, moved by hand.
+// Moves the data of a gather by hand.
 void gather(std::vector<HostArrays>& all, Rank to) {
   const std::size_t nbytes = kPart * sizeof(int32_t);
   for (std::size_t from = 0; from < all.size(); ++from)

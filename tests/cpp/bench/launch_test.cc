@@ -1,4 +1,5 @@
-// Ranks as processes and as threads: all are waited for, and what went wrong first decides the exit code and is told last.
+// Ranks as processes and as threads: the launcher waits for all of them, and the first failure
+// decides the exit code and is printed last.
 #include "bench/launch.h"
 
 #include <gtest/gtest.h>
@@ -32,37 +33,38 @@ TEST(BenchProcesses, every_rank_learns_its_place_and_the_store) {
     return right ? Status::ok() : Status(Code::kInternal, "wrong");
   });
   EXPECT_EQ(ended.code, 0);
-  EXPECT_EQ(ended.told, "");
+  EXPECT_EQ(ended.standard_error, "");
 }
 
-TEST(BenchProcesses, a_rank_that_fails_ends_the_others_and_is_told) {
+TEST(BenchProcesses, a_rank_that_fails_ends_the_others_and_is_reported) {
   const Ended ended = run_two([](const Role& role) {
     if (role.rank == 1) return Status(Code::kTimeout, "too late");
     for (;;) ::pause();
   });
   EXPECT_EQ(ended.code, 1);
-  EXPECT_EQ(ended.told, "pycollective-bench: rank 1 failed first: too late\n");
+  EXPECT_EQ(ended.standard_error, "pycollective-bench: rank 1 failed first: too late\n");
 }
 
-TEST(BenchProcesses, a_rank_that_a_signal_kills_is_told) {
+TEST(BenchProcesses, a_rank_that_a_signal_kills_is_reported) {
   const Ended ended = run_two([](const Role& role) {
     if (role.rank == 1) ::raise(SIGKILL);
     for (;;) ::pause();
     return Status::ok();
   });
   EXPECT_EQ(ended.code, 1);
-  EXPECT_NE(ended.told.find("rank 1 failed first: process "), std::string::npos) << ended.told;
-  EXPECT_NE(ended.told.find("was killed by signal 9"), std::string::npos) << ended.told;
+  EXPECT_NE(ended.standard_error.find("rank 1 failed first: process "), std::string::npos)
+      << ended.standard_error;
+  EXPECT_NE(ended.standard_error.find("was killed by signal 9"), std::string::npos) << ended.standard_error;
 }
 
-// Until this process has ended.
+// Returns when the process has ended.
 void wait_for_the_end_of(pid_t pid) {
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd its_end = {process.get(), POLLIN, 0};
   (void)::poll(&its_end, 1, process.valid() ? -1 : 0);  // no such process: it has ended
 }
 
-// This rank ends with `first`; when its process is gone the other ends with `second`.
+// This rank ends with `first`. When its process has exited the other rank ends with `second`.
 Ended run_one_after_the_other(Rank rank, const Status& first, const Status& second) {
   std::array<int, 2> ends = {};
   EXPECT_EQ(::pipe(ends.data()), 0);
@@ -83,7 +85,7 @@ TEST(BenchProcesses, who_only_reports_anothers_end_is_not_the_culprit_even_if_it
   const Ended ended = run_one_after_the_other(0, Status(Code::kPeerExited, "rank 1 is gone"),
                                               Status(Code::kSystem, "no memory"));
   EXPECT_EQ(ended.code, 1);
-  EXPECT_EQ(ended.told,
+  EXPECT_EQ(ended.standard_error,
             "pycollective-bench: rank 0: rank 1 is gone\n"
             "pycollective-bench: rank 1 failed first: no memory\n");
 }
@@ -93,10 +95,10 @@ TEST(BenchProcesses, a_rank_that_fails_is_no_skip_though_another_cannot_measure_
     const Ended ended = run_one_after_the_other(skips, Status(Code::kUnsupported, "no GPU"),
                                                 Status(Code::kSystem, "no memory"));
     EXPECT_EQ(ended.code, 1);
-    EXPECT_EQ(ended.told, "pycollective-bench: rank " + std::to_string(skips) +
-                              ": no GPU\n"
-                              "pycollective-bench: rank " +
-                              std::to_string(1 - skips) + " failed first: no memory\n");
+    EXPECT_EQ(ended.standard_error, "pycollective-bench: rank " + std::to_string(skips) +
+                                        ": no GPU\n"
+                                        "pycollective-bench: rank " +
+                                        std::to_string(1 - skips) + " failed first: no memory\n");
   }
 }
 
@@ -105,13 +107,13 @@ TEST(BenchProcesses, what_none_can_measure_here_is_a_skip_also_where_one_only_he
   for (const Status& second : {cannot, Status(Code::kPeerExited, "rank 0 is gone")}) {
     const Ended ended = run_one_after_the_other(0, cannot, second);
     EXPECT_EQ(ended.code, 77);
-    EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
+    EXPECT_EQ(ended.standard_error, "pycollective-bench: no GPU\n");
   }
 }
 
 // ---- threads
 
-// Ranks that end with these.
+// Runs ranks that end with these statuses.
 Ended run_threads(const std::vector<Status>& ends) {
   return end_of([&] {
     return launch_threads(static_cast<Rank>(ends.size()),
@@ -122,12 +124,12 @@ Ended run_threads(const std::vector<Status>& ends) {
 const Status kGone(Code::kPeerExited, "another rank is gone"), kNoGpu(Code::kUnsupported, "no GPU"),
     kNoMemory(Code::kSystem, "no memory");
 
-TEST(BenchThreads, the_cause_is_told_whichever_rank_has_it) {
+TEST(BenchThreads, the_cause_is_reported_whichever_rank_has_it) {
   EXPECT_EQ(run_threads({Status::ok(), Status::ok()}).code, 0);
   for (const std::vector<Status>& ends : {std::vector{kGone, kNoMemory}, std::vector{kNoMemory, kGone}}) {
     const Ended ended = run_threads(ends);
     EXPECT_EQ(ended.code, 1);
-    EXPECT_EQ(ended.told, "pycollective-bench: no memory\n");
+    EXPECT_EQ(ended.standard_error, "pycollective-bench: no memory\n");
   }
 }
 
@@ -136,7 +138,7 @@ TEST(BenchThreads, a_rank_that_fails_is_no_skip_though_another_cannot_measure_he
        {std::vector{kNoGpu, kNoMemory, kGone}, std::vector{kGone, kNoMemory, kNoGpu}}) {
     const Ended ended = run_threads(ends);
     EXPECT_EQ(ended.code, 1);
-    EXPECT_EQ(ended.told, "pycollective-bench: no memory\n");
+    EXPECT_EQ(ended.standard_error, "pycollective-bench: no memory\n");
   }
 }
 
@@ -144,7 +146,7 @@ TEST(BenchThreads, what_none_can_measure_here_is_a_skip) {
   for (const std::vector<Status>& ends : {std::vector{kNoGpu, kNoGpu}, std::vector{kGone, kNoGpu}}) {
     const Ended ended = run_threads(ends);
     EXPECT_EQ(ended.code, 77);
-    EXPECT_EQ(ended.told, "pycollective-bench: no GPU\n");
+    EXPECT_EQ(ended.standard_error, "pycollective-bench: no GPU\n");
   }
 }
 

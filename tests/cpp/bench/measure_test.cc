@@ -15,7 +15,7 @@ namespace {
 
 using testing::run_world;
 
-// The row of every rank.
+// Returns the row of every rank.
 std::vector<Row> rows_of(Rank size, const Case& what, uint64_t nbytes, const Effort& effort,
                          bool one_clock = true) {
   std::vector<Row> rows(static_cast<std::size_t>(size));
@@ -71,7 +71,8 @@ TEST(BenchMeasure, an_operation_that_does_nothing_is_wrong_in_every_element) {
   idle.run = [](Communicator&, const Asked&, const Arrays&) { return Status::ok(); };
   const Case what = {&idle, DType::kF64, ReduceOp::kSum, 0};
   for (const Row& row :
-       rows_of(2, what, 8000, kLittle)) {  // rank 1 has not the root's; a few marks are equal by chance
+       // Rank 1 does not have the root's data. A few elements are equal by chance.
+       rows_of(2, what, 8000, kLittle)) {
     ASSERT_TRUE(row.half().wrong.has_value());
     EXPECT_GT(*row.half().wrong, 900u);
     EXPECT_LE(*row.half().wrong, 1000u);

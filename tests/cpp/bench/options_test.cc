@@ -1,4 +1,4 @@
-// What the command line means.
+// How the command line is parsed.
 #include "bench/command_line.h"
 
 #include <gtest/gtest.h>
@@ -177,7 +177,7 @@ TEST(BenchOptions, a_group_must_be_of_ranks_that_are_there) {
 TEST(BenchOptions, a_root_must_be_there_and_a_launcher_counts_the_ranks) {
   EXPECT_TRUE(check(read("--ops reduce -r 1"), 2).is_ok());
   EXPECT_FALSE(check(read("--ops reduce -r 2"), 2).is_ok());
-  EXPECT_TRUE(check(read("--ops allreduce -r 2"), 2).is_ok());  // it has none
+  EXPECT_TRUE(check(read("--ops allreduce -r 2"), 2).is_ok());  // allreduce has no root
   EXPECT_TRUE(check(read("-n 3"), 3).is_ok());
   EXPECT_FALSE(check(read("-n 3"), 2).is_ok());
 }

@@ -1,4 +1,4 @@
-// What a measurement comes to, and the roofline.
+// The figures computed from a measurement, and the roofline.
 #include "bench/output.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The data must be right in every order of reducing it, and what is wrong with it must be found.
+// The data must be right in every order of reduction, and every wrong element must be found.
 #include "bench/patterns.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ Part join(const Part& a, const Part& b, DType dtype, ReduceOp op, Rank size) {
   return out;
 }
 
-// Ranks first to last - 1, cut in two at `share` of them, again and again: 0 is a chain from the left, 1 from the right.
+// Reduces ranks first to last - 1, recursively split in two at `share` of them: 0 is a chain from
+// the left, 1 from the right.
 Part reduced_range(DType dtype, ReduceOp op, Rank first, Rank last, Rank size, double share) {
   if (last - first == 1) return part_of(dtype, op, first, size);
   const Rank cut = std::clamp(first + static_cast<Rank>(share * (last - first)), first + 1, last - 1);
@@ -73,9 +74,10 @@ TEST(BenchPatterns, every_order_of_reducing_gives_the_same_bits_in_every_type) {
 
 TEST(BenchPatterns, a_rank_that_is_left_out_or_taken_twice_is_seen) {
   for_all_that_reduce([](DType dtype, ReduceOp op) {
-    if (op == ReduceOp::kMin || op == ReduceOp::kMax) return;  // there taking one twice changes nothing
+    // reducing one element twice does not change min and max
+    if (op == ReduceOp::kMin || op == ReduceOp::kMax) return;
     for (const Rank size : {2, 3, 8, 64}) {
-      if (op == ReduceOp::kAvg && size > 8) continue;  // all ranks put in the same
+      if (op == ReduceOp::kAvg && size > 8) continue;  // all ranks contribute the same values
       const Part all = reduced_range(dtype, op, 0, size, size, 0);
       const Part twice = join(all, part_of(dtype, op, size - 1, size), dtype, op, size + 1);
       EXPECT_GT(wrong_in(twice, dtype, op, size), 0u) << size << " ranks";
@@ -119,7 +121,7 @@ TEST(BenchPatterns, every_wrong_element_is_counted_once) {
 
 TEST(BenchPatterns, what_the_first_ranks_make_is_exact_in_every_type) {
   for_all_that_reduce([](DType dtype, ReduceOp op) {
-    if (op == ReduceOp::kAvg) return;  // of all ranks only
+    if (op == ReduceOp::kAvg) return;  // an average is defined over all ranks only
     for (const Rank end : {1, 2, 5, 51, 64}) {
       const Part some = reduced_range(dtype, op, 0, end, 64, 0.5);
       const Pattern wanted(dtype, [=](uint64_t i) { return reduced_until(op, end, 64, i); });

@@ -1,4 +1,4 @@
-// What the machine can do at best is measured, whatever the size.
+// The machine's best rate is measured, at every size.
 #include "bench/roofline.h"
 
 #include <gtest/gtest.h>
@@ -33,17 +33,17 @@ TEST(BenchRoofline, every_one_is_measured_at_every_size) {
   EXPECT_EQ(sizes["add"], (std::vector<uint64_t>{4, 8, 100'000, 3 << 20}));  // whole numbers
 }
 
-TEST(BenchRoofline, one_that_cannot_be_told_ends_the_measurement) {
+TEST(BenchRoofline, one_that_cannot_be_reported_ends_the_measurement) {
   Options options;
   options.sizes = {8};
   options.iterations = 1;
-  int told = 0;
+  int calls = 0;
   const Status measured = measure_roofline(options, [&](const Roofline&) {
-    ++told;
+    ++calls;
     return Status(Code::kInternal, "full");
   });
   EXPECT_EQ(measured.message(), "full");
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(BenchRoofline, a_connection_that_takes_too_long_is_given_up) {

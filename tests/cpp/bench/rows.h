@@ -26,7 +26,7 @@ inline Row gpu_row() {
   return row;
 }
 
-// Out of place alone, beside NCCL's own call.
+// Returns a row measured out of place only, with NCCL's own call beside it.
 inline Row compared_row() {
   Row row = gpu_row();
   row.in_place.reset();

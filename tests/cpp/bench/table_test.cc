@@ -1,4 +1,4 @@
-// How a row is printed: in the columns of nccl-tests, on GPUs as nccl-tests prints its own.
+// How a row is printed: in the columns of nccl-tests; on GPUs also with its widths.
 #include "bench/table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Which ranks share memory: found out at init, known to all, and never the reason why a world does not start.
+// Which ranks share memory: detected at init, the same on all ranks, and never a reason for init to
+// fail.
 #include "bootstrap/shm_domains.h"
 
 #include <gtest/gtest.h>
@@ -25,22 +26,22 @@ namespace {
 
 constexpr double kWaitLimitS = 20;
 
-// What one rank came to know.
+// What one rank has found.
 struct Found {
   Status status = Status(Code::kInternal, "did not run");
   std::unique_ptr<LocalPeers> local_peers;
   HostMap hosts;
 };
 
-// Ranks as threads, each on the host of this name, as after rendezvous(). No listener where `broken` says so;
-// an unusable one leads to nobody.
+// Ranks as threads, each on the host of this name, as after rendezvous(). The sets list the ranks
+// with a fault.
 struct Case {
   std::vector<std::string> hosts;
   std::string transport = "auto";
-  std::set<Rank> no_place = {};  // have no socket
-  std::set<Rank> gone = {};      // their endpoints lead nowhere
-  std::set<Rank> absent = {};    // never come
-  std::set<Rank> stopped = {};   // by Ctrl-C
+  std::set<Rank> no_place = {};  // ranks that have no socket
+  std::set<Rank> gone = {};      // ranks with endpoints that are not reachable
+  std::set<Rank> absent = {};    // ranks that never start
+  std::set<Rank> stopped = {};   // ranks interrupted by Ctrl-C
   double timeout_s = kWaitLimitS;
 };
 
@@ -86,7 +87,8 @@ std::vector<Found> find(const Case& given) {
   return found;
 }
 
-// Everybody knows the same, and these are the domains; who is alone says why, nobody else does.
+// All ranks have found the same domains, which are these. A rank that is alone has a reason, and no
+// other rank has.
 void must_be(const std::vector<Found>& found, const std::vector<Rank>& domains) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     ASSERT_TRUE(found[i].status.is_ok()) << i << ": " << found[i].status.to_string();
@@ -103,7 +105,7 @@ void must_be(const std::vector<Found>& found, const std::vector<Rank>& domains) 
   }
 }
 
-// One byte of every rank, seen by every local peer.
+// Every rank writes one byte, and every local peer reads it.
 void must_share(const std::vector<Found>& found) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (found[i].local_peers) found[i].local_peers->grow(1).value().memory[0] = static_cast<std::byte>(i + 1);
@@ -220,7 +222,7 @@ RuntimeOptions options_of(Rank rank, Rank size, const std::shared_ptr<Store>& st
   return options;
 }
 
-// Creates all and shuts them down, after `body`.
+// Creates all runtimes, runs `body` and shuts them down.
 Outcomes run_all(std::vector<RuntimeOptions> all, const std::function<Status(Runtime&)>& body) {
   Outcomes outcomes(all.size());
   std::vector<std::thread> ranks;

@@ -1,4 +1,4 @@
-// A blocking collective allocates nothing once the first calls have filled the pools from which later ones take.
+// A blocking collective allocates nothing once the first calls have filled the pools.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,12 +10,14 @@
 
 #include "mixture.h"
 
-// A sanitizer has an operator new of its own, with checks that this one would switch off in the whole program.
+// A sanitizer has an operator new of its own, with checks that this one would disable in the whole
+// program.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 namespace {
 
-// Only the thread that makes a call is counted: what other threads do meanwhile is not part of the call.
+// Counts only in the thread that makes a call: allocations of other threads are not part of the
+// call.
 thread_local bool counts_allocations = false;
 thread_local uint64_t allocations = 0;
 
@@ -30,7 +32,8 @@ void* allocate(std::size_t nbytes, std::size_t alignment) {
 
 }  // namespace
 
-// The forms that are missing here call these. Not inline: gcc would compare the free() in them with the new of who calls them.
+// The other forms call these. They are not inline: gcc would compare the free() in them with the
+// new of their callers.
 void* operator new(std::size_t nbytes) { return allocate(nbytes, 0); }
 void* operator new(std::size_t nbytes, std::align_val_t alignment) {
   return allocate(nbytes, static_cast<std::size_t>(alignment));
@@ -58,7 +61,7 @@ struct CallKind {
 
 class Allocations : public ::testing::TestWithParam<std::tuple<WorldKind, CallKind>> {};
 
-// How many of the calls of this rank have allocated.
+// Counts the calls of this rank that have allocated.
 Status count_calls_that_allocate(Communicator& group, const CallKind& kind, int& count) {
   const std::size_t ranks = static_cast<std::size_t>(group.size());
   std::vector<float> in(kind.count, 1.0F);
@@ -73,7 +76,8 @@ Status count_calls_that_allocate(Communicator& group, const CallKind& kind, int&
     PC_TRY(made);
     if (call == 0 && allocations == 0) return wrong("the first call makes what the others use again");
     if (call >= kWarmUps && allocations != 0) ++count;
-    // A root does not wait for the others: what they have not taken yet would fill the memory of its peers.
+    // A root does not wait for the other ranks: data that they have not taken yet would fill the
+    // memory of its peers.
     if (kind.collective == Collective::kBroadcast) PC_TRY(group.run(Request{}));
   }
   return Status::ok();
@@ -88,8 +92,9 @@ TEST_P(Allocations, are_not_made_by_a_blocking_collective) {
                                             group, kind, counts[static_cast<std::size_t>(group.rank())]);
                                       });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  // Rare events allocate: a pool grows when a rank is further ahead than ever before, and a long wait asks other ranks why it
-  // is long (wait_watch.h), on a busy machine more often. What a call itself allocates shows in every call.
+  // Rare events allocate: a pool grows when a rank is further ahead than before, and a rank that
+  // waits long requests reports from other ranks (wait_watch.h), more often on a busy machine. An
+  // allocation of the call itself shows in every call.
   for (const int count : counts) EXPECT_LT(count, kind.calls / 2);
 }
 
@@ -116,7 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Small, Allocations,
 INSTANTIATE_TEST_SUITE_P(Large, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kLargeCalls)),
                          name_of);
-// Not large: the hosts exchange rounds in messages that come unasked, and one that comes early is kept in new memory.
+// Not large: the hosts exchange rounds in messages that arrive unrequested, and an early message is
+// kept in new memory.
 INSTANTIATE_TEST_SUITE_P(SmallDomains, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kDomainWorlds),
                                             ::testing::ValuesIn(kSmallCalls)),

@@ -1,4 +1,4 @@
-// Groups that are closed give back what they have taken, whichever member closes first and whatever is under way.
+// Closed groups release their resources, whichever member closes first and whatever is in progress.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<Rank> ranks_of(Rank size) {
   return all;
 }
 
-// Rank r gives r + 1 + `salt` in every element.
+// Rank r contributes r + 1 + `salt` in every element.
 Status sum_is_right(Communicator& group, std::size_t count, int salt) {
   const float size = static_cast<float>(group.size());
   std::vector<float> x(count, static_cast<float>(group.rank() + 1 + salt));
@@ -40,7 +40,7 @@ Status sum_is_right(Communicator& group, std::size_t count, int salt) {
   return Status::ok();
 }
 
-// Small calls, calls through rings and calls of many rounds: an area is used again after each of them.
+// Small calls, calls through rings and calls of many rounds: an area is reused after each of them.
 TEST_P(ClosedGroups, a_rank_makes_more_of_them_in_its_life_than_it_can_have_at_a_time) {
   constexpr std::size_t kCounts[] = {1, 1, 700, 1, 1, 50'000};
   const Outcomes outcomes = run_world(world(2), [&](Runtime& runtime, Communicator&) -> Status {
@@ -58,7 +58,7 @@ TEST_P(ClosedGroups, a_rank_makes_more_of_them_in_its_life_than_it_can_have_at_a
 TEST_P(ClosedGroups, members_close_them_in_any_order_while_others_are_open) {
   for (const Rank size : {2, 3, 4, 5}) {
     const Outcomes outcomes = run_world(world(size), [&](Runtime& runtime, Communicator& all) -> Status {
-      std::mt19937 random(static_cast<uint32_t>(all.rank()));  // each rank closes others
+      std::mt19937 random(static_cast<uint32_t>(all.rank()));  // each rank closes in another order
       std::vector<Communicator*> open;
       for (uint32_t i = 1; i <= 120; ++i) {
         PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(i, ranks_of(size)));
@@ -100,7 +100,7 @@ TEST_P(ClosedGroups, work_that_is_under_way_ends_and_may_outlive_them) {
     for (uint32_t i = 1; i <= 20; ++i) {
       PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(i, {0, 1}));
       PC_TRY(sum_is_right(*group, 10, 0));
-      if (all.rank() == 0) {  // alone
+      if (all.rank() == 0) {  // the other rank does not make this call
         PC_ASSIGN_OR_RETURN(WorkPtr work, group->launch(Request{}));
         kept.push_back(std::move(work));
       }
@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(Over, ClosedGroups,
                          ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared, Over::kDomains),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
-// By its place in the group, whatever rank of the world it is.
-TEST(ClosedGroup, is_told_to_a_member_that_comes_late_where_they_share_memory) {
+// The closing member is named by its rank in the group, whatever its rank in the world is.
+TEST(ClosedGroup, is_reported_to_a_member_that_comes_late_where_they_share_memory) {
   for (const std::vector<Rank>& members : std::vector<std::vector<Rank>>{{0, 1}, {2, 3}, {3, 2}}) {
     const WorldOptions options = {.over = Over::kShared, .size = 4, .timeout_s = 60, .log_fd = -1};
     const Outcomes outcomes = run_world(options, [&](Runtime& runtime, Communicator& all) -> Status {
@@ -129,20 +129,20 @@ TEST(ClosedGroup, is_told_to_a_member_that_comes_late_where_they_share_memory) {
       PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, members));
       if (group->rank() == 0) {
         PC_ASSIGN_OR_RETURN(WorkPtr work, group->launch(Request{}));
-        work->progress();  // it looks for the others
+        work->progress();  // it searches for the other members
         runtime.close_group(*group);
       }
       PC_TRY(sum_is_right(all, 10, 0));
       if (all.rank() == members[0]) return Status::ok();
       const Status late = group->run(Request{}, kLong);
-      const bool told = late.code() == Code::kPeerExited && late.peer() == 0;
-      return told ? Status::ok() : Status(Code::kInternal, late.to_string());
+      const bool informed = late.code() == Code::kPeerExited && late.peer() == 0;
+      return informed ? Status::ok() : Status(Code::kInternal, late.to_string());
     });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
 }
 
-// Whoever comes to it: no member is left that could find the others' areas.
+// Whichever member makes the call: no member is left that could find the areas of the others.
 TEST(ClosedGroup, may_have_been_called_by_one_member_alone) {
   const WorldOptions options = {.over = Over::kShared, .size = 3, .timeout_s = 60, .log_fd = -1};
   const Outcomes outcomes = run_world(options, [&](Runtime& runtime, Communicator& all) -> Status {
@@ -160,7 +160,8 @@ TEST(ClosedGroup, may_have_been_called_by_one_member_alone) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Another member may send until it closes its part, however many groups are closed meanwhile, and no room of the world's is lost.
+// Another member may send until it closes its part, however many groups are closed meanwhile, and
+// none of the world's memory is lost.
 TEST_P(ClosedGroups, what_members_send_to_them_later_takes_nothing_from_other_groups) {
   const Outcomes outcomes = run_world(world(2), [&](Runtime& runtime, Communicator& all) -> Status {
     std::vector<float> x(800, 1), large(100'000, 1);

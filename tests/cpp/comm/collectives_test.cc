@@ -4,14 +4,14 @@
 namespace pc::testing {
 namespace {
 
-// Small chunks and a small array on the ring: many steps, empty chunks and short tails at little cost.
+// Small chunks and a small ring buffer: many steps, empty chunks and short tails at little cost.
 constexpr const char* kSmallPieces =
     "allreduce:0-inf:ring;broadcast:0-inf:binomial:chunk=1k;reduce:0-inf:binomial:chunk=1k;allgather:0-inf:"
     "ring:chunk=2k;"
     "reduce_scatter:0-inf:ring:chunk=2k;scan:0-inf:chain:chunk=2k;exscan:0-inf:chain:chunk=2k;alltoall:0-inf:"
     "pairwise;"
     "gather:0-inf:linear;scatter:0-inf:linear";
-// What is there for few or many ranks, and large or small arrays.
+// Algorithms for few or many ranks, and for large or small arrays.
 constexpr const char* kOthers =
     "allreduce:0-inf:rabenseifner;allgather:0-inf:recursive_doubling;allgather:0-inf:bruck;"
     "reduce_scatter:0-inf:recursive_halving;reduce_scatter:0-inf:pairwise:chunk=2k;scan:0-inf:recursive_"

@@ -1,5 +1,5 @@
-// Groups over several domains: what the executor suite cannot see. Calls that are hierarchical among plans,
-// calls that end in the middle, groups whose domains are others than the world's.
+// Groups over several domains: what the executor suite cannot see. Hierarchical calls mixed with
+// plans, calls that end in the middle, and groups with other domains than the world's.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -66,7 +66,7 @@ TEST_P(Hierarchical, explain_says_so_and_what_runs_plans_says_that) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Sums that are rounded: the order is one, so the bits are.
+// Sums that are rounded: the order of reduction is the same on all ranks, so the bits are.
 TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
     for (const std::size_t count : {3UL, 5'000UL, 700'001UL}) {
@@ -85,13 +85,14 @@ TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The others make the call only when the root's has returned.
+// The other ranks enter the call only when the root's call has returned.
 TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
   for (const std::size_t count : {1UL, 100UL}) {
     std::atomic<int> returned{0};
     const Outcomes outcomes = run_world(world_of(GetParam()), [&](Runtime&, Communicator& group) -> Status {
       for (Rank root = 0; root < group.size(); ++root) {
-        PC_TRY(make_and_check(group, 0, 1));  // so that no rank has still to join, or is in the call before
+        // so that no rank has still to join, or is still in the previous call
+        PC_TRY(make_and_check(group, 0, 1));
         std::vector<float> x = array_of(root, 0, count);
         while (group.rank() != root && returned.load() == root) std::this_thread::yield();
         Request request = request_of(Collective::kBroadcast, x, x, root);
@@ -109,7 +110,7 @@ TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
   }
 }
 
-// The root makes the call only when those of the others have returned.
+// The root enters the call only when the calls of the other ranks have returned.
 TEST_P(Hierarchical, nobody_waits_for_the_root_of_a_small_reduce) {
   for (const std::size_t count : {1UL, 100UL}) {
     std::atomic<int> returned{0};
@@ -127,7 +128,7 @@ TEST_P(Hierarchical, nobody_waits_for_the_root_of_a_small_reduce) {
   }
 }
 
-// A root that is not waited for is ahead by as much as the protocol allows.
+// The root runs ahead as far as the protocol allows.
 TEST_P(Hierarchical, roots_that_run_ahead_overwrite_nothing) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
     for (uint64_t call = 0; call < 120; ++call) {
@@ -146,10 +147,11 @@ TEST_P(Hierarchical, roots_that_run_ahead_overwrite_nothing) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// One rank skips a call, makes another one, or lets go of it in the middle; the others raise or have the right result.
+// One rank skips a call, makes another call, or drops it in the middle. The other ranks fail or
+// have the right result.
 Status go_wrong(Communicator& group, uint64_t call, std::size_t count, unsigned how) {
   std::vector<float> x = array_of(group.rank(), call, count);
-  if (how % 3 == 0) return Status::ok();  // it is not there
+  if (how % 3 == 0) return Status::ok();  // this rank does not make the call
   if (how % 3 == 1) {
     (void)group.run(request_of(Collective::kReduce, x, x, 0), 5);
     return Status::ok();
@@ -162,7 +164,7 @@ Status go_wrong(Communicator& group, uint64_t call, std::size_t count, unsigned 
 
 TEST_P(Hierarchical, after_calls_that_are_given_up_anywhere_the_next_ones_are_exact) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
-    std::mt19937 all(7);  // chooses alike on all ranks
+    std::mt19937 all(7);  // chooses the same on all ranks
     for (uint64_t call = 0; call < 16; ++call) {
       const Rank odd = static_cast<Rank>(all() % static_cast<uint64_t>(group.size()));
       const std::size_t count = count_for(all());
@@ -187,7 +189,7 @@ TEST_P(Hierarchical, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Refused arguments cost no number: the next call is right on all ranks.
+// Refused arguments use no sequence number: the next call is right on all ranks.
 TEST_P(Hierarchical, refused_arguments_leave_the_group_as_it_was) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
     std::vector<float> x = array_of(group.rank(), 0, 10), y(9);
@@ -202,7 +204,7 @@ TEST_P(Hierarchical, refused_arguments_leave_the_group_as_it_was) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// A rank ends after some steps of a call, in one that is small and in one of many rounds.
+// A rank ends after some steps of a call, in a small call and in a call of many rounds.
 TEST_P(Hierarchical, the_death_of_a_rank_anywhere_in_a_call_ends_it_everywhere) {
   for (const std::size_t count : {4UL, 400'000UL}) {
     for (const unsigned steps : {0U, 1U, 2U, 5U, 20U}) {
@@ -214,7 +216,8 @@ TEST_P(Hierarchical, the_death_of_a_rank_anywhere_in_a_call_ends_it_everywhere) 
           std::vector<float> x = array_of(group.rank(), 1, count);
           const Request request = request_of(Collective::kAllreduce, x, x, 0);
           if (group.rank() != victim) {
-            for (int call = 0; call < 3; ++call) PC_TRY(group.run(request));  // the first may have been done
+            // the first call may have completed
+            for (int call = 0; call < 3; ++call) PC_TRY(group.run(request));
             return Status::ok();
           }
           Result<WorkPtr> work = group.launch(request);
@@ -272,7 +275,8 @@ TEST_P(Hierarchical, calls_are_exact_at_the_ends_of_all_limits) {
   }
 }
 
-// Calls of many rounds, in which one of the hosts is late: the others have as many on their way as they may.
+// Calls of many rounds, in which one of the hosts is late: the other hosts have as many rounds in
+// flight as the protocol allows.
 bool goes_in_rounds(uint64_t call) {
   switch (call % 9) {  // as in make_and_check()
     case 4:
@@ -298,7 +302,8 @@ TEST_P(Hierarchical, what_is_on_its_way_between_hosts_is_not_overwritten_however
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// What the first one leaves of the ring has no room for as many rounds of the second one as may be on their way.
+// What the first call leaves of the ring has no room for the largest number of rounds of the second
+// call that may be in flight.
 TEST(HierarchicalOfTen, a_short_reduce_scatter_and_then_a_long_one_are_exact) {
   constexpr uint64_t kReduceScatter = 5;  // in make_and_check()
   const Outcomes outcomes = run_world(world_of({5, 5}), [](Runtime&, Communicator& group) -> Status {

@@ -1,4 +1,4 @@
-// Calls of all kinds, one after the other, whose results every rank knows.
+// Calls of all kinds, one after the other, with results that every rank knows.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace pc::testing {
 
-inline constexpr double kManyCallsS = 60;  // for a world that makes many
+inline constexpr double kManyCallsS = 60;  // for a world that makes many calls
 
 // Element i of a rank's array in a call; sums of a few ranks are exact.
 inline float value(Rank rank, uint64_t call, std::size_t i) {
@@ -43,7 +43,7 @@ inline Status expect(std::span<const float> got, std::size_t at, float wanted, u
                                      ", not " + std::to_string(wanted));
 }
 
-// One call of a mixture that a rank chooses as every other does; its result is looked at.
+// Makes the call of the mixture that every rank chooses from `call`, and checks its result.
 inline Status make_and_check(Communicator& group, uint64_t call, std::size_t count,
                              double timeout_s = kManyCallsS) {
   const Rank rank = group.rank(), size = group.size();

@@ -1,4 +1,4 @@
-// Calls of arrays whose results every rank knows.
+// Calls on arrays with results that every rank knows.
 #pragma once
 
 #include "conformance/elements.h"
@@ -17,7 +17,7 @@ inline Request request_of(Collective collective, Elements& in, Elements& out, Re
   return request;
 }
 
-// One whose result is looked at.
+// Makes an allreduce and checks its result.
 inline Status right_allreduce(Communicator& group, std::size_t count = 4, double timeout_s = -1) {
   Elements x = contribution(DType::kF32, count, group.rank(), group.size());
   PC_TRY(group.run(request_of(Collective::kAllreduce, x, x), timeout_s));

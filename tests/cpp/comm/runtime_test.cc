@@ -1,4 +1,4 @@
-// How ranks find each other, and what they are told when they cannot.
+// How ranks find each other, and which errors they get when they cannot.
 #include "comm/runtime.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(Runtime, impossible_options_are_refused) {
 
 TEST(Runtime, no_two_ranks_and_threads_reserve_one_group_id) {
   std::mutex mutex;
-  std::set<uint32_t> all{0};  // the world's
+  std::set<uint32_t> all{0};  // the world's id
   const Outcomes outcomes = run_world({.size = 3}, [&](Runtime& runtime, Communicator&) -> Status {
     const auto reserve = [&] {
       for (const uint32_t count : {1U, 3U, 1U}) {
@@ -166,7 +166,7 @@ TEST(Runtime, ranks_that_do_not_come_for_long_are_named_in_a_warning) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
 }
 
-// Answers so many requests, then can no longer be reached.
+// Answers this number of requests, then is unreachable.
 class StoreThatGoes final : public Store {
  public:
   explicit StoreThatGoes(int requests) : left_(requests) {}
@@ -251,7 +251,7 @@ TEST(Runtime, an_init_that_failed_can_be_tried_again_through_the_same_store) {
     EXPECT_TRUE(made.is_ok()) << made.status().to_string();
     if (made.is_ok()) zero = std::move(made).value();
   });
-  // Rank 1 may still read that rank 0 has given up; then it tries again as well.
+  // Rank 1 may still read that rank 0 has given up, and then retries as well.
   for (const Deadline deadline = Deadline::after(10); one == nullptr && !deadline.expired();) {
     Result<std::unique_ptr<Runtime>> made = create(options_of(1, 2, store, 10));
     if (made.is_ok()) one = std::move(made).value();
@@ -279,7 +279,7 @@ TEST(Runtime, a_second_program_meets_through_the_same_store) {
   }
 }
 
-TEST(Runtime, ranks_that_disagree_about_the_size_are_told) {
+TEST(Runtime, ranks_that_disagree_about_the_size_get_an_error) {
   const Outcomes outcomes = create_all({{0, 2}, {1, 3}}, 5);
   for (const Status& s : outcomes) EXPECT_TRUE(has(s, "give all the same size")) << text_of(outcomes);
 }
@@ -304,7 +304,8 @@ TEST(Runtime, rank_0_tunes_everybody) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// What every rank says of a call of 40 KiB must have `wanted` in it, and not have `unwanted`.
+// Every rank's explanation of a call of 40 KiB must contain `wanted` and must not contain
+// `unwanted`.
 Body explains(const std::string& wanted, const std::string& unwanted) {
   return [=](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const std::string text, group.explain({Collective::kAllreduce, 40 * 1024}));

@@ -1,5 +1,5 @@
-// What only shared memory can get wrong: memory that is used again while others are behind, calls that end in the middle,
-// and local peers that say what cannot be.
+// What only shared memory can get wrong: memory that is reused while other ranks are behind, calls
+// that end in the middle, and local peers that send impossible values.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,7 +31,8 @@ TEST_P(SharedMemory, calls_of_all_kinds_and_sizes_follow_each_other_exactly) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Every limit at its least and at its most, in turn with the usual ones: whatever a profile says, results are exact.
+// Every limit at its minimum and at its maximum, alternating with the usual limits: results are
+// exact under every profile.
 TEST_P(SharedMemory, calls_are_exact_at_the_ends_of_all_limits) {
   const std::string ranks = std::to_string(GetParam()) + ":";
   for (const bool least : {true, false}) {
@@ -48,7 +49,7 @@ TEST_P(SharedMemory, calls_are_exact_at_the_ends_of_all_limits) {
   }
 }
 
-// Ranks that are not waited for are ahead by as much as the protocol allows.
+// Ranks that are not waited for run ahead as far as the protocol allows.
 TEST_P(SharedMemory, a_root_that_runs_ahead_overwrites_nothing) {
   const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
@@ -69,12 +70,13 @@ TEST_P(SharedMemory, a_root_that_runs_ahead_overwrites_nothing) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// A rank skips a call, or lets go of one in the middle: the others give it up wherever they are. What follows is right.
+// A rank skips a call, or drops one in the middle: the other ranks abandon it at any point. The
+// calls that follow are right.
 TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_exact) {
   const WorldOptions world = {
       .over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS, .log_fd = -1};
   const Outcomes outcomes = run_world(world, [](Runtime&, Communicator& group) -> Status {
-    std::mt19937 all(7);  // chooses alike on all ranks
+    std::mt19937 all(7);  // chooses the same on all ranks
     std::mt19937 own(static_cast<unsigned>(group.rank()) + 1);
     for (uint64_t call = 0; call < 60; ++call) {
       const Rank odd = static_cast<Rank>(all() % static_cast<uint64_t>(group.size()));
@@ -105,13 +107,14 @@ TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The root has filled its ring for ranks that come when they have heard that the call is over, and so never enter it.
+// The root has filled its ring for ranks that are informed that the call is over before they make
+// it, and so never enter it.
 Status broadcast_in_vain(Communicator& group, std::vector<float>& x, std::shared_future<void> is_over) {
   Request request = request_of(Collective::kBroadcast, x, x, 0);
   if (group.rank() != 0) request.in = {};
   if (group.rank() != 0) {
     is_over.wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // so long the news may take
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // time for the notice to arrive
   }
   const Status ended = group.run(request, group.rank() == 0 ? 0.2 : kManyCallsS);
   return ended.is_ok() ? Status(Code::kInternal, "it was not in vain") : Status::ok();
@@ -180,7 +183,7 @@ TEST_P(SharedMemory, uneven_reduce_scatters_end_and_are_exact) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Sizes that only sender and receiver know are compared by these two.
+// Only sender and receiver know these sizes, so only these two compare them.
 TEST(SharedMemoryOfTwo, an_alltoall_whose_receiver_expects_another_size_is_a_mismatch) {
   for (const uint64_t expected : {0UL, 1UL, 3UL, 6UL, 1'000'000UL}) {
     const WorldOptions world = {.over = Over::kShared, .size = 2, .timeout_s = kManyCallsS, .log_fd = -1};
@@ -201,7 +204,7 @@ TEST(SharedMemoryOfTwo, an_alltoall_whose_receiver_expects_another_size_is_a_mis
   }
 }
 
-// ---- arrays that are read where they lie
+// ---- arrays that are read in place
 
 struct Borrowed {
   Borrowed(Runtime& runtime, std::size_t count) : heap(runtime.heap()) {
@@ -217,13 +220,14 @@ struct Borrowed {
   std::byte* memory = nullptr;
 };
 
-// Each rank has its arrays in the heap or not, as bits of a number say.
-Status heap_calls(Runtime& runtime, Communicator& group, unsigned who, std::size_t count, uint64_t calls) {
+// Each rank has its arrays in the heap or not, as the bits of `heap_ranks` specify.
+Status heap_calls(Runtime& runtime, Communicator& group, unsigned heap_ranks, std::size_t count,
+                  uint64_t calls) {
   const std::size_t ranks = static_cast<std::size_t>(group.size());
   std::vector<float> own_x(count), own_y(count * ranks);
   Borrowed heap_x(runtime, count), heap_y(runtime, count * ranks);
   if (heap_x.memory == nullptr || heap_y.memory == nullptr) return Status(Code::kInternal, "no heap");
-  const bool in_heap = (who >> group.rank() & 1U) != 0;
+  const bool in_heap = (heap_ranks >> group.rank() & 1U) != 0;
   float* const x = in_heap ? reinterpret_cast<float*>(heap_x.memory) : own_x.data();
   float* const y = in_heap ? reinterpret_cast<float*>(heap_y.memory) : own_y.data();
   const Buffer at_x{reinterpret_cast<std::byte*>(x), count, DType::kF32};
@@ -243,7 +247,7 @@ Status heap_calls(Runtime& runtime, Communicator& group, unsigned who, std::size
     request.collective = Collective::kAllgather;
     request.out = at_y;
     PC_TRY(group.run(request));
-    for (std::size_t i = 0; i < count; ++i) x[i] = -1;  // at once: nobody reads it any more
+    for (std::size_t i = 0; i < count; ++i) x[i] = -1;  // immediately: no rank reads it any more
     for (std::size_t i = 0; i < count * ranks; ++i)
       PC_TRY(expect({y, count * ranks}, i, value(static_cast<Rank>(i / count), call, i % count), call,
                     Collective::kAllgather));
@@ -269,9 +273,9 @@ TEST_P(SharedMemory, arrays_in_the_heap_and_others_go_together) {
   const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
     const unsigned all = (1U << group.size()) - 1;
-    for (const unsigned who : {0U, 1U, all - 1, all}) {
+    for (const unsigned heap_ranks : {0U, 1U, all - 1, all}) {
       for (const std::size_t count : {1UL, 1000UL, 50'000UL})
-        PC_TRY(heap_calls(runtime, group, who, count, 3));
+        PC_TRY(heap_calls(runtime, group, heap_ranks, count, 3));
     }
     if (group.size() == 3) PC_TRY(heap_calls(runtime, group, 5, 2'200'000, 1));  // large enough for all kinds
     const shm::Heap::Usage usage = runtime.heap()->usage();

@@ -1,4 +1,5 @@
-// PYCOLLECTIVE_CHECK=strict: every rank hears of a disagreement in the call itself, whatever its own part was.
+// PYCOLLECTIVE_CHECK=strict: every rank detects a disagreement in the call itself, whatever its own
+// part was.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -47,7 +48,7 @@ TEST_P(Strict, other_collectives_and_roots_are_found_by_all_and_the_next_call_is
           for (Rank odd = 0; odd < size; ++odd) {
             const bool rooted = usual == Collective::kBroadcast || usual == Collective::kReduce;
             if (usual == other && !rooted) continue;
-            const Rank root = usual == other ? 1 : 0;  // other root, or other collective
+            const Rank root = usual == other ? 1 : 0;  // differs in the root, or in the collective
             const bool mine = group.rank() == odd;
             Call call(group, mine ? other : usual, mine ? root : 0);
             const Status status = group.run(call.request);
@@ -76,7 +77,7 @@ TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_
     }
     PC_TRY(right_allreduce(group));
     Call dropped(group, Collective::kAllreduce);
-    while (group.rank() != 1 && !was_dropped.load()) std::this_thread::yield();  // it could be done before
+    while (group.rank() != 1 && !was_dropped.load()) std::this_thread::yield();  // it could complete before
     Result<WorkPtr> work = group.launch(dropped.request);
     PC_TRY(work.status());
     if (group.rank() == 1) {
@@ -109,7 +110,7 @@ TEST_P(Strict, a_late_rank_makes_the_others_time_out_and_all_count_on_together) 
   std::atomic<int> gave_up{0};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     for (int round = 1; round <= 3; ++round) {
-      // The root's part of a small broadcast is done at once; it waits in the confirmation.
+      // The root's part of a small broadcast completes at once. The root waits in the confirmation.
       if (group.rank() == 2) poll_until([&] { return gave_up.load() >= 2 * round; });
       Call call(group, Collective::kBroadcast);
       const Status status = group.run(call.request, group.rank() == 2 ? kLong : 0.3);
@@ -122,8 +123,8 @@ TEST_P(Strict, a_late_rank_makes_the_others_time_out_and_all_count_on_together) 
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// One of them disagrees with other ranks in a while, and only that one hears of it.
-TEST_P(Strict, a_disagreement_of_one_thread_is_told_once_and_in_that_thread) {
+// One of two threads disagrees with other ranks, and only that thread gets the error.
+TEST_P(Strict, a_disagreement_of_one_thread_is_reported_once_and_in_that_thread) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
     for (int round = 0; round < 30; ++round) {
       Call wrong(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0),

@@ -1,4 +1,4 @@
-// Arrays of any dtype with small whole numbers in them, so that every result is exact and known.
+// Arrays of any dtype that hold small whole numbers, so that every result is exact and known.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Elements {
   Buffer buffer() { return {bytes.data(), count, dtype}; }
 };
 
-inline uint16_t half_of(double value) {  // exact for what float16 can hold and is not subnormal
+inline uint16_t half_of(double value) {  // exact for all normal float16 values
   if (value == 0) return 0;
   int exponent = 0;
   const double fraction = std::frexp(std::abs(value), &exponent);  // 0.5 <= fraction < 1
@@ -36,11 +36,11 @@ inline double half_value(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -size : size;
 }
 
-// Exact for 0, 1 and numbers between that have few digits.
+// Exact for 0, 1 and the values between them that have few digits.
 inline uint8_t quarter_of(DType dtype, double value) {
   const unsigned half = half_of(value);
   if (dtype == DType::kF8E5M2 || half == 0) return static_cast<uint8_t>(half >> 8);
-  return static_cast<uint8_t>((half >> 7) - (8u << 3));  // another bias, one bit of fraction more
+  return static_cast<uint8_t>((half >> 7) - (8u << 3));  // another bias, one more bit of fraction
 }
 inline double quarter_value(DType dtype, uint8_t bits) {
   if (dtype == DType::kF8E5M2) return half_value(static_cast<uint16_t>(bits << 8));
@@ -61,7 +61,7 @@ T get(const Elements& e, std::size_t i) {
   return value;
 }
 
-// Integers wrap as the kernels do; complex numbers get a real part only.
+// Integers wrap as in the kernels. Complex numbers get only a real part.
 inline void store(Elements& e, std::size_t i, double value) {
   const int64_t whole = static_cast<int64_t>(value);
   switch (e.dtype) {
@@ -99,14 +99,16 @@ inline Elements filled(DType dtype, std::size_t count, std::byte with) {
 }
 inline Elements garbage(DType dtype, std::size_t count) { return filled(dtype, count, std::byte{0x5a}); }
 
-// 1 or 2, differing from rank to rank and from element to element: products of 8 ranks fit everywhere but in 8 bits.
-// 0 or 1 where that is all there is (bool), or where sums of 8 ranks would be rounded (floats of 8 bits).
+// 1 or 2, different from rank to rank and from element to element: products of 8 ranks are
+// representable in all types but those of 8 bits. 0 or 1 for bool, and for floats of 8 bits, in
+// which sums of 8 ranks would be rounded.
 inline double value_of(DType dtype, std::size_t i, Rank rank) {
   const double least = dtype == DType::kBool || is_8_bit_float(dtype) ? 0 : 1;
   return least + static_cast<double>((i / 3 + i + static_cast<std::size_t>(rank)) % 2);
 }
 
-// Values come again after so many elements, so the rest is copied: under a sanitizer that takes a hundredth of the time.
+// Values repeat after this number of elements, so the rest is copied. Under a sanitizer this takes
+// a hundredth of the time.
 inline constexpr std::size_t kPeriod = 6;
 inline void repeat(Elements& e, std::size_t count) {
   std::size_t done = e.bytes.size();
@@ -142,7 +144,7 @@ inline double combined(const Reduction& how, DType dtype, double a, double b) {
     case ReduceOp::kLOr: return a != 0 || b != 0 ? 1 : 0;
     case ReduceOp::kLXor: return (a != 0) != (b != 0) ? 1 : 0;
     case ReduceOp::kMinLoc:
-    case ReduceOp::kMaxLoc: break;  // take two at once
+    case ReduceOp::kMaxLoc: break;  // these reduce two elements at once
   }
   return 0;
 }
@@ -151,7 +153,7 @@ inline bool is_logical(ReduceOp op) {
   return op == ReduceOp::kLAnd || op == ReduceOp::kLOr || op == ReduceOp::kLXor;
 }
 
-// Elements i and i + 1: the value and the location of the winner.
+// Elements i and i + 1: the value and the location that MINLOC or MAXLOC selects.
 inline void store_located(Elements& e, ReduceOp op, std::size_t i, Contributors of) {
   double value = value_of(e.dtype, i, of.from), location = value_of(e.dtype, i + 1, of.from);
   for (Rank r = of.from + 1; r < of.to; ++r) {
@@ -170,9 +172,9 @@ inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Co
   for (std::size_t i = 0; i + 1 < e.count && takes_pairs(how); i += 2) store_located(e, how, i, of);
   for (std::size_t i = 0; i < e.count && !takes_pairs(how); ++i) {
     double all = value_of(dtype, i, of.from);
-    if (is_logical(how)) all = all != 0 ? 1 : 0;  // of one rank too
+    if (is_logical(how)) all = all != 0 ? 1 : 0;  // also for a single rank
     for (Rank r = of.from + 1; r < of.to; ++r) all = combined(how, dtype, all, value_of(dtype, i, r));
-    // As the kernels do: a float divided once is the correctly rounded quotient.
+    // As in the kernels: a float that is divided once is the correctly rounded quotient.
     if (how.op == ReduceOp::kAvg && (dtype == DType::kF32 || dtype == DType::kC64))
       all = static_cast<float>(all) / static_cast<float>(ranks);
     else if (how.op == ReduceOp::kAvg)
@@ -187,7 +189,8 @@ inline Elements reduced(DType dtype, const Reduction& how, std::size_t count, Ra
   return reduced(dtype, how, count, Contributors{0, size});
 }
 
-// `count` if they are equal. The mean of short floats is a running one and may be off by a rounding per rank.
+// Returns `count` if they are equal. The mean of short floats is computed incrementally and may be
+// off by one rounding per rank.
 inline std::size_t first_difference(const Elements& got, const Elements& want, bool mean) {
   const bool is_short = got.dtype == DType::kF16 || got.dtype == DType::kBF16 || is_8_bit_float(got.dtype);
   const std::size_t width = size_of(got.dtype);

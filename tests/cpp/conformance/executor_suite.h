@@ -1,5 +1,6 @@
-// What every way to run collectives promises: exact results for every collective, dtype, operation, count, root and both
-// placements. An executor or transport joins with one INSTANTIATE_TEST_SUITE_P and a function that runs a world on it.
+// The contract of every executor of collectives: exact results for every collective, dtype,
+// operation, count, root and both placements. An executor or transport joins with one
+// INSTANTIATE_TEST_SUITE_P and a function that runs a world on it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "../world.h"  // not the transports' world beside this file
+#include "../world.h"  // not world.h of this directory, which is for transports
 #include "conformance/elements.h"
 #include "conformance/lists.h"
 #include "conformance/parts.h"
@@ -28,7 +29,7 @@ inline void PrintTo(const ExecutorCase& each, std::ostream* to) { *to << each.na
 
 class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
  protected:
-  // Runs `body` on every rank; any outcome but OK fails the test with every rank's words.
+  // Runs `body` on every rank. Any outcome but OK fails the test with every rank's error.
   void expect_ok(const Body& body) {
     const Outcomes outcomes = GetParam().run(GetParam().size, body);
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -39,8 +40,9 @@ class ExecutorSuite : public ::testing::TestWithParam<ExecutorCase> {
   }
 };
 
-// Under a sanitizer fewer calls run, because they take minutes there. Under ThreadSanitizer threads meet in the same places
-// whatever the dtype is; under AddressSanitizer all dtypes of one width use memory alike, and the kernels have tests of their own.
+// Under a sanitizer fewer calls run, because they take minutes there. Under ThreadSanitizer the
+// threads interact in the same way for every dtype. Under AddressSanitizer all dtypes of one width
+// use memory in the same way, and the kernels have tests of their own.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr std::size_t kLargeCount = 70'001;
 inline constexpr DType kTypes[] = {DType::kU8, DType::kF32};
@@ -76,7 +78,8 @@ inline std::vector<Collective> every(bool (*kind)(Collective)) {
 }
 inline bool has_one_array(Collective collective) { return moves_data(collective) && !has_parts(collective); }
 
-// One call with every rank's result compared element by element; OK, or what is wrong.
+// Makes one call and compares every rank's result element by element. Returns OK or a description
+// of the error.
 struct Call {
   Collective collective = Collective::kAllreduce;
   DType dtype = DType::kF32;
@@ -196,7 +199,7 @@ TEST_P(ExecutorSuite, reduce_is_exact_at_every_root_and_leaves_the_input_untouch
   });
 }
 
-TEST_P(ExecutorSuite, reduce_is_exact_for_every_dtype_op_and_count) {  // and one root each
+TEST_P(ExecutorSuite, reduce_is_exact_for_every_dtype_op_and_count) {  // each with one root
   expect_ok([](Runtime&, Communicator& group) -> Status {
     Rank turn = 0;
     for (const DType dtype : kTypes) {
@@ -304,7 +307,7 @@ TEST_P(ExecutorSuite, lists_have_the_bits_of_one_array) {
           const Reduction op = every_op(static_cast<int>(each));
           if (!can_reduce(dtype, op) || (is_scan(collective) && op == ReduceOp::kAvg)) continue;
           if (!reduces(collective) && op != ReduceOp::kSum) continue;
-          const std::size_t unpacked = (std::size_t{1} << 20) / size_of(dtype) + 10;  // sent as it lies
+          const std::size_t unpacked = (std::size_t{1} << 20) / size_of(dtype) + 10;  // sent without packing
           if (dtype == DType::kF32 || (dtype == DType::kC128 && op == ReduceOp::kSum))
             PC_TRY(run_and_compare(group, ListCall{collective, dtype, op, unpacked, group.size() - 1}));
           for (const std::size_t count : {std::size_t{0}, std::size_t{2}, 2 * ranks, std::size_t{1000}})
@@ -323,7 +326,7 @@ TEST_P(ExecutorSuite, nobody_leaves_a_barrier_before_everybody_has_come) {
       ++arrived;
       PC_TRY(group.run(Request{}));
       if (arrived.load() < round * group.size()) return Status(Code::kInternal, "left the barrier early");
-      PC_TRY(group.run(Request{}));  // nobody arrives for the next round while others still look
+      PC_TRY(group.run(Request{}));  // no rank enters the next round while others still check this one
     }
     return Status::ok();
   });
@@ -345,7 +348,7 @@ TEST_P(ExecutorSuite, launched_calls_complete_in_issue_order_whoever_is_waited_f
     PC_ASSIGN_OR_RETURN(const WorkPtr two, launch(second));
     const WaitContext context{Deadline::after(20)};
     const bool backwards = group.rank() % 2 == 1;
-    const auto wait = [&](const WorkPtr& work) {  // null: it has ended
+    const auto wait = [&](const WorkPtr& work) {  // null if it has completed
       return work == nullptr ? Status::ok() : work->wait(context);
     };
     PC_TRY(wait(backwards ? two : one));
@@ -368,7 +371,7 @@ TEST_P(ExecutorSuite, messages_arrive_in_order_per_peer_and_tag) {
         Elements got = garbage(DType::kI32, count);
         const auto send = [&] { return group.send(mine.view(), right, tag); };
         const auto recv = [&] { return group.recv(got.buffer(), left, tag); };
-        if (group.rank() == 0) {  // one starts, so that blocking calls cannot wait in a circle
+        if (group.rank() == 0) {  // one rank begins, so that blocking calls cannot wait in a cycle
           PC_TRY(send());
           PC_TRY(recv());
         } else {

@@ -1,4 +1,4 @@
-// Lists of arrays that travel as one, compared with the same elements in one array.
+// Lists of arrays that one call sends, compared with the same elements in one array.
 #pragma once
 
 #include <random>
@@ -11,7 +11,7 @@
 
 namespace pc::testing {
 
-// Elements in pieces of many lengths: large ones, single ones, none, and some that lie behind each other.
+// Elements in pieces of many lengths: large, single, empty, and some that are contiguous.
 class Pieces {
  public:
   explicit Pieces(const Elements& whole) : all_(whole) {

@@ -1,4 +1,5 @@
-// Calls on arrays of which every rank has a part, compared with what their definition says: for the executor suite.
+// Calls on arrays of which every rank has a part, compared with their definition: for the executor
+// suite.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct PartsCall {
   DType dtype = DType::kF32;
   ReduceOp op = ReduceOp::kSum;
   std::vector<uint64_t> counts = {};  // of each rank's part
-  bool even = true;                   // they are all the same, and the call is not told
+  bool even = true;                   // all counts are equal, and the call gets no list of counts
   Rank root = 0;
   bool in_place = false;
 };
@@ -42,7 +43,7 @@ inline uint64_t sum_of(const std::vector<uint64_t>& counts, std::size_t first = 
   return std::accumulate(counts.begin(), end, uint64_t{0});
 }
 
-// Input and result of one rank, from the definitions.
+// Computes input and result of one rank from the definitions.
 class PartsOracle {
  public:
   PartsOracle(const PartsCall& call, Rank rank, Rank size) : call_(call), rank_(rank), size_(size) {

@@ -1,4 +1,5 @@
-// A peer made by hand: a blocking socket that says exactly what a test wants, and waits at most ten seconds for anything.
+// A peer made by hand: a blocking socket that sends exactly what a test specifies, and waits at
+// most ten seconds for any data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ class RawConnection {
     const timeval wait_limit{10, 0};
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &wait_limit, sizeof wait_limit);
   }
-  // Sealed where the handshake has agreed on that: one record.
+  // Sends one record, sealed if the handshake has agreed on sealing.
   void send(std::span<const std::byte> bytes) {
     if (seal_ == nullptr) return send_raw(bytes);
     std::vector<std::byte> record(bytes.size() + kSealOverheadBytes);
@@ -49,7 +50,7 @@ class RawConnection {
     send_raw(record);
   }
   void send(const std::string& text) { send(std::as_bytes(std::span(text))); }
-  // How many of `bytes` came before the other side closed.
+  // Returns how many of `bytes` arrived before the other side closed.
   std::size_t receive(std::span<std::byte> bytes) {
     const ssize_t got = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_WAITALL);
     return got < 0 ? 0 : static_cast<std::size_t>(got);
@@ -58,13 +59,15 @@ class RawConnection {
     std::vector<std::byte> bytes(count);
     return receive(bytes);
   }
-  // Whether the other side ends the connection without another byte; not, if it only says nothing.
+  // Returns true if the other side ends the connection without another byte, and false if it is
+  // only silent.
   bool is_cut_off() {
     std::byte byte;
     const ssize_t got = ::recv(fd_.get(), &byte, 1, 0);
     return got == 0 || (got < 0 && errno == ECONNRESET);
   }
-  // As an initiator, to the end. An error: what our side found wrong, or kPeerFailure if the other one hung up.
+  // Completes the handshake as its initiator. Returns the error that our side found, or
+  // kPeerFailure if the other side closed the connection.
   Status shake_hands(const Hello& ours, const Credentials& credentials) {
     PC_ASSIGN_OR_RETURN(Handshake handshake, Handshake::initiator(credentials, ours));
     while (!handshake.done()) {

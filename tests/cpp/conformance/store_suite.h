@@ -1,4 +1,5 @@
-// What every store promises. A store joins with one INSTANTIATE_TEST_SUITE_P and a function that opens it twice.
+// The contract of every store. A store joins with one INSTANTIATE_TEST_SUITE_P and a function that
+// opens it twice.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace pc::testing {
 
 struct OpenedStore {
   std::shared_ptr<void> keep;         // a server, if there is one
-  std::shared_ptr<Store> one, other;  // two ends of the same store
+  std::shared_ptr<Store> one, other;  // two clients of the same store
 };
 struct StoreCase {
   std::string name;
@@ -31,7 +32,7 @@ class StoreSuite : public ::testing::TestWithParam<StoreCase> {
   Store& other_ = *opened_.other;
   static Deadline soon() { return Deadline::after(10); }
   static Deadline at_once() { return Deadline::after(0.02); }
-  // By when a user's call ends: the way to the store is no part of that.
+  // When the user's call ends. The limit for reaching the store is separate.
   static StoreDeadline in(double seconds) { return {Deadline::after(seconds), 10}; }
 };
 
@@ -91,14 +92,14 @@ TEST_P(StoreSuite, one_end_serves_several_threads_while_one_of_them_waits) {
 }
 
 TEST_P(StoreSuite, an_expired_get_is_a_timeout_that_names_the_key_and_the_store_still_works) {
-  const Result<std::string> missing = one_.get("nobody/sets/this", at_once());
+  const Result<std::string> missing = one_.get("no/rank/sets/this", at_once());
   ASSERT_FALSE(missing.is_ok());
   EXPECT_EQ(missing.status().code(), Code::kTimeout);
-  EXPECT_NE(missing.status().message().find("nobody/sets/this"), std::string::npos);
-  ASSERT_TRUE(other_.set("nobody/sets/this", "late", soon()).is_ok());
+  EXPECT_NE(missing.status().message().find("no/rank/sets/this"), std::string::npos);
+  ASSERT_TRUE(other_.set("no/rank/sets/this", "late", soon()).is_ok());
   ASSERT_TRUE(one_.set("b", "2", soon()).is_ok());
-  EXPECT_EQ(one_.get("b", soon()).value(), "2");  // not the late answer of the expired get
-  EXPECT_EQ(one_.get("nobody/sets/this", soon()).value(), "late");
+  EXPECT_EQ(one_.get("b", soon()).value(), "2");  // not the late response to the expired get
+  EXPECT_EQ(one_.get("no/rank/sets/this", soon()).value(), "late");
 }
 
 TEST_P(StoreSuite, add_counts_every_call_once) {

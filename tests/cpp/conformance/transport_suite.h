@@ -1,5 +1,5 @@
-// What every transport promises. A new one adds itself to the list in tests/cpp/transport/conformance_test.cc, the only
-// file that includes this one.
+// The contract of every transport. A new transport adds itself to the list in
+// tests/cpp/transport/conformance_test.cc, the only file that includes this one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST_P(TransportSuite, MessagesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
 }
 
 TEST_P(TransportSuite, EveryPairOfManyRanksExchangesMessages) {
-  constexpr Rank kRanks = 7;  // more connections than a transport looks at one by one
+  constexpr Rank kRanks = 7;  // more connections than a transport polls one by one
   World world(GetParam(), kRanks);
   world.run([](Node& node) {
     std::vector<std::vector<std::byte>> in(kRanks, std::vector<std::byte>(kLarge)), out;
@@ -76,7 +76,8 @@ TEST_P(TransportSuite, ReceivesMayBePostedInAnotherOrderThanSends) {
       for (uint32_t tag = 0; tag < kTags; ++tag) node.send(1, message(tag, 0), bytes[tag]);
       return node.wait_ok(kTags);
     }
-    for (uint32_t tag = kTags; tag-- > 0;) {  // each is complete before the one sent earlier is even posted
+    // each completes before the message that was sent before it is even posted
+    for (uint32_t tag = kTags; tag-- > 0;) {
       node.recv(0, message(tag, 0), bytes[tag]);
       node.wait_ok(1);
       EXPECT_EQ(bytes[tag], pattern(bytes[tag].size(), tag)) << "tag " << tag;
@@ -179,7 +180,7 @@ TEST_P(TransportSuite, MessagesThatCameBeforeTheirReceiveAreKept) {
       return node.wait_ok(3);
     }
     node.recv(0, message(3, 0), last);
-    node.wait_ok(1);  // the two others were sent before
+    node.wait_ok(1);  // the two other messages were sent before
     std::vector<std::byte> small_in(100), large_in(kLarge);
     node.recv(0, message(1, 0), small_in);
     node.recv(0, message(2, 0), large_in);
@@ -189,10 +190,10 @@ TEST_P(TransportSuite, MessagesThatCameBeforeTheirReceiveAreKept) {
   });
 }
 
-TEST_P(TransportSuite, RanksThatDisagreeAboutAMessageAreTold) {
+TEST_P(TransportSuite, RanksThatDisagreeAboutAMessageGetAnError) {
   World world(GetParam(), 2);
   world.run([](Node& node) {
-    // Another size, another digest, and the same for messages that ask first.
+    // Another size, another digest, and the same for messages that use rendezvous.
     struct Case {
       std::size_t sent, expected;
       uint64_t digest_sent, digest_expected;
@@ -216,7 +217,7 @@ TEST_P(TransportSuite, RanksThatDisagreeAboutAMessageAreTold) {
         EXPECT_EQ(done[0].nbytes, c.sent);
         EXPECT_EQ(bytes, std::vector<std::byte>(c.expected, std::byte{7})) << "nothing of it may be stored";
       }
-      // The connection is as good as before.
+      // The connection is still usable.
       uint64_t value = 42;
       if (node.rank == 0) {
         node.send(1, message(1, sequence), std::as_bytes(std::span(&value, 1)));
@@ -256,14 +257,14 @@ TEST_P(TransportSuite, ADeadPeerFailsEverythingPostedAndNamesIt) {
     done = node.wait(1);
     ASSERT_EQ(done.size(), 1U);
     EXPECT_EQ(done[0].status.code(), Code::kPeerFailure) << "a later post fails like the earlier ones";
-    // The survivors still have each other.
+    // The survivors are still connected to each other.
     node.recv(1 - node.rank, message(0, 0), one);
     node.send(1 - node.rank, message(0, 0), other);
     node.wait_ok(2);
   });
 }
 
-TEST_P(TransportSuite, AGoodbyeIsToldFromADeathAndComesAfterWhatWasSent) {
+TEST_P(TransportSuite, AGoodbyeIsDistinguishedFromADeathAndComesAfterWhatWasSent) {
   World world(GetParam(), 2);
   world.run([](Node& node) {
     std::vector<std::byte> small = pattern(1000, 3), large = pattern(kLarge, 4);
@@ -294,7 +295,7 @@ TEST_P(TransportSuite, AGoodbyeIsToldFromADeathAndComesAfterWhatWasSent) {
   Node& zero = world.node(0);
   std::byte never{};
   for (uint64_t sequence = 3; sequence < 6;
-       ++sequence) {  // also once the end of the connection has been seen
+       ++sequence) {  // also after the end of the connection has been seen
     zero.transport->poll();
     zero.recv(1, message(0, sequence), {&never, 1});
     const std::vector<Completion> done = zero.wait(1);
@@ -332,7 +333,8 @@ TEST_P(TransportSuite, ACancelledReceiveNoLongerNeedsItsMemory) {
   zero.recv(1, message(0, 0), *small);
   EXPECT_TRUE(zero.transport->cancel(&zero.queue, Status(Code::kTimeout, "too late")));
   small.reset();
-  // Nothing has come of it yet, so the connection lives and later messages pass the one that nobody wants.
+  // Nothing of it has been received yet, so the connection is kept and later messages pass the
+  // unwanted one.
   world.run([](Node& node) {
     std::vector<std::byte> unwanted = pattern(1000, 1), wanted = pattern(1000, 2), in(1000);
     if (node.rank == 1) {
@@ -350,7 +352,7 @@ TEST_P(TransportSuite, ACancelledReceiveNoLongerNeedsItsMemory) {
 TEST_P(TransportSuite, CancellingAMessageOnItsWayFreesItsMemoryAndNothingElseSuffers) {
   for (const Rank quitter : {0, 1}) {
     World world(GetParam(), 2);
-    constexpr std::size_t kHuge = 64 * 1024 * 1024;  // more than any buffer between the two takes
+    constexpr std::size_t kHuge = 64 * 1024 * 1024;  // more than all buffers between the two ranks hold
     std::vector<std::byte> out = pattern(kHuge, 1), in(kHuge);
     const std::vector<std::byte> other = pattern(kHuge / 4, 2);
     std::vector<std::byte> other_in(other.size());
@@ -408,7 +410,8 @@ TEST_P(TransportSuite, ACollectiveThatIsGivenUpDoesNotDisturbTheNext) {
       std::vector<std::byte> small(100), large(8 * kLarge), small_in(100), large_in(8 * kLarge);
       node.send(peer, id(sequence, 0), small);
       node.send(peer, id(sequence, 1), large);
-      // The two do not wait for the same: what one has posted and cancelled the other may never have got.
+      // The two ranks wait for different messages: a message that one rank has posted and cancelled
+      // may never have reached the other.
       if (sequence % 3 != 0) node.recv(peer, id(sequence, 1), large_in);
       if (sequence % 3 == 1) node.recv(peer, id(sequence, 0), small_in);
       for (uint64_t i = 0; i < sequence % 7; ++i) node.transport->poll();

@@ -20,7 +20,7 @@
 
 namespace pc::testing {
 
-inline constexpr double kWaitLimit = 20.0;  // seconds; everything here takes milliseconds
+inline constexpr double kWaitLimit = 20.0;  // in seconds; every wait here takes milliseconds
 
 // How to make the transports of one world, not connected yet.
 struct TransportKind {
@@ -36,7 +36,7 @@ inline MessageId message(uint32_t tag, uint64_t sequence, uint64_t digest = 0) {
           .digest = digest};
 }
 
-// One rank. `queue` belongs to the thread that run() gives this node to.
+// One rank. `queue` belongs to the thread to which run() passes this node.
 struct Node {
   Rank rank = 0;
   std::unique_ptr<Transport> transport;
@@ -50,7 +50,8 @@ struct Node {
     transport->post_recv(
         peer, {.id = id, .payload = bytes, .nbytes = bytes.size(), .completions = &queue, .token = token});
   }
-  // The next `count` completions, sorted by token. Fewer if something else ends the wait, which fails the test.
+  // Returns the next `count` completions, sorted by token. It returns fewer if the wait ends
+  // otherwise, which fails the test.
   std::vector<Completion> wait(std::size_t count) { return wait_on(queue, count); }
   std::vector<Completion> wait_on(CompletionQueue& from, std::size_t count) {
     const WaitContext context{.deadline = Deadline::after(kWaitLimit)};
@@ -73,7 +74,7 @@ struct Node {
     for (const Completion& done : wait(count)) EXPECT_TRUE(done.status.is_ok()) << done.status.to_string();
   }
   WaitEnd wait_until(Deadline deadline) { return reactor.wait(queue, WaitContext{.deadline = deadline}); }
-  // Rank 0 of two, with a rank 1 that `greets` it by hand.
+  // Connects rank 0 of two to a rank 1 that `greets` it by hand.
   void connect_to(const std::function<void()>& greets) {
     std::thread other(greets);
     const Status connected =
@@ -82,7 +83,7 @@ struct Node {
     EXPECT_TRUE(connected.is_ok()) << connected.to_string();
     EXPECT_TRUE(reactor.add(transport.get()).is_ok());
   }
-  // Without goodbye: what a SIGKILL looks like to the others.
+  // Ends without a goodbye, as a SIGKILL appears to the other ranks.
   void die() {
     reactor.remove(transport.get());
     transport.reset();
@@ -115,7 +116,7 @@ class World {
   World& operator=(const World&) = delete;
 
   Node& node(Rank rank) { return *nodes_[static_cast<std::size_t>(rank)]; }
-  // One thread per rank; returns when all have returned.
+  // Runs one thread per rank and returns when all have returned.
   void run(const std::function<void(Node&)>& body) {
     std::vector<std::thread> threads;
     for (const std::unique_ptr<Node>& node : nodes_) threads.emplace_back([&body, &node] { body(*node); });

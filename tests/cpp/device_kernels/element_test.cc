@@ -1,5 +1,6 @@
-// The arithmetic of the GPU's kernels gives the bits of the CPU's portable ones: of every pair of bytes, every 16-bit value
-// and the bit patterns at which arithmetic goes wrong. Only the payload of a NaN may differ.
+// The arithmetic of the GPU's kernels gives the bits of the CPU's portable kernels: for every pair
+// of bytes, every 16-bit value and the bit patterns at which arithmetic goes wrong. Only the
+// payload of a NaN may differ.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ class EveryType : public testing::TestWithParam<int> {
  protected:
   DType dtype() const { return static_cast<DType>(GetParam()); }
 
-  // Compares what both make of a and b, for every operation.
+  // Compares the results of both for a and b, for every operation.
   void expect_same_bits(const Bytes& a, const Bytes& b) const {
     for_every_kernel([&](DType of, const Reduction& how, const std::string& name) {
       const bool weighed = how.op == ReduceOp::kAvg || how.op == ReduceOp::kScaledSum;
@@ -55,8 +56,8 @@ void put(Bytes& data, uint64_t bits, std::size_t nbytes) {
   data.insert(data.end(), raw, raw + nbytes);
 }
 
-// Zeros, subnormals, ones, local peers of powers of two, largest, infinity, NaN; for integers the ends of
-// their ranges.
+// Zeros, subnormals, ones, the values adjacent to powers of two, largest, infinity, NaN; for
+// integers the ends of their ranges.
 std::vector<uint64_t> specials(DType of) {
   const DType dtype = part_of(of);
   const unsigned bits = static_cast<unsigned>(8 * size_of(dtype));
@@ -85,7 +86,7 @@ TEST_P(EveryShortType, gives_the_bits_of_the_cpu_for_all_elements) {
   if (size_of(dtype()) == 1) {
     for (uint64_t pair = 0; pair < 0x10000; ++pair) put(a, pair >> 8, 1), put(b, pair & 0xff, 1);
   } else {
-    // Every value on both sides: against one that is near, one that is far and a special one.
+    // Every value on both sides: against a close value, a distant value and a special value.
     const std::vector<uint64_t> edges = specials(dtype());
     for (uint64_t x = 0; x < 0x10000; ++x) {
       put(a, x, 2), put(b, x ^ ((x * 0x9e37) >> 9 & 0x3ff), 2);
@@ -105,7 +106,8 @@ TEST_P(EveryType, gives_the_bits_of_the_cpu_for_pairs_of_special_values) {
   const std::vector<uint64_t> edges = specials(dtype());
   for (const uint64_t x : edges) {
     for (const uint64_t y : edges) {
-      // Behind each, a second part (or location) that is another special value, and one that is the same in both.
+      // Each value is followed by a second part (or location): once another special value, and once
+      // the same value in both.
       const uint64_t second = edges[turn++ % edges.size()], other = edges[turn / 3 % edges.size()];
       put(a, x, nbytes), put(a, second, nbytes), put(a, x, nbytes), put(a, second, nbytes);
       put(b, y, nbytes), put(b, other, nbytes), put(b, y, nbytes), put(b, second, nbytes);
@@ -119,12 +121,13 @@ TEST_P(EveryType, gives_the_bits_of_the_cpu_for_random_bits) {
   const std::size_t nbytes = 4096 * size_of(dtype());
   const Bytes a = random_bytes(random, nbytes);
   Bytes b = random_bytes(random, nbytes);
-  // Places want equal values now and then.
+  // Locations are only compared where values are equal, so some are.
   for (std::size_t i = 0; i + 32 <= nbytes; i += 48) std::memcpy(&b[i], &a[i], size_of(part_of(dtype())));
   expect_same_bits(a, b);
 }
 
-// A GPU's own NaN has all bits set, in which a carry would run through to the sign. No processor that tests run on makes it.
+// A GPU's own NaN has all bits set, in which a carry would propagate to the sign. No processor that
+// runs the tests produces it.
 TEST(Element, the_nan_that_gpus_make_stays_one_in_every_short_float) {
   for (const uint32_t nan : {0x7fffffffu, 0xffffffffu, 0x7f800001u, 0xff800001u, 0x7fc00000u}) {
     const float value = device::as_float(nan);

@@ -1,4 +1,5 @@
-// What a build carries for GPUs is one fat binary, small enough for a wheel, and it says what it is for; or it is nothing.
+// A build carries one fat binary for GPUs, small enough for a wheel, that names its architectures;
+// or it carries none.
 #include "kernels/device/embedded.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Everything that the CPU can reduce has a kernel, every kernel is of use, and what no kernel takes is refused in words.
+// Every reduction of the CPU has a kernel, every kernel is used, and a reduction without a kernel
+// is refused with a message.
 #include "kernels/device/kernel_choice.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// The loops of the GPU's kernels: as many sources and outputs as there are, aligned or not, taken by any number of threads,
-// give what the CPU's kernels give in the same order, and nothing else is written.
+// The loops of the GPU's kernels: for any number of sources and outputs, aligned or not, and any
+// number of threads, they give the results of the CPU's kernels in the same order, and write
+// nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,8 @@
 namespace pc {
 namespace {
 
-// Memory with room on both sides, whose array begins at a known distance from an address that all vectors like.
+// Memory with room on both sides. Its array begins at a known distance from an address aligned for
+// all vectors.
 struct Placed {
   Bytes memory;
   std::size_t at;
@@ -113,7 +115,8 @@ TEST(ReduceLoops, take_every_element_once_whatever_the_count_and_the_number_of_t
   });
 }
 
-// All alike, off by elements; and each at its own distance, where no vector fits all.
+// All arrays misaligned alike, by whole elements; and each by its own distance, where no vector
+// fits all.
 TEST(ReduceLoops, give_the_same_for_arrays_that_are_not_aligned) {
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
     const std::size_t part = size_of(part_of(dtype));
@@ -127,7 +130,8 @@ TEST(ReduceLoops, give_the_same_for_arrays_that_are_not_aligned) {
   });
 }
 
-// What is aligned alike is read in vectors; only what is before the first goes one by one.
+// Arrays with the same misalignment are read in vectors. Only the elements before the first vector
+// are read one by one.
 TEST(ReduceLoops, read_vectors_behind_the_elements_before_the_first) {
   alignas(64) std::byte memory[3][256] = {};
   const void* const from[] = {memory[0] + 4, memory[1] + 4};
@@ -142,7 +146,7 @@ TEST(ReduceLoops, read_vectors_behind_the_elements_before_the_first) {
   EXPECT_EQ(not_alike.value().in_vectors, 0u);
 }
 
-// A launch takes eight: the next goes on with what the first has made.
+// A launch takes eight sources. The next launch continues with the result of the first.
 TEST(ReduceLoops, more_sources_than_a_launch_takes_are_reduced_by_several_to_the_same_bits) {
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
     if (testing::Test::HasFatalFailure()) return;

@@ -42,7 +42,7 @@ TEST(Geometry, a_collective_without_data_moves_nothing) {
   EXPECT_EQ(Geometry({}, {Collective::kBarrier, 0, 2}, 0).nbytes({}), 0u);
 }
 
-// One rank's array of `counts`, cut in `split`: [part][piece] -> (offset, nbytes), by looking at all names.
+// The array of one rank with `counts`, each part split in `split` pieces. All names are checked.
 TEST(Geometry, uneven_parts_lie_one_after_the_other_and_their_pieces_within_them) {
   const std::vector<uint64_t> counts = {5, 0, 1000, 1, 70};
   for (const uint32_t split : {1u, 2u, 7u}) {
@@ -79,7 +79,7 @@ TEST(Geometry, an_alltoall_has_its_own_sizes_in_each_direction) {
   request.recv_counts = from;
   request.in = {nullptr, 6, DType::kU16};
   const Geometry geometry(request, {Collective::kAlltoall, 1, 3, 0, 1, false}, 9);
-  EXPECT_EQ(geometry.input(3 + 2), 6u);  // 1 -> 2 lies after 1 + 2 elements
+  EXPECT_EQ(geometry.input(3 + 2), 6u);  // 1 -> 2 is stored after 1 + 2 elements
   EXPECT_EQ(geometry.nbytes({3 + 2, 1}), 6u);
   EXPECT_EQ(geometry.output(0 + 1), 0u);  // 0 -> 1
   EXPECT_EQ(geometry.nbytes({0 + 1, 1}), 8u);

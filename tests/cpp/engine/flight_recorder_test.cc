@@ -74,7 +74,7 @@ TEST(FlightRecorder, holds_the_last_1024_calls_oldest_first) {
     const uint64_t ticket = recorder.begin(collective(i));
     if (i == 2 * kCalls - 1) forgotten = ticket;
   }
-  recorder.end(forgotten, Code::kTimeout, 1);  // its entry belongs to another call by now
+  recorder.end(forgotten, Code::kTimeout, 1);  // its entry already belongs to another call
   const std::vector<CallRecord> calls = recorder.all();
   ASSERT_EQ(calls.size(), kCalls);
   for (uint64_t i = 0; i < kCalls; ++i) {
@@ -85,7 +85,7 @@ TEST(FlightRecorder, holds_the_last_1024_calls_oldest_first) {
   EXPECT_TRUE(recorder.find(0, 2 * kCalls));
 }
 
-// Every field of a record is made of one number, so that a record of two halves shows.
+// Derives every field of a record from one number, so that a record of two halves is detected.
 CallRecord uniform(uint64_t number) {
   CallRecord call = collective(number, static_cast<uint32_t>(number));
   call.digest = call.count = number;

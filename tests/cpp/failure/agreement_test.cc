@@ -1,4 +1,5 @@
-// What ranks tell each other when a call goes wrong, and that the group goes on with the next one.
+// What ranks report to each other when a call goes wrong, and that the group continues with the
+// next call.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -47,7 +48,8 @@ class Agreement : public ::testing::TestWithParam<Over> {
     return run_world({.over = GetParam(), .size = size, .timeout_s = kLong}, body);
   }
 };
-// A message that nobody receives is found even where calls are not compared. Shared memory has no such messages.
+// A message that no rank receives is detected even if calls are not compared. Shared memory has no
+// such messages.
 class AgreementOfMessages : public Agreement {};
 INSTANTIATE_TEST_SUITE_P(Over, AgreementOfMessages, ::testing::Values(Over::kInproc, Over::kTcp),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
@@ -80,7 +82,7 @@ TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the
           const std::string what = std::string(odd.difference) + " by rank " + std::to_string(who);
           const bool rooted =
               odd.made.collective == Collective::kBroadcast || odd.made.collective == Collective::kReduce;
-          if (rooted && group.rank() == who && status.is_ok()) {  // its part may be to send only
+          if (rooted && group.rank() == who && status.is_ok()) {  // its part may be only to send
             PC_TRY(group.resync());
           } else {
             if (status.code() != Code::kMismatch) return unexpected(status, what);
@@ -101,7 +103,8 @@ TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the
   }
 }
 
-// The rank that goes has heard what each rank made; the others may see it go before they have heard as much.
+// Rank 0 ends when it has received what each rank called. The other ranks may see it end before
+// they have received as much.
 TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has_heard) {
   for (int round = 0; round < 20; ++round) {
     const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) {
@@ -117,8 +120,9 @@ TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has
   }
 }
 
-// It says so and goes, and waits for no answer. Rank 1 stays away, so that the call of the two others cannot end, and sees that
-// rank 2 is in it before rank 0 is interrupted.
+// Rank 0 reports its interruption and ends without waiting for a response. Rank 1 does not make the
+// call, so that the call of the other two cannot complete, and checks that rank 2 is in it before
+// rank 0 is interrupted.
 TEST_P(Agreement, a_rank_that_is_interrupted_and_goes_at_once_is_named_as_interrupted) {
   for (int round = 0; round < 5; ++round) {
     std::latch interrupted(1);
@@ -142,7 +146,7 @@ TEST_P(Agreement, a_rank_that_is_interrupted_and_goes_at_once_is_named_as_interr
       return status;
     });
     ASSERT_EQ(outcomes[0].code(), Code::kInterrupted) << text_of(outcomes);
-    // In shared memory it may be seen first that rank 0 has closed the group.
+    // In shared memory a rank may first see that rank 0 has closed the group.
     const bool sees_the_close = GetParam() == Over::kShared || GetParam() == Over::kDomains;
     ASSERT_TRUE(outcomes[2].code() == Code::kPeerInterrupted ||
                 (sees_the_close && outcomes[2].code() == Code::kPeerExited))
@@ -243,27 +247,27 @@ TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
       const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more";
       if (status.is_ok() && !warnings.wait_for(who)) return unexpected(status, "no warning");
       if (const Status next = right_allreduce(group); !next.is_ok()) return unexpected(next, "after it");
-      const std::size_t told = count_of(warnings.text(), who) + (status.is_ok() ? 0 : 1);
-      return told == 1
-                 ? Status::ok()
-                 : Status(Code::kInternal, "told " + std::to_string(told) + " times; " + status.to_string());
+      const std::size_t reports = count_of(warnings.text(), who) + (status.is_ok() ? 0 : 1);
+      return reports == 1 ? Status::ok()
+                          : Status(Code::kInternal,
+                                   "reported " + std::to_string(reports) + " times; " + status.to_string());
     });
     EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes) << warnings.text();
     EXPECT_NE(warnings.text().find("root 1 instead of 0"), std::string::npos) << warnings.text();
   }
 }
 
-TEST_P(Agreement, each_of_several_wrong_calls_is_told_once) {
+TEST_P(Agreement, each_of_several_wrong_calls_is_reported_once) {
   for (const Rank size : {2, 3, 4}) {
     Warnings warnings;
     const WorldOptions world = {
         .over = GetParam(), .size = size, .timeout_s = kLong, .log_fd = warnings.fd()};
     const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
-      std::vector<std::string> silent;  // calls that this rank raised nothing about
+      std::vector<std::string> silent;  // calls that raised no error on this rank
       for (int i = 1; i <= 3; ++i) {
         const Made mine{.collective = Collective::kBroadcast, .count = 4, .root = group.rank() == 1 ? 1 : 0};
         Status status = make(group, mine);
-        // What is raised before the call begins is about an earlier one.
+        // An error raised before the call begins is about an earlier call.
         while (has(status, "which this rank had completed")) {
           std::erase(silent, "call #" + std::to_string(status.sequence()) + " ");
           status = make(group, mine);
@@ -273,12 +277,12 @@ TEST_P(Agreement, each_of_several_wrong_calls_is_told_once) {
       PC_TRY(group.resync());
       const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: ";
       for (const std::string& call : silent) {
-        if (!warnings.wait_for(who + call)) return Status(Code::kInternal, "not told of " + call);
+        if (!warnings.wait_for(who + call)) return Status(Code::kInternal, "not informed of " + call);
       }
       PC_TRY(right_allreduce(group));
-      const std::size_t told = count_of(warnings.text(), who);
-      return told == silent.size() ? Status::ok()
-                                   : Status(Code::kInternal, std::to_string(told) + " warnings");
+      const std::size_t reports = count_of(warnings.text(), who);
+      return reports == silent.size() ? Status::ok()
+                                      : Status(Code::kInternal, std::to_string(reports) + " warnings");
     });
     EXPECT_TRUE(all_ok(outcomes)) << "size " << size << "\n" << text_of(outcomes) << warnings.text();
   }
@@ -305,7 +309,8 @@ TEST_P(Agreement, wrong_calls_of_which_only_shutdown_hears_keep_nobody_from_leav
     std::array<Status, 2> raised;
     const Outcomes outcomes = run_world(world, [&](Runtime& runtime, Communicator& group) -> Status {
       Status& mine = raised[static_cast<std::size_t>(group.rank())];
-      const auto until_made = [&](auto call) {  // what raises news of an earlier call has not been made
+      // a call that raises the failure of an earlier call has not been made
+      const auto until_made = [&](auto call) {
         for (Status status = call(); !status.is_ok(); status = call()) {
           mine = status;
           if (status.code() != Code::kMismatch) return;
@@ -316,13 +321,14 @@ TEST_P(Agreement, wrong_calls_of_which_only_shutdown_hears_keep_nobody_from_leav
           return make(group, {.collective = Collective::kBroadcast, .count = 4, .root = group.rank()});
         });
       }
-      until_made([&] { return right_allreduce(group); });  // has them found
+      until_made([&] { return right_allreduce(group); });  // raises their failures
       const Status left = runtime.shutdown(Deadline::after(kLong));
       if (!left.is_ok()) mine = left;
       return mine.is_ok() || mine.code() == Code::kMismatch ? Status::ok() : mine;
     });
     EXPECT_TRUE(all_ok(outcomes)) << wrong << "\n" << text_of(outcomes) << warnings.text();
-    // One may have left before it could hear (ARCHITECTURE, late news of a wrong root).
+    // One rank may have left before it received the report (ARCHITECTURE, late news of a wrong
+    // root).
     EXPECT_TRUE(has(raised[0], "was wrong") || has(raised[1], "was wrong")) << wrong << "\n"
                                                                             << text_of(outcomes);
   }
@@ -339,7 +345,7 @@ TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_
           (status.peer() != 2 || !has(status, "rank 2 (") || !has(status, "has not made this call")))
         return unexpected(status, "the late rank is not named");
       if (group.rank() == 2 && !has(status, "this rank came to it only after that"))
-        return unexpected(status, "the late rank is not told that it is late");
+        return unexpected(status, "the late rank is not informed that it is late");
       if (group.rank() != 2) ++gave_up;
       if (const Status next = right_allreduce(group, 100'000); !next.is_ok())
         return unexpected(next, "after it");
@@ -377,7 +383,7 @@ TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
   std::promise<void> cancelled;
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kF32, 1'000'000, group.rank(), 3);
-    // Without this rank the others cannot have ended before they are told to.
+    // Without this rank the others cannot complete before they are cancelled.
     if (group.rank() == 2) cancelled.get_future().wait();
     Request request;
     request.collective = Collective::kAllreduce;
@@ -388,11 +394,11 @@ TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
       if (work.is_ok()) work.value()->cancel();
       cancelled.set_value();
     }
-    // Whoever launches after the news has come hears of it there.
+    // A rank that launches after it has received the notice gets the error from launch().
     const Status ended = work.is_ok() ? work.value()->wait({Deadline::after(kLong)}) : work.status();
     if (ended.code() != Code::kAborted) return unexpected(ended, "not cancelled");
-    if (group.rank() != 1 && ended.peer() != 1) return unexpected(ended, "who cancelled?");
-    std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xee});  // it is ours again
+    if (group.rank() != 1 && ended.peer() != 1) return unexpected(ended, "which rank cancelled?");
+    std::fill(x.bytes.begin(), x.bytes.end(), std::byte{0xee});  // the array belongs to the test again
     return right_allreduce(group, 1'000'000);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -404,8 +410,8 @@ TEST_P(Agreement, every_rank_hears_of_a_death_also_those_that_do_not_talk_to_the
                                         Elements x = contribution(DType::kF32, 1, 0, 4);
                                         PC_TRY(group.run(Request{}));
                                         if (group.rank() == 3)
-                                          return Status::ok();  // its runtime goes without a word
-                                        // Nobody waits for rank 3.
+                                          return Status::ok();  // its runtime ends without a goodbye
+                                        // No rank waits for rank 3.
                                         return group.recv(x.buffer(), (group.rank() + 1) % 3, 0, -1);
                                       });
   for (Rank rank = 0; rank < 3; ++rank) {

@@ -1,4 +1,5 @@
-// What a group promises when something goes wrong: an error on time that names who and where, never a wrong result.
+// The contract of a group when something goes wrong: an error in time that names the rank and the
+// call, never a wrong result.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,11 +19,12 @@ namespace {
 
 class Failure : public ::testing::TestWithParam<Over> {
  protected:
-  // Worlds that end badly are not shut down: there would be nobody to wait for.
+  // Worlds that end with errors are not shut down: there would be no rank to wait for.
   Outcomes run(Rank size, double timeout_s, const Body& body) {
     return run_world({.over = GetParam(), .size = size, .timeout_s = timeout_s, .shut_down = false}, body);
   }
-  // The others are: a rank that just goes may take what its peers have not read yet with it.
+  // Other worlds are shut down: a rank that only ends may discard data that its peers have not read
+  // yet.
   Outcomes run_well(Rank size, const Body& body) {
     return run_world({.over = GetParam(), .size = size, .timeout_s = kLong}, body);
   }
@@ -60,7 +62,7 @@ TEST_P(Failure, ranks_that_disagree_raise_and_never_get_a_wrong_result) {
         const Status status = group.run(request_of(mine.collective, in, out, mine.op, mine.root), -1);
         if (group.rank() == 0) of_rank_0 = status;
         PC_TRY(status);
-        return group.run(Request{});  // a rank that only had to send finds out at its next call
+        return group.run(Request{});  // a rank that only had to send gets the error in its next call
       });
       const auto is = [&](Code code) {
         return std::any_of(outcomes.begin(), outcomes.end(),
@@ -77,7 +79,7 @@ TEST_P(Failure, different_roots_raise) {
   const Outcomes outcomes = run(3, 0.5, [&](Runtime&, Communicator& group) {
     Elements in = contribution(DType::kF32, 10, group.rank(), 3), out = garbage(DType::kF32, 10);
     PC_TRY(group.run(request_of(Collective::kReduce, in, out, ReduceOp::kSum, group.rank() == 2 ? 1 : 0)));
-    return right_allreduce(group);  // a rank that only had to send finds out at its next call
+    return right_allreduce(group);  // a rank that only had to send gets the error in its next call
   });
   for (const Status& s : outcomes) EXPECT_FALSE(s.is_ok()) << text_of(outcomes);
 }
@@ -99,7 +101,7 @@ TEST_P(Failure, a_message_of_another_dtype_or_count_raises) {
       Elements x = contribution(dtype && group.rank() == 1 ? DType::kI32 : DType::kF32, 4, 0, 2);
       if (!dtype && group.rank() == 1) x = contribution(DType::kF32, 5, 0, 2);
       PC_TRY(group.rank() == 0 ? group.send(x.view(), 1, 9, -1) : group.recv(x.buffer(), 0, 9, -1));
-      return group.run(Request{});  // the sender must not be gone when the receiver looks
+      return group.run(Request{});  // the sender must still exist when the receiver checks
     });
     EXPECT_EQ(outcomes[1].code(), Code::kMismatch) << text_of(outcomes);
     EXPECT_EQ(outcomes[1].peer(), 0);
@@ -127,7 +129,7 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
   const char* const algorithm = hierarchical ? "hierarchical"
                                 : shared     ? "shared_memory"
                                              : "recursive_doubling";
-  // By domains rank 1 waits for rank 0, which waits for rank 2.
+  // With domains rank 1 waits for rank 0, which waits for rank 2.
   EXPECT_TRUE(has(first, hierarchical ? "waiting for rank "
                          : shared     ? "waiting for rank 2"
                                       : "step ") &&
@@ -246,7 +248,7 @@ TEST_P(Failure, bad_arguments_raise_before_a_byte_is_sent_and_the_group_goes_on)
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Failure, two_threads_on_one_group_take_turns) {
+TEST_P(Failure, two_threads_may_call_on_one_group) {
   const Outcomes outcomes = run_well(3, [](Runtime&, Communicator& group) -> Status {
     Status other;
     std::thread second([&] {
@@ -263,7 +265,7 @@ TEST_P(Failure, two_threads_on_one_group_take_turns) {
 TEST_P(Failure, messages_pass_while_another_thread_is_in_a_collective) {
   const Outcomes outcomes = run_well(2, [](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kI32, 50'000, 0, 2), y = garbage(DType::kI32, 50'000);
-    if (group.rank() == 1) {  // comes to the allreduce only now: rank 0 has waited in it meanwhile
+    if (group.rank() == 1) {  // enters the allreduce only now: rank 0 has waited in it meanwhile
       PC_TRY(group.recv(y.buffer(), 0, 0, -1));
       return right_allreduce(group);
     }
@@ -285,14 +287,14 @@ TEST_P(Failure, abort_from_another_thread_ends_a_waiting_call) {
       return status;
     }
     Elements x = contribution(DType::kF32, 1, 0, 2);
-    return group.recv(x.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+    return group.recv(x.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has ended
   });
   EXPECT_EQ(outcomes[0].code(), Code::kAborted) << text_of(outcomes);
   EXPECT_TRUE(has(outcomes[0], "red button")) << text_of(outcomes);
   EXPECT_EQ(outcomes[1].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(Failure, other_threads_are_told_that_the_group_ended_and_not_that_they_timed_out) {
+TEST_P(Failure, other_threads_see_that_the_group_ended_and_not_that_they_timed_out) {
   std::promise<void> over;
   const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) {
     if (group.rank() == 1) {
@@ -313,8 +315,8 @@ TEST_P(Failure, other_threads_are_told_that_the_group_ended_and_not_that_they_ti
       << text_of(outcomes);
 }
 
-// Rank 0 launches and never asks: the mismatch of its first call must not get lost.
-TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
+// Rank 0 launches and never waits: the mismatch of its first call must not get lost.
+TEST_P(Failure, a_failure_that_no_thread_waited_for_is_reported_to_the_others) {
   const Outcomes outcomes = run_well(2, [](Runtime&, Communicator& group) -> Status {
     Elements x = contribution(DType::kF32, group.rank() == 0 ? 5 : 4, group.rank(), 2), y = x;
     Request broadcast = request_of(Collective::kBroadcast, x, x, ReduceOp::kSum, 1);
@@ -323,12 +325,12 @@ TEST_P(Failure, a_failure_that_nobody_waited_for_is_told_to_the_others) {
       PC_TRY(group.run(Request{}));
       if (!failing->done()) return Status(Code::kInternal, "not done");
     } else {
-      PC_TRY(group.run(broadcast));  // the root is done with it before anybody can object
-      Status told = group.run(Request{});
-      if (told.is_ok()) told = Status(Code::kTimeout, "");
-      for (int i = 0; i < 100 && told.code() == Code::kTimeout; ++i)
-        told = group.recv(y.buffer(), 0, 0, 0.02);
-      if (told.code() != Code::kMismatch || !has(told, "call #1")) return told.with_operation("not told");
+      PC_TRY(group.run(broadcast));  // the root's part completes before any rank can object
+      Status late = group.run(Request{});
+      if (late.is_ok()) late = Status(Code::kTimeout, "");
+      for (int i = 0; i < 100 && late.code() == Code::kTimeout; ++i)
+        late = group.recv(y.buffer(), 0, 0, 0.02);
+      if (late.code() != Code::kMismatch || !has(late, "call #1")) return late.with_operation("not reported");
     }
     PC_TRY(group.resync());
     return right_allreduce(group);
@@ -342,7 +344,7 @@ TEST_P(Failure, work_outlives_its_runtime_and_still_tells_how_it_ended) {
   const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
     if (group.rank() == 1) {
       Elements y = contribution(DType::kF32, 1, 0, 2);
-      (void)group.recv(y.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+      (void)group.recv(y.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has ended
       return Status::ok();
     }
     PC_ASSIGN_OR_RETURN(kept, group.launch(request_of(Collective::kAllreduce, x, x)));
@@ -362,9 +364,9 @@ TEST_P(Failure, work_that_is_dropped_ends_on_the_peers_too_and_the_group_goes_on
       PC_ASSIGN_OR_RETURN(const WorkPtr dropped, group.launch(request_of(Collective::kAllreduce, x, x)));
       launched.set_value();
     } else {
-      launched.get_future().wait();  // else rank 0 could be done with it at once
+      launched.get_future().wait();  // otherwise rank 0 could complete it immediately
       const Status ended = right_allreduce(group, 100'000);
-      if (ended.code() != Code::kAborted || ended.peer() != 0) return ended.with_operation("not told");
+      if (ended.code() != Code::kAborted || ended.peer() != 0) return ended.with_operation("not reported");
     }
     return right_allreduce(group);
   });
@@ -377,18 +379,19 @@ TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_th
       const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
         Elements x = contribution(DType::kF32, 100, group.rank(), 2), out = x;
         const Rank root =
-            what == Collective::kBroadcast ? group.rank() : 1 - group.rank();  // all send, nobody receives
+            what == Collective::kBroadcast ? group.rank() : 1 - group.rank();  // all send, no rank receives
         Request request = request_of(what, x, out, ReduceOp::kSum, root);
         if (what == Collective::kReduce) request.out = {};
         PC_TRY(group.run(request));
         if (shuts_down) return runtime.shutdown(Deadline::after(kLong));
-        PC_TRY(right_allreduce(group));  // or at the one after it: then this call finds out
+        PC_TRY(right_allreduce(group));  // raises the mismatch, unless the next call does
         return right_allreduce(group);
       });
-      // Who is told second may see the other one go.
+      // The rank that is notified second may see the other rank leave.
       EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)
           << text_of(outcomes);
-      // Of two that leave one may be gone before it can hear (ARCHITECTURE, late news of a wrong root).
+      // Of two ranks that leave, one may have ended before it received the report (ARCHITECTURE,
+      // late news of a wrong root).
       EXPECT_TRUE(shuts_down || !(outcomes[0].is_ok() || outcomes[1].is_ok())) << text_of(outcomes);
     }
   }
@@ -425,16 +428,16 @@ TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
     });
     EXPECT_EQ(outcomes[0].code(), Code::kPeerExited) << name << ": " << text_of(outcomes);
     EXPECT_TRUE(has(outcomes[0], "rank 1")) << name << ": " << text_of(outcomes);
-    EXPECT_FALSE(outcomes[1].is_ok()) << name << ": not everybody came";
+    EXPECT_FALSE(outcomes[1].is_ok()) << name << ": a rank is missing";
     EXPECT_FALSE(has(outcomes[1], "another algorithm")) << name << ": " << text_of(outcomes);
   }
 }
 
-// Rank 0 needs rank 1 in the reduce, of which rank 2's part is done without it. So rank 0 makes no allreduce, for its group
-// has ended; and rank 2 waits for rank 0 there.
+// Rank 0 needs rank 1 in the reduce. Rank 2 completes its part of it without rank 1. So the group
+// has ended on rank 0, which makes no allreduce, and rank 2 waits for rank 0 there.
 TEST_P(Failure, who_waits_for_one_whose_group_has_ended_hears_who_is_gone) {
   for (int round = 0; round < 5; ++round) {
-    std::latch both(2);  // nobody goes before the other has heard
+    std::latch both(2);  // neither rank ends before the other has its error
     const Outcomes outcomes = run(3, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
       if (group.rank() == 1) return runtime.shutdown(Deadline::after(kShort));
       Elements x = contribution(DType::kF32, 100, group.rank(), 3), out = x;
@@ -455,7 +458,7 @@ TEST_P(Failure, who_waits_for_one_whose_group_has_ended_hears_who_is_gone) {
 TEST_P(Failure, after_shutdown_calls_say_so) {
   const Outcomes outcomes = run(2, kLong, [](Runtime& runtime, Communicator& group) -> Status {
     PC_TRY(runtime.shutdown(Deadline::after(kLong)));
-    PC_TRY(runtime.shutdown(Deadline::after(kLong)));  // again: nothing left to do
+    PC_TRY(runtime.shutdown(Deadline::after(kLong)));  // a second time there is nothing left to do
     const Status later = right_allreduce(group);
     return later.code() == Code::kNotInitialized ? Status::ok() : later;
   });
@@ -477,7 +480,7 @@ TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure
     const Outcomes outcomes = run(2, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
       if (group.rank() == 1) {
         while (!aborted) std::this_thread::yield();
-        PC_TRY(right_allreduce(group));  // may end well: rank 0's part of it may have come before
+        PC_TRY(right_allreduce(group));  // may succeed: rank 0's part may have arrived before
         return right_allreduce(group);
       }
       std::atomic<bool> begun = false;

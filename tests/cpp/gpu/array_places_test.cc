@@ -1,4 +1,5 @@
-// Where the arrays of a call lie, and so which way it goes, without a word of their library. FAKES of the driver and of NCCL.
+// Detects where the arrays of a call are stored, and so which path it takes, without the array
+// library. FAKES of the driver and of NCCL.
 #include <gtest/gtest.h>
 
 #include <array>

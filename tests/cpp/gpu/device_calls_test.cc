@@ -1,4 +1,5 @@
-// Calls of arrays on GPUs in a world of ranks: the right result, or one reason on every rank. On fakes of the driver and NCCL.
+// Calls on GPU arrays in a world of ranks: the right result, or the same error on every rank. FAKES
+// of the driver and of NCCL.
 #include "gpu/device_calls.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +55,7 @@ TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_g
     PC_TRY(group.resync());
     return host_sum(group);
   });
-  nccl_->reset();  // it has noticed too, which the real one would not
+  nccl_->reset();  // the fake has detected it too, which real NCCL would not
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
@@ -85,7 +86,8 @@ TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
       return group.resync();
     }
     PC_ASSIGN_OR_RETURN(Array x, array_of(0));
-    const auto started = calls->launch(x.sum(), 0.2);  // on a busy machine that is over while it is launched
+    // on a busy machine the timeout may pass within launch()
+    const auto started = calls->launch(x.sum(), 0.2);
     const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
     given_up.set_value();
     if (ended.code() != Code::kTimeout || !has(ended, "rank 1")) return wrong(ended.to_string());
@@ -104,14 +106,14 @@ TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
         if (group.rank() == 0) with.clock = &late;
         PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-        fake_.hold_stream(x.stream.get());  // what makes x does not come to its end
+        fake_.hold_stream(x.stream.get());  // the work that produces x does not complete
         PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
-        PC_TRY(host_sum(group));  // both have made the call
+        PC_TRY(host_sum(group));  // both ranks have made the call
         if (group.rank() == 0) late.advance(std::chrono::seconds(2 * static_cast<int>(kLong)));
         const Status ended = started->wait(-1);
         fake_.release_stream(x.stream.get());
         if (group.rank() == 0) {
-          heard.get_future().wait();  // this rank goes on: it is no death that the other hears of
+          heard.get_future().wait();  // this rank stays alive, so that the other rank sees no death
         } else {
           heard.set_value();
         }
@@ -129,7 +131,7 @@ TEST_P(DeviceWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
       [&](Runtime&, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
         PC_TRY(host_sum(group));
-        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        if (group.rank() == 2) return Status::ok();  // its runtime ends without a goodbye
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
         const auto started = calls->launch(x.sum(), -1);
         const Status ended = started.is_ok() ? started.value()->wait(-1) : started.status();
@@ -178,7 +180,7 @@ TEST_P(DeviceWorld, ranks_that_share_a_gpu_go_by_nccl_where_it_takes_them_to_be_
 TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_the_others_wait) {
   nccl_->init_waits_for_all(1);
   nccl_->fail_next("CommInitRankConfig", 2, 0);
-  nccl::testing::StepClock stands_still;  // nobody waits in vain until a deadline
+  nccl::testing::StepClock stands_still;  // no deadline passes
   std::promise<void> first, second;
   std::atomic<int> others{0};
   const Outcomes outcomes = run(
@@ -187,7 +189,8 @@ TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_t
         DeviceCalls::Resources with = resources(group.rank());
         with.clock = &stands_still;
         const Status joined = join(group, with).status();
-        if (has(joined, "ncclSystemError")) {  // its runtime lives on: it is no death that the others hear of
+        // its runtime stays alive, so that the other ranks see no death
+        if (has(joined, "ncclSystemError")) {
           first.get_future().wait();
           second.get_future().wait();
         } else {
@@ -206,7 +209,7 @@ TEST_P(DeviceWorld, a_rank_that_nccl_refuses_ends_the_group_instead_of_letting_t
 }
 
 TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_names_the_call) {
-  for (const bool waits : {true, false}) {  // else the watcher alone hears of it
+  for (const bool waits : {true, false}) {  // otherwise only the watcher detects it
     std::promise<void> queued;
     const Outcomes outcomes = run(
         2,
@@ -218,9 +221,9 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_nam
           PC_TRY(host_sum(group));
           if (group.rank() == 1) queued.set_value();
           if (group.rank() == 0) {
-            queued.get_future().wait();  // for the other's host_sum, which the error would end
+            queued.get_future().wait();  // lets rank 1 complete its host_sum, which the error would end
             void* comm = nullptr;
-            nccl_->last_comm(&comm);  // of whichever rank: all of them hear of it
+            nccl_->last_comm(&comm);  // the communicator of either rank: both get the error
             nccl_->async_error(comm, 6);
           }
           const Status ended = waits ? started->wait(-1) : calls->settle(-1);
@@ -299,9 +302,9 @@ TEST_P(DeviceWorld, strict_ranks_queue_nothing_before_all_have_made_the_call) {
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     const Status refused = calls->launch(call, -1).status();
     if (refused.code() != Code::kMismatch) return wrong(refused.to_string());
-    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // untouched
+    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // unchanged
     PC_TRY(group.resync());
-    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));  // and the GPU's calls go on too
+    PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));  // and the GPU's calls continue too
     PC_TRY(host_sum(group));
     PC_TRY(started->wait(-1));
     PC_TRY(expect(x, 3));
@@ -324,7 +327,7 @@ TEST_P(DeviceWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
       PC_TRY(started->precede(y.stream.get()));
       PC_TRY(copy(y, x, y.stream.get()));
-      PC_TRY(host_sum(group));  // all have queued theirs, and none has begun
+      PC_TRY(host_sum(group));  // all ranks have queued theirs, and none has started
       if (started->done()) return wrong("done before its array was made");
       PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
       fake_.release_stream(x.stream.get());
@@ -346,7 +349,7 @@ TEST_P(DeviceWorld,
       PC_ASSIGN_OR_RETURN(Array early, array_of(group.rank()));
       PC_ASSIGN_OR_RETURN(Array late, array_of(group.rank()));
       const float old = static_cast<float>(group.rank() + 1), fresh = old + 10;
-      cuda::CUstream const theirs = late.stream.get();  // of who uses x
+      cuda::CUstream const theirs = late.stream.get();  // the stream of the consumer of x
       fake_.hold_stream(x.stream.get());
       fake_.hold_stream(theirs);
       PC_TRY(produce(x, std::vector<float>(kCount, fresh)));
@@ -356,7 +359,7 @@ TEST_P(DeviceWorld,
       PC_TRY(copy(early, x, theirs));
       PC_TRY(started->precede(theirs));
       PC_TRY(copy(late, x, theirs));
-      PC_TRY(host_sum(group));  // all have queued theirs
+      PC_TRY(host_sum(group));  // all ranks have queued theirs
       fake_.step(theirs, 1);
       PC_TRY(expect(early, old));
       fake_.release_stream(theirs);
@@ -364,7 +367,7 @@ TEST_P(DeviceWorld,
       PC_TRY(host_sum(group));
       PC_TRY(expect(x, fresh));
       if (fake_.queued(theirs) < 2) return wrong("it does not wait for the call");
-      PC_TRY(host_sum(group));  // all have looked
+      PC_TRY(host_sum(group));  // all ranks have checked
       fake_.release_stream(x.stream.get());
       drain(late);
       PC_TRY(expect(late, 23));
@@ -380,10 +383,10 @@ TEST_P(DeviceWorld, calls_on_the_callers_stream_and_beside_it_keep_their_order) 
     const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
       PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
       PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-      PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));  // for its stream
+      PC_ASSIGN_OR_RETURN(Array y, array_of(group.rank()));  // used only for its stream
       fake_.hold_stream(x.stream.get());
       std::vector<std::shared_ptr<GpuWork>> all;
-      for (int i = 0; i < 4; ++i) {  // all of x, on two streams, in both ways
+      for (int i = 0; i < 4; ++i) {  // all on x, on two streams, in both modes
         cuda::DeviceCall call = x.sum();
         if (i % 2 == 1) {
           call.request.op.op = ReduceOp::kProd;
@@ -424,10 +427,10 @@ TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_numbe
           if (group.rank() == 2) others_ended.wait();
           calls->abort(Status(Code::kAborted, "this rank has had enough"));
           fake_.release_stream(x.stream.get());
-          fake_.drain_device(group.rank());  // its streams go on
+          fake_.drain_device(group.rank());  // its streams continue
           if (group.rank() != 2) others_ended.count_down();
           const Status heard = started->wait(-1);
-          all_ended.arrive_and_wait();  // nobody hears of the end of another before
+          all_ended.arrive_and_wait();  // no rank sees the end of another before
           if (!is_nan(x)) PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
           if (!waited) return wrong("done without rank 2");
           return heard.code() == Code::kAborted ? Status::ok() : wrong(heard.to_string());
@@ -444,7 +447,7 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
     with.clock = &clock;
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, with));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-    PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
+    PC_TRY(host_sum(group));  // no rank allocates memory while another captures
     cuda::DeviceCall call = x.sum();
     call.on_caller_stream = true;
     fake_.begin_capture(x.stream.get());
@@ -452,7 +455,7 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
     if (fake_.end_capture(x.stream.get()) < 0) return wrong("the capture was invalidated");
     PC_TRY(captured.status());
     if (captured.value()->wait(-1).code() != Code::kUnsupported) return wrong("its end can be waited for");
-    PC_TRY(host_sum(group));  // the clock belongs to both ranks: both have captured
+    PC_TRY(host_sum(group));  // both ranks share the clock: both have captured
     clock.advance(std::chrono::seconds(2 * static_cast<int>(kLong)));  // its timeout was for launching it
     for (int round = 0; round < 3; ++round) {
       std::fill(x.begin(), x.begin() + kCount, static_cast<float>(round + group.rank()));
@@ -543,7 +546,8 @@ TEST_P(DeviceWorld, a_call_that_has_ended_is_not_late_because_the_watcher_was) {
     fake_.hold_stream(x.stream.get());
     fake_.hold_stream(y.stream.get());
     std::promise<void> over;
-    // Letting go of the first takes long, as who waits for Python's lock; meanwhile the second ends on the GPU.
+    // Releasing the first call takes long, like a release that waits for Python's lock. Meanwhile
+    // the second completes on the GPU.
     cuda::DeviceCall first = x.sum();
     first.on_caller_stream = true;
     first.keeps = std::shared_ptr<const void>(&x, [&](const void*) {

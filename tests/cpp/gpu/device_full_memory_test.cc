@@ -1,5 +1,5 @@
-// Calls of arrays on a GPU whose memory is full: all ranks go another way or say what is missing, and the group goes on. On fakes
-// of the driver and of NCCL.
+// Calls on arrays on a GPU with full memory: all ranks take another path or report what is missing,
+// and the group continues. FAKES of the driver and of NCCL.
 #include <gtest/gtest.h>
 
 #include "device_world.h"
@@ -10,7 +10,7 @@ namespace {
 class FullMemory : public DeviceWorld {
  protected:
   static constexpr std::size_t kAll_nbytes = std::size_t{1} << 30, kFree_nbytes = std::size_t{10} << 20;
-  // Takes all but 10 MiB of the rank's GPU.
+  // Allocates all but 10 MiB of the rank's GPU.
   Result<cuda::DeviceMemory> fill(Rank rank) {
     PC_ASSIGN_OR_RETURN(const cuda::Context context, cuda::Context::primary(driver_, rank));
     return cuda::DeviceMemory::allocate(context, kAll_nbytes - kFree_nbytes);
@@ -43,7 +43,7 @@ TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_th
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     cuda::DeviceCall barrier;
     barrier.request.stream = x.stream.get();
-    PC_TRY(host_sum(group));  // both have all but that
+    PC_TRY(host_sum(group));  // both ranks have filled their GPU
     for (const char* const function : {"cuEventCreate", "cuMemAlloc"}) {
       if (group.rank() != 0) continue;
       fake_.fail_next(function, cuda::CUDA_ERROR_OUT_OF_MEMORY);
@@ -59,7 +59,7 @@ TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_th
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(FullMemory, that_nccl_finds_is_told_with_its_word) {
+TEST_P(FullMemory, that_nccl_finds_is_reported_with_its_word) {
   nccl_->fail_next("CommInitRankConfig", 1, 0);
   const Outcomes outcomes = run(
       1, [&](Runtime&, Communicator& group) { return join(group, resources(0)).status(); }, false);

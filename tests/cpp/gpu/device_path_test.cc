@@ -1,4 +1,4 @@
-// Which way a group's calls of arrays on GPUs go, from what its ranks say.
+// Which path a group's calls on GPU arrays take, from what its ranks report.
 #include "gpu/device_path.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ TEST(DevicePath, ranks_with_a_gpu_each_and_one_nccl_go_by_it) {
   EXPECT_TRUE(can_go_by_nccl({all, 1}).is_ok());
 }
 
-// NCCL takes ranks with another NCCL_HOSTID for ranks of another host, so that they can share a GPU.
+// NCCL treats ranks with another NCCL_HOSTID as ranks of another host, so that they can share a
+// GPU.
 TEST(DevicePath, one_gpu_of_two_host_ids_is_two) {
   const std::string host(100, 'h');
   const DeviceFacts apart[] = {facts("GPU-a", 28, host + "1"), facts("GPU-a", 28, host + "2")};

@@ -1,4 +1,5 @@
-// What a stream sees of a call that not all ranks have made: NaN and no number. On fakes of the driver and of NCCL.
+// What a stream sees of a call that not all ranks have made: NaN and no number. FAKES of the driver
+// and of NCCL.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -16,8 +17,9 @@ class RefusedCalls : public DeviceWorld {
     with.semaphores = std::make_shared<cuda::SemaphorePool>();
     return with;
   }
-  // Two ranks make different calls of NCCL, which moves something all the same; `y` gets what a stream behind the call sees.
-  // Then `look(x, y)`, on ranks whose stream was put behind the call before it was refused.
+  // Two ranks make different NCCL calls, which move data nevertheless. `y` gets what the stream
+  // sees after the call. Then `look(x, y)` runs on ranks that had ordered their stream after the
+  // call before it was refused.
   Status refuse(Communicator& group, bool on_caller_stream,
                 const std::function<Status(Array& x, Array& y)>& look) {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
@@ -26,7 +28,7 @@ class RefusedCalls : public DeviceWorld {
     cuda::DeviceCall call = x.sum();
     call.on_caller_stream = on_caller_stream;
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
-    PC_TRY(host_sum(group));  // both have their arrays
+    PC_TRY(host_sum(group));  // both ranks have their arrays
     const auto started = calls->launch(call, -1);
     bool goes_past = started.is_ok();
     if (goes_past && !on_caller_stream) {
@@ -44,7 +46,7 @@ class RefusedCalls : public DeviceWorld {
   Outcomes run_refused(bool on_caller_stream, const std::function<Status(Array& x, Array& y)>& look) {
     Outcomes outcomes =
         run(2, [&](Runtime&, Communicator& group) { return refuse(group, on_caller_stream, look); });
-    nccl_->reset();  // it has noticed too, which the real one would not
+    nccl_->reset();  // the fake has detected it too, which real NCCL would not
     nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
     return outcomes;
   }
@@ -62,7 +64,8 @@ TEST_P(RefusedCalls, give_nan_before_their_stream_goes_on) {
   }
 }
 
-// An abort frees memory, for which the driver waits until all streams have done what they have.
+// An abort frees memory, for which the driver waits until all streams have completed their queued
+// work.
 TEST_P(RefusedCalls, are_filled_before_nccl_is_aborted) {
   nccl_->on_abort([](void* fake) { static_cast<const FakeCuda*>(fake)->drain_all(); },
                   const_cast<FakeCuda*>(&fake_));
@@ -72,7 +75,7 @@ TEST_P(RefusedCalls, are_filled_before_nccl_is_aborted) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The end of the second stands behind the wait for the first.
+// The end of the second call is queued after the stream's wait for the first.
 TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, waiting(group.rank())));
@@ -83,7 +86,7 @@ TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
       const Status ended = host_sum(group);
       return ended.code() == Code::kMismatch ? group.resync() : wrong("no mismatch: " + ended.to_string());
     }
-    fake_.hold_stream(x.stream.get());  // so that all are queued before either rank knows
+    fake_.hold_stream(x.stream.get());  // so that all are queued before either rank detects the mismatch
     std::vector<std::shared_ptr<GpuWork>> started;
     for (int i = 0; i < 3; ++i) {
       cuda::DeviceCall call = x.sum();
@@ -104,7 +107,7 @@ TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
 }
 
 TEST_P(RefusedCalls, hold_no_stream_where_the_driver_fills_nothing) {
-  // Not when the two ranks join.
+  // It does not fail while the two ranks join.
   fake_.fail_after("cuMemsetD8Async", 2, cuda::CUDA_ERROR_UNKNOWN);
   const Outcomes outcomes = run_refused(true, [](Array&, Array&) { return Status::ok(); });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -125,14 +128,14 @@ TEST_P(RefusedCalls, are_refused_when_they_are_captured) {
     cuda::DeviceCall call = x.sum();
     call.on_caller_stream = true;
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
-    PC_TRY(host_sum(group));  // nobody makes memory while somebody captures
+    PC_TRY(host_sum(group));  // no rank allocates memory while another captures
     fake_.begin_capture(x.stream.get());
     const Status captured = calls->launch(call, -1).status();
     const int operations = fake_.end_capture(x.stream.get());
     if (captured.code() != Code::kMismatch) return wrong("no mismatch: " + captured.to_string());
     if (operations != 0) return wrong("the graph has " + std::to_string(operations) + " operations");
     PC_TRY(group.resync());
-    cuda::DeviceCall next = x.sum();  // no stream waits for the one that was refused
+    cuda::DeviceCall next = x.sum();  // no stream waits for the refused call
     next.on_caller_stream = true;
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(next, -1));
     PC_TRY(started->wait(-1));
@@ -173,7 +176,7 @@ TEST_F(Agreed, streams_go_on_when_a_call_and_all_before_it_are) {
 
 TEST_F(Agreed, a_number_never_goes_back_whoever_has_the_semaphore_next) {
   auto semaphore = take();
-  semaphore->signal(semaphore->value() + 0xfffffff0U);  // around the circle
+  semaphore->signal(semaphore->value() + 0xfffffff0U);  // the counter wraps around
   const uint32_t left = semaphore->value();
   semaphore.reset();
   semaphore = take();

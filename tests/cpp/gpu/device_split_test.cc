@@ -1,5 +1,5 @@
-// Groups that a group which has joined by NCCL is cut into: their communicators come from its own, or both end on every rank. On
-// fakes of the driver and NCCL.
+// Groups that are split from a group which has joined by NCCL: their communicators come from its
+// own, or both end on every rank. FAKES of the driver and of NCCL.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,10 +24,10 @@ class SplitWorld : public DeviceWorld {
     Communicator& world;
     DeviceGroups& gpus;
     Rank rank() const { return world.rank(); }
-    // Python's init(backend="nccl").
+    // As Python's init(backend="nccl").
     Status join() const { return gpus.of(world, world.rank(), nullptr, kLong, true).status(); }
   };
-  // What is left when the body has ended is aborted, so that nothing is leaked.
+  // Aborts what is left when the body has ended, so that nothing is leaked.
   Outcomes run_here(Rank size, const std::function<Status(const Here&)>& body, bool shut_down = true) {
     const auto on_rank = [&](Runtime& runtime, Communicator& world) -> Status {
       DeviceGroups::Options options;
@@ -44,9 +44,10 @@ class SplitWorld : public DeviceWorld {
     return run(size, on_rank, shut_down);
   }
 
-  bool strict_ = false;  // who makes a call keeps others waiting until all ranks have made it
+  bool strict_ = false;  // strict checking: a call does not complete before all ranks have made it
 
-  // What pycollective/runtime/groups.py does. The group of these ranks, or null where this one is not among them.
+  // Does the work of pycollective/runtime/groups.py. Returns the group of these ranks, or null if
+  // this rank is not one of them.
   static Result<Communicator*> agree_on(const Here& here, const std::vector<Rank>& ranks) {
     std::vector<int32_t> says(static_cast<std::size_t>(here.world.size()));
     const int32_t can = here.gpus.can_split(here.world) ? 1 : 0;
@@ -80,7 +81,8 @@ class SplitWorld : public DeviceWorld {
     return expect(x, wanted);
   }
 
-  // What NCCL was asked for, one line for each communicator that calls go by, in alphabetical order.
+  // Returns the recorded NCCL calls, one line for each communicator that is used for calls, in
+  // alphabetical order.
   std::vector<std::string> record() const {
     std::istringstream lines(nccl_->record());
     std::vector<std::string> all;
@@ -125,14 +127,14 @@ TEST_P(SplitWorld, who_is_in_no_new_group_or_alone_in_one_takes_part_and_gets_no
     PC_ASSIGN_OR_RETURN(Array x, array_of(here.rank()));
     const std::vector<Rank> pair = {3, 1};  // in another order than in the world
     PC_ASSIGN_OR_RETURN(Communicator* const group, cut(here, here.rank() == 0 ? std::vector<Rank>{0} : pair));
-    if (here.rank() == 0) PC_TRY(sum(here, *group, x, 1));  // by an id of its own
+    if (here.rank() == 0) PC_TRY(sum(here, *group, x, 1));  // uses a unique id of its own
     if (here.rank() == 2 && group != nullptr) return wrong("rank 2 is in no group");
     if (here.rank() % 2 == 1) {
       cuda::DeviceCall broadcast = x.sum();
       broadcast.request.collective = Collective::kBroadcast;
       broadcast.request.root = 0;
       PC_TRY(call(here, *group, broadcast));
-      PC_TRY(expect(x, 4));  // rank 3 is its first
+      PC_TRY(expect(x, 4));  // rank 3 is the group's first rank
     }
     return here.gpus.close(kLong);
   });
@@ -155,7 +157,7 @@ TEST_P(SplitWorld, a_group_that_has_not_joined_or_has_failed_cannot_be_split) {
     if (here.gpus.can_split(here.world)) return wrong("though it has failed");
     return here.world.resync();
   });
-  nccl_->reset();  // it has noticed the mismatch too
+  nccl_->reset();  // the fake has detected the mismatch too
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
@@ -165,7 +167,7 @@ TEST_P(SplitWorld, the_death_of_a_rank_in_the_middle_ends_parent_and_child_on_al
       [&](const Here& here) -> Status {
         PC_TRY(here.join());
         PC_ASSIGN_OR_RETURN(Communicator* const child, agree_on(here, {0, 1, 2}));
-        PC_TRY(host_sum(here.world));  // all have agreed
+        PC_TRY(host_sum(here.world));  // all ranks have agreed
         if (here.rank() == 2) return Status::ok();
         const Status split = here.gpus.split(here.world, child, kLong);
         PC_ASSIGN_OR_RETURN(Array x, array_of(here.rank()));
@@ -192,7 +194,7 @@ TEST_P(SplitWorld, a_split_that_stays_in_progress_ends_at_its_deadline_on_all_ra
         const Status split = here.gpus.split(here.world, child, here.rank() == 0 ? 0.2 : kLong);
         if (here.rank() == 0) {
           late.set_value();
-          all_heard.get_future().wait();  // its runtime lives on: it is no death that the other hears of
+          all_heard.get_future().wait();  // its runtime stays alive, so that the other rank sees no death
         } else {
           all_heard.set_value();
         }
@@ -205,7 +207,8 @@ TEST_P(SplitWorld, a_split_that_stays_in_progress_ends_at_its_deadline_on_all_ra
   EXPECT_EQ(nccl_->alive(), 0);
 }
 
-// One that NCCL refuses at once leaves the others alone in the split; one that fails afterwards leaves them with a child.
+// An immediate refusal by NCCL leaves the other ranks alone in the split. A later failure leaves
+// them with a child.
 TEST_P(SplitWorld, an_error_of_nccl_on_one_rank_ends_the_new_group_on_all_and_nobody_waits_for_the_deadline) {
   for (const char* const fails : {"CommSplit", "CommUserRank"}) {
     std::latch all_joined(3), all_ended(3);
@@ -219,7 +222,7 @@ TEST_P(SplitWorld, an_error_of_nccl_on_one_rank_ends_the_new_group_on_all_and_no
           PC_TRY(host_sum(here.world));
           Status ended = here.gpus.split(here.world, child, kLong);
           if (ended.is_ok()) ended = host_sum(*child);
-          all_ended.arrive_and_wait();  // they live on until all have heard
+          all_ended.arrive_and_wait();  // they stay alive until all have their errors
           return ended;
         },
         false);
@@ -252,7 +255,7 @@ TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
         });
         const Status split = here.gpus.split(here.world, child, kLong);
         aborts.join();
-        there.get_future().wait();  // it has heard which group it is
+        there.get_future().wait();  // rank 1 knows which group it is
         ended.set_value();
         return has(split, "had enough") ? Status::ok() : wrong(split.to_string());
       },
@@ -260,7 +263,7 @@ TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_its_turn_ends_it_for_all) {
+TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_it_begins_ends_it_for_all) {
   strict_ = true;
   bool parent_goes_on = true;
   std::promise<void> has_left, all_heard;

@@ -1,5 +1,6 @@
-// A thread that is stuck inside NCCL while it queues a call: whatever happens to the call lets it go. On fakes of the driver and of
-// NCCL, whose calls come back here only when their communicator is aborted.
+// A thread that is stuck inside NCCL while it queues a call: every end of the call releases the
+// thread. FAKES of the driver and of NCCL. The fake's calls return here only when their
+// communicator is aborted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,7 +14,7 @@ namespace {
 
 class StuckCalls : public DeviceWorld {
  protected:
-  // Two ranks have joined, and NCCL lets no call go from here on.
+  // Two ranks have joined. From here on no NCCL call completes.
   Outcomes run_stuck(const std::function<Status(Communicator&, DeviceCalls&)>& body) {
     return run(
         2,
@@ -65,7 +66,7 @@ TEST_P(StuckCalls, end_at_their_deadline_where_all_ranks_have_made_them) {
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     const Status late = sum(group, calls, group.rank() == 0 ? 0.2 : kLong);
     group.rank() == 1 ? heard.set_value()
-                      : heard.get_future().wait();  // rank 0 lives on until the other has heard
+                      : heard.get_future().wait();  // rank 0 stays alive until the other rank has its error
     return late;
   });
   EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
@@ -75,7 +76,8 @@ TEST_P(StuckCalls, end_at_their_deadline_where_all_ranks_have_made_them) {
 
 TEST_P(StuckCalls, end_when_a_rank_dies) {
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
-    if (group.rank() == 1) return wait_for_a_stuck_call(), Status::ok();  // its runtime goes without a word
+    // its runtime ends without a goodbye
+    if (group.rank() == 1) return wait_for_a_stuck_call(), Status::ok();
     const Status ended = sum(group, calls);
     return sum(group, calls).code() == ended.code() ? ended : wrong("the next call says something else");
   });
@@ -83,7 +85,7 @@ TEST_P(StuckCalls, end_when_a_rank_dies) {
 }
 
 TEST_P(StuckCalls, of_different_kinds_are_a_mismatch_on_all_ranks_and_the_cpu_goes_on) {
-  std::latch done(2);  // a rank that ends without a word would fail the other's last sum
+  std::latch done(2);  // a rank that ends without a goodbye would fail the other rank's last sum
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     const Status ended = sum(group, calls, kLong, group.rank() == 0 ? ReduceOp::kSum : ReduceOp::kProd);
     if (ended.code() != Code::kMismatch || !has(ended, "prod"))
@@ -102,7 +104,8 @@ TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
       2,
       [&](Runtime&, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
-        // It is queued and does not end, so that the pollers of both ranks ask the driver for it.
+        // It is queued and does not complete, so that the pollers of both ranks query the driver
+        // for it.
         PC_ASSIGN_OR_RETURN(const Array waits, array_of(group.rank()));
         PC_ASSIGN_OR_RETURN(const Array x, array_of(group.rank()));
         fake_.hold_stream(waits.stream.get());
@@ -142,7 +145,8 @@ TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answe
         const Status summed = host_sum(group);
         fake_.hold_queries(0);
         fake_.release_stream(waits.stream.get());
-        while (!left.expired()) std::this_thread::yield();  // it comes back, and all of it goes
+        // the query returns, and all resources are released
+        while (!left.expired()) std::this_thread::yield();
         return summed;
       },
       false);

@@ -51,7 +51,8 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
         {.over = GetParam(), .size = size, .timeout_s = kLong, .shut_down = shut_down, .log_fd = -1}, body);
   }
 
-  // When they are let go they have ended, and this rank's fake GPU has nothing to do any more, so that nothing is leaked for it.
+  // The calls abort when they are released, and then this rank's fake GPU is drained, so that
+  // nothing is leaked.
   Result<std::shared_ptr<DeviceCalls>> join(Communicator& group, const DeviceCalls::Resources& with) {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<DeviceCalls> joined, DeviceCalls::join(group, with, kLong));
     DeviceCalls* const calls = joined.get();
@@ -62,7 +63,7 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     });
   }
 
-  // One rank's array of `count` floats, each its number + 1, and the call that sums it.
+  // One rank's array of `count` floats, each the rank + 1, and the call that sums it.
   struct Array {
     cuda::Context context;
     cuda::Stream stream;
@@ -89,16 +90,16 @@ class DeviceWorld : public ::testing::TestWithParam<Over> {
     std::fill(made.begin(), made.begin() + count, static_cast<float>(rank + 1));
     return made;
   }
-  // Everything that is queued on x's stream is done.
+  // Waits until everything that is queued on x's stream has completed.
   void drain(const Array& x) const { fake_.drain(x.stream.get()); }
-  // x's producer: it gets these values when its stream comes to that.
+  // Queues the producer of x on its stream: a copy of these values.
   Status produce(const Array& x, const std::vector<float>& values) const {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, x.context.enter());
     return driver_->check(driver_->cuMemcpyHtoDAsync(x.memory.at(), values.data(),
                                                      values.size() * sizeof(float), x.stream.get()),
                           "cuMemcpyHtoDAsync");
   }
-  // Its consumer: `to` gets what x is when `stream` comes to that.
+  // Queues a consumer of x on `stream`: a copy of x to `to`.
   Status copy(const Array& to, const Array& x, cuda::CUstream stream) const {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, to.context.enter());
     return driver_->check(

@@ -1,4 +1,5 @@
-// Messages between GPUs that go wrong: nobody gets another's data, nobody waits beyond its deadline. FAKES of the driver and of NCCL.
+// Failing messages between GPUs: no message reaches a wrong receiver, and no call waits beyond its
+// deadline. FAKES of the driver and of NCCL.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,8 +15,8 @@
 namespace pc::testing {
 namespace {
 
-constexpr double kMuchLess = kLong / 4;  // than the group's timeout
-constexpr int kRemoteError = 6;          // of NCCL
+constexpr double kMuchLess = kLong / 4;  // compared with the group's timeout
+constexpr int kRemoteError = 6;          // NCCL's code
 
 double seconds_of(const std::function<void()>& what) {
   const auto began = std::chrono::steady_clock::now();
@@ -130,7 +131,7 @@ TEST_P(DirectFailures, a_world_that_is_left_waits_for_nobody_who_does_not_join) 
   EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, who_waits_for_its_turn_on_a_channel_does_not_wait_beyond_its_deadline) {
+TEST_P(DirectFailures, a_call_queued_for_a_channel_does_not_wait_beyond_its_deadline) {
   std::promise<void> answered, done;
   const Outcomes outcomes = run(
       2,
@@ -194,7 +195,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     const auto one = [&](Array& array) {
       return mine.run(message(array, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank()));
     };
-    PC_TRY(one(y));  // the channel is there
+    PC_TRY(one(y));  // the channel exists
     drain(y);
     if (sends) fake_.hold_stream(x.stream.get());
     PC_TRY(mine.run(message(x, sends ? Kind::kSend : Kind::kRecv, 1 - group.rank())));  // queued
@@ -203,7 +204,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     Status raised;
     const double waited = seconds_of([&] {
       poll_until(
-          [&] { return !(raised = mine.messages->take_failure()).is_ok(); });  // the watcher has seen it
+          [&] { return !(raised = mine.messages->take_failure()).is_ok(); });  // the watcher has detected it
     });
     PC_TRY(expect_code(raised, raised.code(), sends ? "send to rank 1" : "recv from rank 0"));
     if (raised.rank() != group.rank() || waited > kMuchLess + kOfferGraceS)
@@ -212,7 +213,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
     if (sends) fake_.release_stream(x.stream.get());
     drain(x);
     Status again;
-    const double took = seconds_of([&] { again = one(y); });  // through the host now
+    const double took = seconds_of([&] { again = one(y); });  // now through the host
     PC_TRY(again);
     drain(y);
     if (took > kMuchLess) return wrong("it took " + std::to_string(took) + " s");
@@ -221,7 +222,7 @@ TEST_P(DirectFailures, a_transfer_that_fails_after_its_call_is_raised_by_the_nex
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// As Python's probe: for the thread that calls alone, and until somebody has taken note.
+// Behaves like Python's probe: it applies only to the calling thread, and until take() is called.
 class CtrlC {
  public:
   std::function<bool()> probe() {
@@ -248,7 +249,7 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
     if (group.rank() == 1) {
       raised.get_future().wait();
       Status received;
-      do {  // one that was interrupted before this rank could hear of it has left no trace
+      do {  // a message interrupted before this rank was notified of it leaves no trace
         received = mine.run(message(x, Kind::kRecv, 0));
         if (!received.is_ok()) PC_TRY(expect_code(received, Code::kPeerInterrupted, "given this message up"));
       } while (!received.is_ok());
@@ -282,7 +283,7 @@ TEST_P(DirectFailures, what_was_interrupted_is_not_sent_any_more) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, what_fails_on_the_gpu_is_told_once_and_needs_nothing_of_its_caller) {
+TEST_P(DirectFailures, what_fails_on_the_gpu_is_reported_once_and_needs_nothing_of_its_caller) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
@@ -316,12 +317,12 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
-    if (group.rank() == 1) {  // it is queued behind what does not end
+    if (group.rank() == 1) {  // queued after work that does not complete
       fake_.hold_stream(x.stream.get());
       PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
       nccl_->async_error(nullptr, kRemoteError);
       poll_until([&] { return !mine.messages->take_failure().is_ok(); });
-      heard.get_future().wait();  // else it may end well for the other rank
+      heard.get_future().wait();  // otherwise it may succeed for the other rank
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }
@@ -333,7 +334,7 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
     return mine.messages->take_failure();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  const Status again = left->wait(-1);  // its world is gone
+  const Status again = left->wait(-1);  // its world has ended
   EXPECT_FALSE(again.is_ok());
   EXPECT_EQ(again.rank(), 0);
 }
@@ -373,7 +374,7 @@ TEST_P(DirectFailures, news_of_an_earlier_call_do_not_cost_a_message) {
       PC_TRY(mine.run(message(x, Kind::kSend, 1)));
       PC_TRY(mine.run(message(y, Kind::kSend, 1)));
     } else {
-      PC_TRY(group.run(broadcast));  // its part was done: it hears of it in a later call
+      PC_TRY(group.run(broadcast));  // its part had completed: a later call raises the mismatch
       int raised = 0;
       for (Array* const each : {&x, &y}) {
         Status ended = mine.run(message(*each, Kind::kRecv, 0));

@@ -1,5 +1,5 @@
-// Messages between arrays on GPUs: offered, then moved by a channel of two ranks, or through the host. FAKES
-// of the driver and of NCCL.
+// Messages between arrays on GPUs: offered, then moved by a channel of two ranks, or through the
+// host. FAKES of the driver and of NCCL.
 #include "gpu/direct_messages.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Over, MessageWorld, ::testing::Values(Over::kInproc, Ov
 
 TEST_P(MessageWorld, large_ones_go_by_nccl_between_two_ranks_and_nobody_else_takes_part) {
   const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
-    if (group.rank() == 2) return Status::ok();  // in shutdown()
+    if (group.rank() == 2) return Status::ok();  // it is already in shutdown()
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 0));
     for (int round = 1; round <= 3; ++round) {
@@ -85,12 +85,12 @@ TEST_P(MessageWorld, those_with_one_tag_come_in_the_order_of_their_calls_however
       arrays.push_back(std::move(made));
     }
     const Kind kind = group.rank() == 0 ? Kind::kSend : Kind::kRecv;
-    if (group.rank() == 0) fake_.hold_stream(arrays[0].stream.get());  // the first is ready last
+    if (group.rank() == 0) fake_.hold_stream(arrays[0].stream.get());  // the first array is ready last
     for (int i = 0; i < kRounds; ++i) {
       const UserCall call = message(arrays[static_cast<std::size_t>(i)], kind, 1 - group.rank());
       if (i == kRounds - 1) {
         if (group.rank() == 0) fake_.release_stream(arrays[0].stream.get());
-        PC_TRY(mine.run(call));  // behind those that are begun
+        PC_TRY(mine.run(call));  // after the calls begun before
       } else {
         PC_ASSIGN_OR_RETURN(Started each, mine.begin(call));
         begun.push_back(std::move(each));
@@ -249,7 +249,7 @@ TEST_P(MessageWorld, what_was_begun_comes_after_what_makes_its_array_and_before_
       PC_TRY(produce(x, std::vector<float>(kLarge, 5)));
       PC_ASSIGN_OR_RETURN(const Started sending, mine.begin(message(x, Kind::kSend, 1)));
       PC_ASSIGN_OR_RETURN(const Started word,
-                          mine.begin(message(y, Kind::kRecv, 1)));  // the other way, meanwhile
+                          mine.begin(message(y, Kind::kRecv, 1)));  // in the opposite direction, meanwhile
       PC_TRY(word->wait(-1));
       if (sending->done()) return wrong("it has ended before its array was made");
       fake_.release_stream(x.stream.get());
@@ -338,7 +338,7 @@ TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_wherever_it_stands) {
         PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
         PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
         PC_TRY(host_sum(group));
-        if (group.rank() == 1) return Status::ok();  // its runtime goes without a word
+        if (group.rank() == 1) return Status::ok();  // its runtime ends without a goodbye
         PC_ASSIGN_OR_RETURN(const Started receiving, mine.begin(message(x, Kind::kRecv, 1, 1)));
         const Status sent = mine.run(message(x, Kind::kSend, 1));
         PC_TRY(expect_code(sent, Code::kPeerFailure, "rank 1"));

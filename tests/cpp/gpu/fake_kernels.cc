@@ -13,7 +13,7 @@ struct Kernel {
 
 template <class Step>
 void play(void** arguments, const FakeLaunch* /*launch*/) {
-  constexpr uint64_t kThreads = 3;  // any number does the whole
+  constexpr uint64_t kThreads = 3;  // any number of threads processes the whole
   const auto& how = *static_cast<const ReduceArguments*>(arguments[0]);
   for (uint64_t i = 0; i < kThreads; ++i) reduce<Step>(how, {i, kThreads});
 }

@@ -8,7 +8,7 @@
 
 namespace pc::testing {
 
-// What a build with nvcc would have embedded.
+// Returns what a build with nvcc would have embedded.
 std::span<const std::byte> fake_kernels(const FakeCuda& fake);
 
 }  // namespace pc::testing

@@ -1,4 +1,5 @@
-// Threads of a rank come in the order in which they asked, wait no longer than they said, hear Ctrl-C, and that the group has ended.
+// Threads of a rank get the lock in the order in which they requested it, wait no longer than their
+// timeout, and are interrupted by Ctrl-C and by the end of the group.
 #include "gpu/fifo_lock.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace pc::testing {
 namespace {
 
-// One rank; this thread has the turn, and others want it.
+// One rank. This thread holds the lock, and other threads request it.
 class FifoLockTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +34,8 @@ class FifoLockTest : public ::testing::Test {
   std::future<Status> another_takes(double timeout_s) {
     return std::async(std::launch::async, [this, timeout_s] { return take(timeout_s).status(); });
   }
-  // Returns when another thread stands in line. It calls `then` in its turn.
+  // Returns when another thread waits for the lock. That thread calls `then` while it holds the
+  // lock.
   std::future<Status> another_waits(const std::function<void()>& then = [] {}) {
     probes_ = 0;
     auto another = std::async(std::launch::async, [this, then] {
@@ -98,7 +100,7 @@ TEST_F(FifoLockTest, a_signal_handler_inside_is_refused_instead_of_waiting_for_i
   const Status refused = take(20).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
   EXPECT_NE(refused.message().find("signal handler that runs while this group does that"), std::string::npos);
-  calls_in_handler_ = true;  // of one that waits
+  calls_in_handler_ = true;  // in a thread that waits
   std::future<Status> another = another_waits();
   held_.reset();
   EXPECT_TRUE(another.get().is_ok());

@@ -1,4 +1,4 @@
-// Calls that a group makes twice: of arrays on the CPU, and of arrays on GPUs.
+// Calls that a group makes twice: on arrays on the CPU, and on arrays on GPUs.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ struct Cell {
   }
 };
 
-// One rank's part in it: elements, and where the output lies in the input or the other way round.
+// One rank's part in a call: numbers of elements, and the offset of the smaller array in the larger
+// one if in place.
 struct Sizes {
   std::size_t in = 0, out = 0, part_begin = 0;
   bool has_in = true, has_out = true;
@@ -65,7 +66,7 @@ inline void fill(std::byte* at, std::size_t count, DType dtype, Rank rank) {
   }
 }
 
-// Its arrays in one block of memory that begins at `memory`: the input, and the output behind it if not in place.
+// The arrays in one block of memory at `memory`: the input, followed by the output if not in place.
 inline Request request_of(const Cell& cell, const Sizes& sizes, std::byte* memory, Device device, Rank root) {
   const std::size_t element = size_of(cell.dtype);
   const bool in_is_part = sizes.in < sizes.out || cell.collective == Collective::kGather ||
@@ -103,7 +104,8 @@ inline std::vector<Cell> cells_of_every_kind() {
     cells.push_back({Collective::kAlltoall, ReduceOp::kSum, dtype});
   }
   std::erase_if(cells, [](const Cell& cell) {
-    return cell.op == ReduceOp::kMin && cell.collective == Collective::kExscan;  // floats have their own
+    // floats have a minimum of their own
+    return cell.op == ReduceOp::kMin && cell.collective == Collective::kExscan;
   });
   for (const Collective each :
        {Collective::kAllgather, Collective::kGather, Collective::kScatter, Collective::kReduceScatter})
@@ -111,7 +113,8 @@ inline std::vector<Cell> cells_of_every_kind() {
   return cells;
 }
 
-// What the CPU's group makes of them, call by call, `make` makes of the same arrays on this rank's GPU: the same bits.
+// Runs every call on the CPU's group and, with the same arrays on this rank's GPU, through `make`.
+// The results must have the same bits.
 inline Status expect_as_on_cpu(Communicator& group, const std::vector<Cell>& cells, std::byte* there,
                                int device, cuda::CUstream stream,
                                const std::function<Status(const UserCall&)>& make) {

@@ -1,4 +1,4 @@
-// A world of ranks that send messages between arrays on their GPUs. FAKES of the driver and of NCCL.
+// A world of ranks that send messages between arrays on their GPUs. FAKES of the driver and NCCL.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,14 +15,14 @@
 
 namespace pc::testing {
 
-inline constexpr std::size_t kLarge = 40'000;  // floats: more than 64 KiB
+inline constexpr std::size_t kLarge = 40'000;  // in floats: more than 64 KiB
 inline constexpr double kSoon = 0.2;
 using Kind = UserCall::Kind;
 using Started = std::shared_ptr<GpuWork>;
 
 class MessageWorld : public DeviceWorld {
  protected:
-  // Its runtimes have devices: the GPU of each rank's number.
+  // Its runtimes have devices: rank r uses GPU r.
   Outcomes run(Rank size, const Body& body, bool shut_down = true, Check check = Check::kOn) {
     return run_world({.over = GetParam(),
                       .size = size,
@@ -36,7 +36,8 @@ class MessageWorld : public DeviceWorld {
                       }},
                      body);
   }
-  // This rank's calls on its GPU. When they are let go, it has nothing to do any more, so that nothing is leaked for it.
+  // This rank's calls on its GPU. When they are released the GPU is drained, so that nothing is
+  // leaked.
   std::shared_ptr<DeviceGroups> gpus(Runtime& runtime, int device) {
     DeviceGroups::Options options;
     options.driver.path = FAKE_CUDA;
@@ -51,7 +52,7 @@ class MessageWorld : public DeviceWorld {
       kept.reset();
     });
   }
-  struct Rig {  // one rank's
+  struct Rig {  // of one rank
     std::shared_ptr<DeviceGroups> gpus;
     std::shared_ptr<DirectMessages> messages;
     Communicator& group;

@@ -1,5 +1,5 @@
-// What a program in C++ sees: the groups of a runtime take arrays on GPUs as they take those of the host, and the runtime makes
-// and ends what that needs. FAKES of the driver and of NCCL.
+// The view of a C++ program: the groups of a runtime accept arrays on GPUs as they accept those of
+// the host, and the runtime makes and ends the required objects. FAKES of the driver and of NCCL.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ TEST_P(RuntimeDevices, a_groups_own_calls_take_arrays_on_gpus_and_open_nothing_b
     PC_TRY(expect(x, 3));
     Request without_stream = x.sum().request;
     without_stream.stream = {};
-    PC_TRY(world.run(without_stream));  // has ended
+    PC_TRY(world.run(without_stream));  // has completed
     PC_TRY(expect(x, 6));
     std::promise<Status> heard;
     PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> begun,
@@ -36,10 +36,10 @@ TEST_P(RuntimeDevices, a_groups_own_calls_take_arrays_on_gpus_and_open_nothing_b
     const std::optional<Status> ended = begun->wait({Deadline::after(kLong)});
     if (!ended) return wrong("it has not ended");
     PC_TRY(*ended);
-    std::future<Status> told = heard.get_future();
-    if (told.wait_for(std::chrono::duration<double>(kLong)) != std::future_status::ready)
-      return wrong("its end is not told");
-    PC_TRY(told.get());
+    std::future<Status> end = heard.get_future();
+    if (end.wait_for(std::chrono::duration<double>(kLong)) != std::future_status::ready)
+      return wrong("its end is not reported");
+    PC_TRY(end.get());
     PC_TRY(expect(x, 12));
     PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, {1, 0}));
     PC_TRY(group->run(without_stream));
@@ -82,7 +82,7 @@ TEST_P(RuntimeDevices, so_do_its_messages) {
   }
 }
 
-// Devices that do what a test says.
+// Devices that a test scripts.
 class ScriptedDevices final : public Devices {
  public:
   std::function<Status()> on_run = [] { return Status::ok(); };
@@ -117,7 +117,7 @@ class RuntimeEnds : public ::testing::Test {
                       .make_devices = std::move(make)},
                      body);
   }
-  // One that says of its memory that it lies on a GPU; nothing looks there.
+  // Returns a call on memory that is declared to be on a GPU and is never accessed.
   static Request call() {
     static std::byte somewhere[4];
     Request request;
@@ -180,7 +180,7 @@ TEST_F(RuntimeEnds, two_threads_that_call_first_at_once_use_the_same_devices) {
   std::atomic<Devices*> used{nullptr};
   std::atomic<bool> one{true};
   const auto make = [&](Runtime&) -> Result<std::shared_ptr<Devices>> {
-    both_make.arrive_and_wait();  // would be for ever if a lock were held
+    both_make.arrive_and_wait();  // would block forever if a lock were held
     const auto made = std::make_shared<ScriptedDevices>();
     made->on_end = [&] { ++gone; };
     made->on_run = [&, self = made.get()] {
@@ -209,7 +209,7 @@ TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_tells_what_the
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     const auto made = std::make_shared<ScriptedDevices>();
     made->on_close = [&runtime]() -> Status {
-      PC_TRY(barrier(runtime.world()));                               // nobody has left
+      PC_TRY(barrier(runtime.world()));                               // no rank has left
       PC_TRY(runtime.make_internal_group(runtime.world()).status());  // nor shut down
       return Status(Code::kAborted, "rank " + std::to_string(runtime.world().rank()));
     };
@@ -220,7 +220,7 @@ TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_tells_what_the
       run_with(2, make, [&](Runtime&, Communicator& world) { return world.run(call()); });
   for (Rank rank = 0; rank < 2; ++rank)
     EXPECT_EQ(outcomes[static_cast<std::size_t>(rank)].message(), "rank " + std::to_string(rank));
-  EXPECT_EQ(gone, 2);  // while their groups were there
+  EXPECT_EQ(gone, 2);  // while their groups still existed
 }
 
 TEST_F(RuntimeEnds, abort_ends_them_first_also_while_a_shutdown_waits_for_them) {

@@ -1,4 +1,4 @@
-// Every implementation of the copy moves every byte, and not one beside them.
+// Every implementation of the copy moves every byte and writes none outside the target.
 #include "kernels/copy.h"
 
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 
 namespace pc {
 
-void PrintTo(const CopyTarget& target, std::ostream* out) { *out << target.name; }  // in failures
+void PrintTo(const CopyTarget& target, std::ostream* out) { *out << target.name; }  // for failure messages
 
 namespace {
 
-// No two neighbours in any distance up to 255 are alike.
+// No two bytes at a distance of up to 255 are equal.
 Bytes counting(std::size_t n) {
   Bytes data(n);
   for (std::size_t i = 0; i < n; ++i) data[i] = static_cast<std::byte>(i % 255);

@@ -1,4 +1,4 @@
-// The software conversions against an independent definition of the formats, for every value that there is.
+// The software conversions against an independent definition of the formats, for every value.
 #include "kernels/float16.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 namespace pc {
 namespace {
 
-// The value of a 16-bit float by its definition: sign, `fraction_bits` of fraction, the rest exponent.
+// Returns the value of a 16-bit float by its definition: sign, `fraction_bits` of fraction, the
+// rest exponent.
 double by_definition(uint16_t bits, int fraction_bits) {
   const int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
@@ -37,7 +38,8 @@ void expect_every_value_decodes(int fraction_bits) {
   }
 }
 
-// Between each two neighbours the midpoint must go to the even one, and the floats next to it to the nearer one.
+// The midpoint of two adjacent values must round to the even one, and the floats next to it to the
+// nearer one.
 template <class Encode>
 void expect_rounds_to_nearest_even(Encode encode, int fraction_bits, uint16_t infinity) {
   const float up = std::numeric_limits<float>::infinity();
@@ -68,10 +70,10 @@ void expect_rounds_to_nearest_even(Encode encode, int fraction_bits, uint16_t in
 TEST(Float16, every_value_decodes_to_what_the_format_defines) { expect_every_value_decodes<F16>(10); }
 TEST(BFloat16, every_value_decodes_to_what_the_format_defines) { expect_every_value_decodes<BF16>(7); }
 
-TEST(Float16, encoding_rounds_to_nearest_even_between_all_neighbours) {
+TEST(Float16, encoding_rounds_to_nearest_even_between_all_adjacent_values) {
   expect_rounds_to_nearest_even([](float value) { return static_cast<uint16_t>(to_f16(value)); }, 10, 0x7c00);
 }
-TEST(BFloat16, encoding_rounds_to_nearest_even_between_all_neighbours) {
+TEST(BFloat16, encoding_rounds_to_nearest_even_between_all_adjacent_values) {
   expect_rounds_to_nearest_even([](float value) { return static_cast<uint16_t>(to_bf16(value)); }, 7, 0x7f80);
 }
 

@@ -1,4 +1,4 @@
-// The 8-bit conversions against the definition of the formats, for every value that there is and all places between.
+// The 8-bit conversions against the definition of the formats, for every value and all midpoints.
 #include "kernels/float8.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The magnitudes of a format in order, with one more: what would come next if the exponent went on.
+// Returns the magnitudes of a format in order, and one more: the next one if the exponent had no
+// limit.
 std::vector<double> magnitudes(int fraction_bits, int bias, int largest) {
   std::vector<double> values;
   for (int bits = 0; bits <= largest + 1; ++bits) {
@@ -35,7 +36,8 @@ void expect_decodes(const std::vector<double>& values) {
   }
 }
 
-// Between two neighbours: the middle goes to the even one, the floats beside it to the nearer one.
+// The midpoint of two adjacent values must round to the even one, and the floats next to it to the
+// nearer one.
 template <class Encode>
 void expect_rounds_to_nearest_even(Encode encode, const std::vector<double>& values) {
   for (std::size_t low = 0; low + 1 < values.size(); ++low) {
@@ -66,7 +68,7 @@ TEST(Float8, every_value_decodes_to_what_the_format_defines) {
   }
 }
 
-TEST(Float8, encoding_rounds_to_nearest_even_between_all_neighbours) {
+TEST(Float8, encoding_rounds_to_nearest_even_between_all_adjacent_values) {
   expect_rounds_to_nearest_even(e4m3fn, magnitudes(3, 7, 0x7e));
   expect_rounds_to_nearest_even(e5m2, magnitudes(2, 15, 0x7b));
 }

@@ -1,4 +1,5 @@
-// reduce_all() gives the bits of a chain of reduce() on every implementation, wherever the result goes.
+// reduce_all() gives the bits of a chain of reduce() on every implementation, wherever it writes
+// the result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,9 +15,10 @@
 namespace pc {
 namespace {
 
-constexpr int kNowhere = -2, kCacheLinePair = -1;  // or the number of the source that `out` is
+// any other number is the index of the source that `out` aliases
+constexpr int kNowhere = -2, kCacheLinePair = -1;
 
-// Sources of `count` elements, at alignments of all kinds, and what the portable chain makes of them.
+// Sources of `count` elements, at various alignments, and the result of the portable chain on them.
 struct Sources {
   std::vector<Bytes> memory;
   std::vector<std::size_t> at;
@@ -48,7 +50,7 @@ Sources random_sources(std::mt19937_64& random, std::size_t number, std::size_t 
   return made;
 }
 
-// That [at, at + nbytes) of `memory` is the result, and the rest what it was.
+// Checks that [at, at + nbytes) of `memory` is the result, and that the rest is unchanged.
 void expect_written(const Bytes& memory, const Bytes& before, std::size_t at, const Sources& sources,
                     DType dtype, const std::string& what) {
   Bytes framed = before;
@@ -107,8 +109,9 @@ TEST(ReduceAll, gives_the_bits_of_the_chain_wherever_the_result_goes) {
   });
 }
 
-// Longer than the blocks it works in: into a source, whose next block must still be found. Each number of sources on the
-// best implementation and, in turn, on another, since all of them would take long.
+// Arrays longer than the internal blocks. The output may be a source, which must be unchanged from
+// the next block on. Each number of sources runs on the best implementation and on one of the
+// others, alternately, since all of them would take long.
 TEST(ReduceAll, gives_the_bits_of_the_chain_for_long_arrays) {
   std::mt19937_64 random(4);
   std::size_t turn = 0;
@@ -137,7 +140,8 @@ TEST(ReduceAll, is_what_the_best_implementation_gives) {
   EXPECT_FALSE(reduce_all_on("abacus", nullptr, nullptr, from, 0, DType::kF32, ReduceOp::kSum));
 }
 
-// float16 holds no 2049: each addition of 1 to 2048 is rounded away, though the sum of all is not.
+// float16 cannot represent 2049: each addition of 1 to 2048 is rounded away, though the sum of all
+// is not.
 TEST(ReduceAll, rounds_16_bit_floats_at_every_step) {
   const std::vector<uint16_t> large(67, 0x6800), one(67, 0x3c00);
   const auto bytes = [](const std::vector<uint16_t>& v) {

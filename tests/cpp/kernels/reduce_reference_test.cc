@@ -1,4 +1,5 @@
-// Every cell of the table, on every implementation, against a slow and plain calculation of each element.
+// Every kernel of the table, on every implementation, against a slow and plain calculation of each
+// element.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -30,7 +31,8 @@ bool is_logical(ReduceOp op) {
   return op == ReduceOp::kLAnd || op == ReduceOp::kLOr || op == ReduceOp::kLXor;
 }
 
-// A total order of the values that min and max know: negative NaNs count as NaNs, -0 is below 0, NaN beats all.
+// The total order of values that min and max use: negative NaNs count as NaNs, -0 is below 0, NaN
+// wins.
 template <class T>
 bool beats(ReduceOp op, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -162,7 +164,8 @@ bool same(Complex<T> x, Complex<T> y) {
   return same(x.re, y.re) && same(x.im, y.im);
 }
 
-// Half of them of any bits, half of them few values that meet often: ties, zeros of both signs, true and false.
+// Half of the values have random bits; half are few values that often coincide: ties, zeros of both
+// signs, true and false.
 template <class T>
 std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
   std::vector<T> values(count);
@@ -177,7 +180,7 @@ std::vector<T> random_values(std::mt19937_64& random, std::size_t count) {
   return values;
 }
 
-// At an address that fits nothing, into a buffer of its own, into a and into b.
+// Runs at an unaligned address, into a separate buffer, into a and into b.
 template <class T>
 void expect_right(std::string_view target, DType dtype, const Case& c, const std::vector<T>& a,
                   const std::vector<T>& b) {

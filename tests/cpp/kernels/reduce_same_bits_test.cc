@@ -1,5 +1,5 @@
-// Every implementation gives the bits of the portable one: hosts with different processors must agree. Only the payload of
-// a NaN may differ.
+// Every implementation gives the bits of the portable one: hosts with different processors must
+// agree. Only the payload of a NaN may differ.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Weights kWeights[] = {{1, 1, 2}, {2, 1, 3}, {1, 2, 5}, {3, 4, 7}, {5, 3, 8}, {9000, 1, 9001}};
 
-// Calls check(dtype, how, weights, name) for everything that can be reduced.
+// Calls check(dtype, how, weights, name) for every reduction.
 template <class Check>
 void for_every_weighted_kernel(Check check) {
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
@@ -29,7 +29,8 @@ void for_every_weighted_kernel(Check check) {
   });
 }
 
-// Bit patterns at which arithmetic goes wrong: zeros, subnormals, ones, neighbours of powers of two, largest, infinity, NaN.
+// Bit patterns at which arithmetic goes wrong: zeros, subnormals, ones, the values adjacent to
+// powers of two, largest, infinity, NaN.
 std::vector<uint64_t> specials(DType of) {
   const DType dtype = part_of(of);
   const unsigned bits = static_cast<unsigned>(8 * size_of(dtype));
@@ -144,7 +145,8 @@ TEST(ReduceSameBits, a_factor_that_is_nan) {
       });
 }
 
-// Every count up to several vectors, at every alignment that matters, out of place and in place; not a byte beyond.
+// Every count up to several vectors, at every alignment that matters, out of place and in place; no
+// byte outside the output changes.
 TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
   std::mt19937_64 random(2);
   constexpr std::size_t kMost = 67 * 16;
@@ -157,7 +159,7 @@ TEST(ReduceSameBits, every_length_alignment_and_overlap_that_is_allowed) {
       Bytes expected(kMost);
       reduce_on("portable", expected.data(), a.data() + at_a, b.data() + at_b, count, dtype, op, weights);
       for (const std::string_view target : reduce_targets()) {
-        for (const int into : {0, 1, 2}) {  // a buffer of its own, a, b
+        for (const int into : {0, 1, 2}) {  // into a separate buffer, a, b
           Bytes x = a, y = b, z(kMost + 2 * kPad);
           Bytes& holder = into == 0 ? z : into == 1 ? x : y;
           const std::size_t at = into == 0 ? at_out : into == 1 ? at_a : at_b;

@@ -1,4 +1,4 @@
-// What kernels/reduce.h promises about values, asked of every implementation of this build.
+// The contract of kernels/reduce.h about values, checked on every implementation of this build.
 #include "kernels/reduce.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Reduce, EveryTarget,
                          testing::ValuesIn(reduce_targets().begin(), reduce_targets().end()),
                          [](const auto& test) { return std::string(test.param); });
 
-// Enough elements that vectors and what is left over after them both take part.
+// Returns enough elements for whole vectors and a remainder.
 template <class T>
 std::vector<T> many(T value) {
   return std::vector<T>(67, value);
@@ -113,7 +113,8 @@ TEST_P(EveryTarget, avg_of_the_16_bit_types_keeps_the_smallest_values) {
   }
 }
 
-// A product and a sum that the compiler fused would not be rounded in between; more than 8192 ranks make that visible.
+// A product and a sum that the compiler fused would not be rounded in between. With more than 8192
+// ranks the difference shows.
 TEST_P(EveryTarget, avg_of_float16_rounds_every_step_even_with_many_ranks) {
   for (const Weights weights :
        {Weights{8193, 1, 9000}, Weights{12345, 6789, 20000}, Weights{65535, 65535, 131070}}) {
@@ -133,7 +134,7 @@ TEST_P(EveryTarget, avg_of_float16_rounds_every_step_even_with_many_ranks) {
 }
 
 TEST_P(EveryTarget, sums_of_16_bit_floats_round_to_nearest_even) {
-  // bfloat16: 256 + 1 lies between 256 and 258, the even one is 256; 258 + 1 goes up to 260.
+  // bfloat16: 256 + 1 is between 256 and 258, and 256 is the even one; 258 + 1 rounds up to 260.
   const auto bf16 = [](float value) { return static_cast<uint16_t>(to_bf16(value)); };
   EXPECT_EQ(run(GetParam(), many(bf16(256)), many(bf16(1)), DType::kBF16, ReduceOp::kSum), many(bf16(256)));
   EXPECT_EQ(run(GetParam(), many(bf16(258)), many(bf16(1)), DType::kBF16, ReduceOp::kSum), many(bf16(260)));

@@ -1,5 +1,5 @@
-// Everything that can be reduced, and the comparison of what two implementations make of it. Only the payload of a NaN may
-// differ.
+// Every reduction, and the comparison of the results of two implementations. Only the payload of a
+// NaN may differ.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,8 @@
 
 namespace pc {
 
-// What is compared and made one by one: complex numbers by their parts.
+// Returns the type that is compared and generated element by element: complex numbers by their
+// parts.
 inline DType part_of(DType dtype) {
   return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
 }
@@ -45,7 +46,7 @@ inline void expect_same(const std::byte* expected, const std::byte* found, std::
   }
 }
 
-inline constexpr double kFactor = 0.3;  // has no end in binary: each product is rounded
+inline constexpr double kFactor = 0.3;  // not exact in binary, so each product is rounded
 
 // Calls check(dtype, how, name).
 template <class Check>

@@ -1,4 +1,5 @@
-// A ByteStream is a stream: what goes in comes out, however the socket cuts it, sealed or not.
+// A ByteStream is a stream: it delivers the bytes that were written, however the socket splits
+// them, sealed or not.
 #include "net/byte_stream.h"
 
 #include <gtest/gtest.h>
@@ -124,7 +125,7 @@ TEST_P(SealedStreamTest, WhatIsChangedOnTheWayIsNeverHandedOut) {
   Bytes got(100);
   const iovec room{got.data(), got.size()};
   EXPECT_EQ(receives.b.receive({&room, 1}).value().nbytes, 10u) << "the first record is good";
-  EXPECT_TRUE(receives.b.holds_bytes()) << "or nobody would come back for the error";
+  EXPECT_TRUE(receives.b.holds_bytes()) << "otherwise no caller would return for the error";
   for (int i = 0; i < 2; ++i) EXPECT_EQ(receives.b.receive({&room, 1}).status().code(), Code::kPeerFailure);
 }
 

@@ -48,7 +48,7 @@ TEST(Socket, OneHostIsOneSourceWhateverItsPortAndItsPlaceInItsNetwork) {
   EXPECT_NE(host_bytes(ip("2001:db8::1")), host_bytes(ip("2001:db9::1")));
 }
 
-// The kernel says when a process of this host ends, and never that it is slow.
+// Within a host the kernel reports when a process ends. A slow process ends no connection.
 TEST(Socket, NoConnectionWithinAHostEndsBecauseAnAnswerIsLate) {
   const Fd listener = new_socket(ip("127.0.0.1")).value();
   ASSERT_TRUE(listen_on(listener, parse_endpoint("127.0.0.1:0").value(), 1).is_ok());

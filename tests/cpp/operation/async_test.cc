@@ -1,4 +1,4 @@
-// Calls that go on without their caller: order, progress, ends, and that none of them gets lost.
+// Calls that continue without their caller: order, progress, ends, and that none of them gets lost.
 #include "operation/async_work.h"
 
 #include <gtest/gtest.h>
@@ -97,17 +97,18 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The thread looks around every 100 ms in any case: where only that finds an end, every round takes about as long. On a busy machine
-// many do, but not nine of ten.
+// The progress thread polls every 100 ms in any case. If only this polling detected an end, every
+// round would take about as long. On a busy machine many rounds do, but not nine of ten.
 TEST_P(Async, a_call_that_nobody_waits_for_ends_as_soon_as_it_can) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
-    std::array<std::vector<double>, 2> took;  // of the rounds that nobody drives, and of the others
+    // of the rounds in which no caller makes progress, and of the other rounds
+    std::array<std::vector<double>, 2> took;
     for (std::size_t round = 0; round < 300; ++round) {
       const TimePoint began = std::chrono::steady_clock::now();
       Sum sum(group, 10);
       End ended;
       PC_TRY(group.begin(sum.request(), ended.hook()).status());
-      if (round % 2 == 1) PC_TRY(group.run(Request{}));  // which drives it, and does not ask how it ended
+      if (round % 2 == 1) PC_TRY(group.run(Request{}));  // makes progress on it, and does not get its result
       if (!ended.came()) return wrong("no end");
       took[round % 2].push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
@@ -252,7 +253,7 @@ TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
     over.set_value();
     if (of_one.code() != Code::kTimeout || of_one.peer() != 1 || !has(of_one, "allreduce #"))
       return unexpected(of_one, "no thread waited");
-    if (of_two.code() != Code::kTimeout) return unexpected(of_two, "somebody waited");
+    if (of_two.code() != Code::kTimeout) return unexpected(of_two, "another rank waited");
     if (of_message.code() != Code::kTimeout || !has(of_message, "tag 5"))
       return unexpected(of_message, "message");
     return right_allreduce(group);
@@ -302,9 +303,9 @@ TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
     call->detach();
     call.reset();
     Sum next(group, 4);
-    const Status told = group.run(next.request());
-    if (told.code() != Code::kMismatch || !has(told, "no thread waited") || !has(told, "allreduce #"))
-      return unexpected(told, "not told");
+    const Status late = group.run(next.request());
+    if (late.code() != Code::kMismatch || !has(late, "no thread waited") || !has(late, "allreduce #"))
+      return unexpected(late, "not reported");
     return right_allreduce(group);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -328,7 +329,7 @@ TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_says_who_died) {
         std::byte byte{}, ready{};
         if (group.rank() == 2) {
           PC_TRY(group.recv({&ready, 1, DType::kU8}, 0, 0, -1));
-          return group.recv({&ready, 1, DType::kU8}, 1, 0, -1);  // its runtime goes without a word
+          return group.recv({&ready, 1, DType::kU8}, 1, 0, -1);  // its runtime ends without a goodbye
         }
         Sum sum(group, 4);
         End of_collective, of_message;
@@ -404,7 +405,7 @@ TEST_P(Async, calls_outlive_their_runtime_and_still_tell_how_they_ended) {
       [&](Runtime&, Communicator& group) -> Status {
         if (group.rank() == 1) {
           Elements y = contribution(DType::kF32, 1, 0, 2);
-          (void)group.recv(y.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+          (void)group.recv(y.buffer(), 0, 0, -1);  // keeps this rank alive until rank 0 has ended
           return Status::ok();
         }
         Request request;
@@ -429,14 +430,14 @@ TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
       2,
       [&](Runtime&, Communicator& group) -> Status {
         if (group.rank() == 1) {
-          (void)group.recv({&byte, 1, DType::kU8}, 0, 0, -1);  // keeps this rank alive until rank 0 has gone
+          (void)group.recv({&byte, 1, DType::kU8}, 0, 0, -1);  // keeps this rank alive until rank 0 has ended
           return Status::ok();
         }
         PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> call,
                             group.messages().begin_recv({{&byte, 1, DType::kU8}, 1, 3}, {}));
         outcome = std::async(std::launch::async, [call, &looks] {
-          const std::function<bool()> in_the_wait = [&looks, told = false]() mutable {
-            if (!std::exchange(told, true)) looks.set_value();
+          const std::function<bool()> in_the_wait = [&looks, looked = false]() mutable {
+            if (!std::exchange(looked, true)) looks.set_value();
             return false;
           };
           return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncWork::Part::kLooksOn);

@@ -1,4 +1,4 @@
-// Messages between two ranks that one of them does not know beforehand: what they are, or who sends them.
+// Messages of which the receiver does not know the size, type or sender beforehand.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace pc::testing {
 namespace {
 
-constexpr std::size_t kCounts[] = {0, 1, 1000, 16'384, 16'385, 300'001};  // of float32: eager until 64 KiB
+constexpr std::size_t kCounts[] = {0, 1, 1000, 16'384, 16'385, 300'001};  // of float32: eager up to 64 KiB
 
 Status must_hold(bool truth, const std::string& what) {
   return truth ? Status::ok() : wrong("not so: " + what);
@@ -43,9 +43,9 @@ TEST_P(Messages, a_receiver_learns_dtype_and_shape_and_gets_the_elements) {
         if (group.rank() == 0) PC_TRY(group.send({x.view(), 1, 7, nullptr, {}, shape}));
         if (group.rank() == 0 && send_first) PC_TRY(group.run(Request{}));
         if (group.rank() == 0) continue;
-        if (send_first && count < 10'000) PC_TRY(group.run(Request{}));  // it is here then
+        if (send_first && count < 10'000) PC_TRY(group.run(Request{}));  // then it has arrived
         PC_ASSIGN_OR_RETURN(const FoundMessage found, [&]() -> Result<FoundMessage> {
-          if (!send_first) {  // the receiver waits already
+          if (!send_first) {  // the receiver already waits
             std::thread later([&] { static_cast<void>(group.run(Request{})); });
             Result<FoundMessage> result = group.find(0, 7);
             later.join();
@@ -85,7 +85,7 @@ TEST_P(Messages, from_any_rank_every_message_is_received_once) {
         PC_TRY(group.recv({reinterpret_cast<std::byte*>(x.data()), x.size(), DType::kI32}, found));
         const std::lock_guard lock(mutex);
         const auto peer = static_cast<std::size_t>(found.peer);
-        PC_TRY(must_hold(x.front() / 1000 == found.peer && x.front() == x.back(), "who sent it"));
+        PC_TRY(must_hold(x.front() / 1000 == found.peer && x.front() == x.back(), "the sender"));
         ++received[peer];
       }
       return Status::ok();
@@ -113,12 +113,12 @@ TEST_P(Messages, from_any_rank_nobody_who_sends_all_the_time_keeps_the_others_wa
       PC_TRY(group.recv({&x, 1, DType::kU8}, found));
       if (found.peer == 2) first_of_two = i;
     }
-    return must_hold(group.rank() != 0 || (first_of_two >= 0 && first_of_two < 3), "in turn");
+    return must_hold(group.rank() != 0 || (first_of_two >= 0 && first_of_two < 3), "round-robin");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// A receive from one rank and one from any, in two threads, on one tag.
+// A receive from one rank and one from any rank, in two threads, on one tag.
 TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_somebody_else) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     std::byte one{1}, two{2}, got{}, ready{};
@@ -168,7 +168,7 @@ TEST_P(Messages, what_was_put_back_or_not_found_in_time_is_received_later) {
 
 TEST_P(Messages, a_search_ends_when_everybody_it_waits_for_has_left) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
-    if (group.rank() != 0) return Status::ok();  // to shutdown
+    if (group.rank() != 0) return Status::ok();  // it continues with shutdown
     const Status ended = group.find(kAnyRank, 4, 15).status();
     return must_hold(ended.code() == Code::kPeerExited, ended.to_string());
   });
@@ -178,7 +178,7 @@ TEST_P(Messages, a_search_ends_when_everybody_it_waits_for_has_left) {
 TEST_P(Messages, a_search_ends_where_all_others_have_said_goodbye_before_it_begins) {
   const Outcomes outcomes = run(3, [](Runtime& runtime, Communicator& group) -> Status {
     if (group.rank() != 0) {
-      (void)runtime.shutdown(Deadline::after(0.05));  // which rank 0 does not come to
+      (void)runtime.shutdown(Deadline::after(0.05));  // rank 0 does not join this shutdown
       return Status::ok();
     }
     std::byte nothing{};

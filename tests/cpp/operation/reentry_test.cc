@@ -9,13 +9,13 @@
 namespace pc::testing {
 namespace {
 
-// Two ranks; the probe of rank 0 is `handler`, asked only while the body runs.
+// Two ranks. The probe of rank 0 is `handler`, called only while the body runs.
 Outcomes run_with_handler(const std::function<bool(Runtime&)>& handler, const Body& body) {
   const std::shared_ptr<InprocHub> hub = InprocHub::create(2);
   const auto store = std::make_shared<MemoryStore>();
   std::atomic<Runtime*> running{nullptr};
   Outcomes outcomes(2);
-  std::vector<std::unique_ptr<Runtime>> runtimes(2);  // alive until both bodies are done
+  std::vector<std::unique_ptr<Runtime>> runtimes(2);  // alive until both bodies have ended
   std::vector<std::thread> ranks;
   for (Rank rank = 0; rank < 2; ++rank) {
     ranks.emplace_back([&, rank] {

@@ -33,7 +33,7 @@ TEST_P(Catalogued, checks_for_1_to_64_ranks_every_root_and_split) {
       }
     }
   }
-  EXPECT_GE(worlds, 7U);  // powers of two at least
+  EXPECT_GE(worlds, 7U);  // at least the powers of two
   RecordProperty("worlds", static_cast<int>(worlds));
 }
 
@@ -74,7 +74,7 @@ TEST(BinomialReduce, never_needs_more_than_two_chunks_of_scratch) {
   }
 }
 
-// Known mistakes. Every one must be refused, by the rule that is meant for it.
+// Known errors. Each must be refused, by the rule that is meant for it.
 std::vector<Plan> allreduce_of(Rank size, uint32_t scratch, void (*write)(PlanBuilder&, Rank self)) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < size; ++rank) {
@@ -126,7 +126,8 @@ TEST(Check, refuses_ranks_that_wait_for_each_other) {
 }
 
 TEST(Check,
-     refuses_to_wait_for_a_send_before_receiving_the_peers) {  // ends over sockets, hangs without buffers
+     // completes over sockets, hangs without buffers
+     refuses_to_wait_for_a_send_before_receiving_the_peers) {
   const Status status = check(allreduce_of(2, 1, [](PlanBuilder& plan, Rank self) {
     const uint32_t sent = plan.send(1 - self, output(0));
     plan.after(sent).recv(1 - self, scratch(0, 0));
@@ -195,7 +196,7 @@ TEST(Check, refuses_to_write_the_callers_array_off_the_root) {
             "rank does not have");
 }
 
-TEST(Check, refuses_to_read_the_input_once_the_output_was_written) {  // in place they are one
+TEST(Check, refuses_to_read_the_input_once_the_output_was_written) {  // in place they are the same memory
   const Status status = check(allreduce_of(2, 1, [](PlanBuilder& plan, Rank self) {
     plan.recv(1 - self, scratch(0, 0));
     plan.reduce(scratch(0, 0), output(0), {.dst = 1, .src = 1});
@@ -218,7 +219,7 @@ TEST(Check, refuses_to_read_the_input_once_the_output_was_written) {  // in plac
 
 TEST(Check, refuses_a_barrier_that_a_rank_can_leave_early) {
   std::vector<Plan> plans;
-  for (Rank rank = 0; rank < 3; ++rank) {  // one round of three ranks: nobody hears of everybody
+  for (Rank rank = 0; rank < 3; ++rank) {  // one round of three ranks: no rank has received from all others
     PlanBuilder builder("test", {Collective::kBarrier, rank, 3}, 0);
     builder.send((rank + 1) % 3, nothing());
     builder.recv((rank + 2) % 3, nothing());
@@ -229,7 +230,8 @@ TEST(Check, refuses_a_barrier_that_a_rank_can_leave_early) {
 }
 
 TEST(Check,
-     does_not_take_a_completed_send_for_news_from_the_receiver) {  // over a socket it only means "copied"
+     // over a socket completion only means "copied"
+     does_not_take_a_completed_send_for_news_from_the_receiver) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < 2; ++rank) {
     PlanBuilder builder("test", {Collective::kBarrier, rank, 2}, 0);
@@ -241,7 +243,8 @@ TEST(Check,
             "test barrier of 2 ranks on rank 0: the plan can end before rank 1 has begun");
 }
 
-// One step of rank 2 of 4 in a binomial reduce (copy 0, recv_reduce 1, send 2), edited so that it means nothing.
+// One step of rank 2 of 4 in a binomial reduce (copy 0, recv_reduce 1, send 2), edited so that it
+// is meaningless.
 TEST(Check, refuses_steps_that_mean_nothing) {
   struct Case {
     std::size_t step;

@@ -41,14 +41,15 @@ TEST(Predict, a_ring_takes_its_rounds_and_adds_in_half_of_them) {
 
 TEST(Predict, messages_through_one_port_follow_each_other) {
   const Cost out = cost_of(Collective::kScatter, "linear", 4, 64);
-  EXPECT_EQ(out.seconds, 3 * (1 + 16 * 0.5) + 10 + 1);  // the root's port, then the last one's way
+  EXPECT_EQ(out.seconds, 3 * (1 + 16 * 0.5) + 10 + 1);  // the root's port, then the latency to the last rank
   const Cost in = cost_of(Collective::kGather, "linear", 4, 64);
   EXPECT_EQ(in.seconds, 11 + 3 * (16 * 0.5 + 1));
 }
 
 TEST(Predict, rounds_are_those_of_the_catalog) {
   EXPECT_EQ(cost_of(Collective::kAllreduce, "recursive_doubling", 16, 64).rounds, 4u);
-  EXPECT_EQ(cost_of(Collective::kAllreduce, "recursive_doubling", 17, 64).rounds, 5u);  // nobody is in all 6
+  // no rank takes part in all 6
+  EXPECT_EQ(cost_of(Collective::kAllreduce, "recursive_doubling", 17, 64).rounds, 5u);
   EXPECT_EQ(cost_of(Collective::kBarrier, "dissemination", 9, 0).rounds, 4u);
   EXPECT_EQ(cost_of(Collective::kReduceScatter, "pairwise", 9, 90).rounds, 1u);
   EXPECT_EQ(cost_of(Collective::kAllgather, "ring", 9, 90).rounds, 8u);

@@ -13,32 +13,33 @@
 namespace pc {
 namespace {
 
-// A value and how many contributions it holds, in one word: adding words adds both.
+// A value and its number of contributions, in one word: adding words adds both.
 uint64_t packed(const Fingerprint& value) { return (value.word << 16) + (value.contributions & 0xffff); }
 
 struct Node {  // one step of one rank
   Rank rank = 0;
   Step step;
-  std::size_t lane = 0;      // of all lanes of all ranks
+  std::size_t lane = 0;      // index over all lanes of all ranks
   std::size_t position = 0;  // in its lane
   std::optional<std::size_t> after = {};
   std::optional<std::size_t> partner = {};
-  std::size_t parts = 1;  // chunks, which are read and written one by one; 1 if there are none
-  std::optional<std::size_t> reads = {}, writes = {};  // the first cell
-  std::size_t payload = 0;                             // of a send: where its words lie while they travel
+  std::size_t parts = 1;  // number of chunks, which are read and written one by one; 1 if there are none
+  std::optional<std::size_t> reads = {}, writes = {};  // index of the first cell
+  std::size_t payload = 0;                             // of a send: where its words are stored in transit
 };
 
-// What can happen next. Sends and receives are posted as soon as they can be: posting only ever makes more possible.
+// What can happen next. Sends and receives are posted as soon as possible, because posting never
+// disables another transition.
 struct Transition {
   enum Kind { kBegin, kRead, kDeliver, kLocal } kind;
   std::size_t node = 0;  // kBegin: the rank
   std::size_t part = 0;
 };
 
-// Bytes: begun ranks, lane positions, and per node posted, parts read, parts delivered; then words: cells, payloads.
-// One string, so that states compare.
+// Bytes: begun ranks, lane positions, and per node posted, parts read, parts delivered; then words:
+// cells, payloads. One string, so that states can be compared.
 using State = std::string;
-constexpr std::size_t kMostParts = 7;  // a bit each
+constexpr std::size_t kMostParts = 7;  // one bit per part
 
 class Explorer {
  public:
@@ -102,7 +103,7 @@ class Explorer {
     const Held in = held(shape, plan.chunks, Area::kInput), out = held(shape, plan.chunks, Area::kOutput);
     const bool one_memory = options_.in_place && in_place(shape.collective) && in.count > 0 && out.count > 0;
     std::size_t output = input;
-    if (one_memory) {  // the larger array, with the smaller one in it
+    if (one_memory) {  // the larger array, which contains the smaller one
       const Held& all = in.count < out.count ? out : in;
       const Chunks both = shared_chunks(shape, plan.chunks);
       for (uint32_t i = 0; i < all.count; ++i) {
@@ -168,7 +169,8 @@ class Explorer {
   State begin() const {
     State state(word_at(cells_.size() + payload_words_), '\0');
     const char begun =
-        synchronizes(plans_[0].shape.collective) ? 0 : 1;  // only a barrier is about when ranks begin
+        // only in a barrier does it matter when ranks begin
+        synchronizes(plans_[0].shape.collective) ? 0 : 1;
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) state[rank] = begun;
     for (std::size_t c = 0; c < cells_.size(); ++c) set_word(state, c, cells_[c]);
     post_sends(state);
@@ -181,7 +183,8 @@ class Explorer {
       return has_all(s, options_.rendezvous ? delivered_at(i) : read_at(i), i);
     return static_cast<std::size_t>(s[position_at(node.lane)]) > node.position;
   }
-  // True if the step has started (a receive: is posted), or could: which is the same.
+  // Returns true if the step has started (for a receive: is posted) or could start, which is
+  // equivalent.
   bool is_at_front(const State& s, std::size_t i) const {
     const Node& node = nodes_[i];
     return s[static_cast<std::size_t>(node.rank)] != 0 &&
@@ -286,7 +289,8 @@ class Explorer {
     }
   }
 
-  // If nothing that can still happen without a transition touches what it touches, its time does not matter.
+  // If no step that can still run without a transition touches its memory, the time of the
+  // transition does not matter.
   void keep_one_if_alone(const State& s, std::vector<Transition>& possible) const {
     for (const Transition& transition : possible) {
       if (transition.kind == Transition::kBegin || !is_alone(s, transition)) continue;
@@ -297,7 +301,7 @@ class Explorer {
 
   bool is_alone(const State& s, const Transition& transition) const {
     const Node& self = nodes_[transition.node];
-    // What certainly waits for the transition: by lane, from that position on.
+    // The steps that certainly wait for the transition: by lane, from that position on.
     std::map<std::size_t, std::size_t> waiting;
     for (const Node& node : nodes_) {
       const bool waits =
@@ -337,8 +341,8 @@ class Explorer {
   std::span<const Plan> plans_;
   ExploreOptions options_;
   std::vector<Node> nodes_;
-  std::vector<std::vector<std::size_t>> lanes_;    // nodes, in order
-  std::vector<uint64_t> cells_;                    // what they hold at the beginning
+  std::vector<std::vector<std::size_t>> lanes_;    // nodes in order
+  std::vector<uint64_t> cells_;                    // initial values
   std::vector<std::vector<std::size_t>> outputs_;  // [rank]: the cells that hold the result
   std::size_t payload_words_ = 0;
   std::string bad_;

@@ -1,4 +1,4 @@
-// Every plan that is one slip away from a given one.
+// Every plan that differs from a given one by a single error.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace pc {
 
-// Calls `visit` with each mutant and with what was done to it, e.g. "after" and "rank 2 step 3: after 1".
+// Calls `visit` with each mutant and the edit, e.g. "after" and "rank 2 step 3: after 1".
 void for_each_mutant(const std::vector<Plan>& plans,
                      const std::function<void(std::span<const Plan>, const std::string& field,
                                               const std::string& what)>& visit);

@@ -1,7 +1,7 @@
 // Is check() right? The judge is brute force: explore() runs every interleaving.
-//   - what check() accepts must be right in every interleaving: no wrong plan slips through;
-//   - what it refuses for a deadlock or a wrong result must be wrong in one.
-// Refused for a hazard may be harmless now and then: two steps may race to write the same value.
+//   - what check() accepts must be right in every interleaving: it accepts no wrong plan;
+//   - what it refuses for a deadlock or a wrong result must be wrong in at least one.
+// A plan that is refused for a hazard may be harmless: two steps may race to write the same value.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -17,8 +17,7 @@
 namespace pc {
 namespace {
 
-bool tells_in_place_apart(
-    std::span<const Plan> plans) {  // somebody reads the input where it may be the output
+bool tells_in_place_apart(std::span<const Plan> plans) {  // a step reads the input where it may be the output
   for (const Plan& plan : plans) {
     for (const Step& step : plan.steps) {
       const bool reads_input = !is_receive(step.kind) && step.src.count > 0 && step.src_area == Area::kInput;
@@ -28,7 +27,8 @@ bool tells_in_place_apart(
   return false;
 }
 
-// Empty if the plans are right in every order, over every kind of transport, in place and not.
+// Returns an empty string if the plans are right in every order, over every kind of transport, in
+// place and not.
 std::string explore_all(std::span<const Plan> plans, std::size_t* states, bool reduced = true) {
   for (const bool rendezvous : {false, true}) {
     for (const bool in_place : {true, false}) {
@@ -42,7 +42,7 @@ std::string explore_all(std::span<const Plan> plans, std::size_t* states, bool r
   return "";
 }
 
-std::string reason_of(std::span<const Plan> plans) {  // which part of check() refuses
+std::string reason_of(std::span<const Plan> plans) {  // the part of check() that refuses
   if (!check_structure(plans).is_ok()) return "structure";
   const Result<Schedule> schedule = make_schedule(plans);
   if (!schedule.is_ok()) {
@@ -62,7 +62,7 @@ std::string describe(std::span<const Plan> plans, const std::string& what) {
   return text + check(plans).to_string();
 }
 
-// Holds check() against the judge, plans by plans, and counts.
+// Compares check() with the judge, plan by plan, and counts the results.
 class Trial {
  public:
   void judge(std::span<const Plan> plans, const std::string& field, const std::string& what) {
@@ -75,7 +75,7 @@ class Trial {
       return;
     }
     ++refused_[reason];
-    if (reason == "structure" || reason == "matching") return;  // not a thing that could be run
+    if (reason == "structure" || reason == "matching") return;  // cannot be run
     if (!explore_all(plans, &states_).empty()) return;
     ++harmless_;
     ASSERT_EQ(reason, "hazard") << "check() refuses what is right: " << describe(plans, what);
@@ -122,12 +122,12 @@ TEST_P(Mutants, that_check_accepts_are_right_in_every_interleaving_and_others_ar
   trial.print(GetParam().name);
 }
 
-TEST_P(SmallWorlds, have_mutants_of_mutants_that_are_judged_like_mutants) {  // two slips at once
+TEST_P(SmallWorlds, have_mutants_of_mutants_that_are_judged_like_mutants) {  // two errors at once
   Trial trial;
   for (const std::vector<Plan>& world : GetParam().worlds) {
     for_each_mutant(world, [&](std::span<const Plan> once, const std::string& field,
                                const std::string& first) {
-      if (!check_structure(once).is_ok()) return;  // a second slip rarely mends that
+      if (!check_structure(once).is_ok()) return;  // a second error rarely repairs that
       for_each_mutant({once.begin(), once.end()}, [&](std::span<const Plan> twice, const std::string& other,
                                                       const std::string& second) {
         if (!HasFatalFailure())
@@ -146,7 +146,8 @@ TEST_P(Mutants, have_originals_that_are_right_in_every_interleaving) {
   }
 }
 
-// The judge's shortcut, judged: without it, the failure report on every mutant that can be run is the same.
+// The judge's reduction is checked as well: without it, the judgement on every mutant that can be
+// run is the same.
 TEST_P(MediumWorlds, have_mutants_that_are_judged_the_same_with_and_without_reduction) {
   std::size_t reduced_states = 0, all_states = 0;
   int compared = 0;
@@ -163,7 +164,7 @@ TEST_P(MediumWorlds, have_mutants_that_are_judged_the_same_with_and_without_redu
               compared, reduced_states, all_states);
 }
 
-// Every family's worlds with no more steps than that, all ranks together.
+// Returns every family's worlds that have at most this number of steps, over all ranks.
 std::vector<Family> families(std::size_t most_steps) {
   std::vector<Family> result;
   for (const std::vector<Family>& source : {catalogued(4, 3), uncatalogued()}) {

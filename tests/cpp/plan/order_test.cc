@@ -1,5 +1,6 @@
-// In which order do algorithms sum? Plans run on symbols instead of numbers: a sum is a word that depends on its two operands,
-// whichever is first, and so on everything below them. Equal words: the same tree, the same bits.
+// In which order do algorithms sum? Plans run on symbols instead of numbers: a sum is a word that
+// depends on its two operands, in either order, and so on the whole tree below them. Equal words
+// mean the same tree and the same bits.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,9 +21,9 @@ uint64_t scrambled(uint64_t x) {  // splitmix64's finalizer
   return x ^ (x >> 31);
 }
 uint64_t number_of(Rank rank) { return scrambled(static_cast<uint64_t>(rank)); }
-uint64_t sum(uint64_t a, uint64_t b) { return scrambled(a + b); }  // of three: not the same in another order
+uint64_t sum(uint64_t a, uint64_t b) { return scrambled(a + b); }  // for three operands the order matters
 
-// What every rank's output holds at the end, where each rank gives one number for all elements.
+// Every rank's output at the end, where each rank contributes one number in all elements.
 class Symbols {
  public:
   explicit Symbols(const std::vector<Plan>& plans) : plans_(plans) {
@@ -73,12 +74,12 @@ class Symbols {
 };
 
 using Call =
-    std::tuple<Collective, Rank, Rank, Rank>;  // size, root, and of a scan the rank whose result it is
+    std::tuple<Collective, Rank, Rank, Rank>;  // size, root, and for a scan the rank that gets the result
 
 void note_orders(const Algorithm& algorithm, const Shape& shape, std::map<Call, std::set<uint64_t>>& orders) {
   const std::vector<Plan> plans = build_all(algorithm, shape.size, shape.root, shape.split, shape.even);
   Symbols symbols(plans);
-  const Collective collective =  // they promise each other's bits
+  const Collective collective =  // these two guarantee the same bits
       shape.collective == Collective::kReduceScatter ? Collective::kAllreduce : shape.collective;
   for (Rank rank = 0; rank < shape.size; ++rank)
     orders[{collective, shape.size, shape.root, is_scan(collective) ? rank : 0}].merge(symbols.outputs(rank));

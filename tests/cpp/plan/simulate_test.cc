@@ -68,15 +68,14 @@ TEST(Simulate, sees_a_sum_that_is_not_the_sum) {
   EXPECT_EQ(
       report(edited("ring", 3,
                     [](std::vector<Plan>& plans) {
-                      for (Plan& plan : plans) plan.steps.resize(4);  // nobody passes sums on
+                      for (Plan& plan : plans) plan.steps.resize(4);  // no rank forwards sums
                     })),
       "ring allreduce of 3 ranks on rank 0: the plan ends with a wrong chunk 0: it holds 1 contributions "
       "instead of 3");
 }
 
 TEST(Simulate, sees_a_contribution_that_is_taken_for_another) {
-  std::vector<Plan>
-      plans;  // rank 0 sends chunk 1 in the place of chunk 0 by way of scratch: every count is right
+  std::vector<Plan> plans;  // rank 0 sends chunk 1 instead of chunk 0 through scratch: every count is right
   for (Rank rank = 0; rank < 2; ++rank) {
     PlanBuilder plan("test", {Collective::kBroadcast, rank, 2}, 2, 1);
     if (rank == 0) {
@@ -146,8 +145,8 @@ TEST(Simulate, holds_a_send_for_complete_only_when_it_is_received) {
   EXPECT_NE(report(plans).find("never ends"), std::string::npos) << report(plans);
 }
 
-// Sums of three ranks on rank 1, while rank 0 also sends chunk 0 to rank 2, which does not use it: nothing says when that has
-// been read. Rank 0's own part is written by the test.
+// Sums of three ranks on rank 1, while rank 0 also sends chunk 0 to rank 2, which does not use it:
+// no step shows when it has been read. The test writes rank 0's own part.
 std::vector<Plan> with_an_idle_send(uint32_t chunks, void (*rank_0)(PlanBuilder&)) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < 3; ++rank) {
@@ -205,7 +204,9 @@ TEST(CheckOnePass, does_not_take_the_sums_return_for_a_proof_where_a_copy_was_se
 }
 
 TEST(CheckOnePass, takes_nothing_less_than_the_whole_sum_for_its_return) {
-  std::vector<Plan> plans;  // rank 0 gets rank 1's contribution first, which says nothing of rank 0's send
+  // rank 0 first receives rank 1's contribution, which does not show that rank 0's send has
+  // completed
+  std::vector<Plan> plans;
   for (Rank rank = 0; rank < 2; ++rank) {
     PlanBuilder plan("test", {Collective::kAllreduce, rank, 2}, 1);
     const uint32_t sent = plan.send(1 - rank, output(0));
@@ -224,7 +225,7 @@ TEST(CheckOnePass, takes_nothing_less_than_the_whole_sum_for_its_return) {
       << one_pass(plans);
 }
 
-// The judge is check(), which mutants_test.cc holds against every interleaving.
+// The judge is check(), which mutants_test.cc compares with every interleaving.
 class OnePass : public testing::TestWithParam<Family> {};
 
 TEST_P(OnePass, accepts_no_mutant_that_check_refuses_and_a_simulation_sees_every_wrong_result) {

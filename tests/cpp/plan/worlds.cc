@@ -54,7 +54,7 @@ std::vector<Plan> two_rings(Rank n) {
   return plans;
 }
 
-// 0 -> 1 -> 2: what arrives in lane 0 goes on in lane 1.
+// 0 -> 1 -> 2: chunks that arrive in lane 0 are forwarded in lane 1.
 std::vector<Plan> chain_broadcast(uint32_t split) {
   std::vector<Plan> plans;
   for (Rank self = 0; self < 3; ++self) {
@@ -72,7 +72,7 @@ std::vector<Plan> chain_broadcast(uint32_t split) {
   return plans;
 }
 
-// 2 -> 1 -> 0: lane 1 fills one slot of scratch while lane 0 is busy with the other.
+// 2 -> 1 -> 0: lane 1 fills one slot of scratch while lane 0 uses the other.
 std::vector<Plan> chain_reduce(uint32_t split) {
   std::vector<Plan> plans;
   for (Rank self = 0; self < 3; ++self) {
@@ -92,8 +92,8 @@ std::vector<Plan> chain_reduce(uint32_t split) {
   return plans;
 }
 
-// Two ranks swap inputs in lane 0 and add in lane 1. The sum must wait for both: what is added must have
-// arrived, and the input, which is the output if in place, must have been read.
+// Two ranks swap inputs in lane 0 and add in lane 1. The sum must wait for both: the operand must
+// have arrived, and the input, which is the output if in place, must have been read.
 std::vector<Plan> swap_and_add(uint32_t chunks) {
   std::vector<Plan> plans;
   for (Rank self = 0; self < 2; ++self) {
@@ -101,7 +101,7 @@ std::vector<Plan> swap_and_add(uint32_t chunks) {
     for (uint32_t c = 0; c < chunks; ++c) {
       const uint32_t sent = plan.lane(0).send(1 - self, input(c));
       const uint32_t received = plan.recv(1 - self, scratch(c, c));
-      plan.lane(1).after(sent).copy(input(c), scratch(chunks, c));  // useless, but it waits for the send
+      plan.lane(1).after(sent).copy(input(c), scratch(chunks, c));  // has no use but to wait for the send
       plan.after(received).reduce(scratch(c, c), output(c), {.dst = 1, .src = 1});
     }
     plans.push_back(plan.take());

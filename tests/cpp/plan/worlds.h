@@ -1,4 +1,4 @@
-// Plans of all ranks of one call, and the calls that the tests go through.
+// Plans of all ranks of one call, and the calls that the tests run through.
 #pragma once
 
 #include <ostream>
@@ -18,20 +18,22 @@ inline std::vector<Plan> build_all(const Algorithm& algorithm, Rank size, Rank r
   return plans;
 }
 
-// "ring_allreduce", in the names of tests.
+// For example "ring_allreduce", for the names of tests.
 inline std::string title_of(const Algorithm& algorithm) {
   return std::string(algorithm.name) + "_" + std::string(name_of(algorithm.collective));
 }
 
-// Plans that belong together, under one name in the tests' output.
+// Plans that form one test, and its name.
 struct Family {
   std::string name;
   std::vector<std::vector<Plan>> worlds;
   friend std::ostream& operator<<(std::ostream& out, const Family& family) { return out << family.name; }
 };
-// Of every catalogued algorithm: all worlds of up to `sizes` ranks, with every root and up to `splits` chunks.
+// Returns, for every catalogued algorithm, all worlds of up to `sizes` ranks, with every root and
+// up to `splits` chunks.
 std::vector<Family> catalogued(Rank sizes, uint32_t splits);
-// What the catalog does not use, and check() must understand all the same: lanes, `after` between them, runs of chunks.
+// Returns plans with features that the catalog does not use, which check() must support as well:
+// lanes, `after` between them, runs of chunks.
 std::vector<Family> uncatalogued();
 
 }  // namespace pc

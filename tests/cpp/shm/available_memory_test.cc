@@ -1,4 +1,4 @@
-// How much memory may still be taken, by files as the kernel writes them.
+// How much memory may still be allocated, read from files in the kernel's format.
 #include "shm/available_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Ranks of one host hand round their descriptors: everybody gets everybody's, and nobody else gets or gives anything.
+// Ranks of one host exchange their descriptors: every rank gets the descriptors of all, and no
+// other process gets or provides any.
 #include "shm/fd_exchange.h"
 
 #include <fcntl.h>
@@ -43,7 +44,7 @@ std::set<Rank> others(Rank size, Rank self) {
   return ranks;
 }
 
-// Until this is so; false at the deadline.
+// Serves until so() is true. Returns false at the deadline.
 bool serve_until(FdExchangeServer& server, const std::function<bool()>& so, double seconds = kWaitLimitS) {
   const Deadline deadline = Deadline::after(seconds);
   while (!deadline.expired()) {
@@ -105,7 +106,7 @@ void must_share(const std::vector<Outcome>& outcomes) {
   }
 }
 
-// A connection to the leader by somebody who need not be a rank.
+// Connects to the leader as any local process can.
 Fd connect_raw(const FdEndpoint& endpoint) {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
@@ -131,7 +132,8 @@ TEST(FdExchange, every_rank_gets_everybodys_memory) {
   for (const Rank size : {2, 3, 5}) must_share(gather(size));
 }
 
-// All but the last are made of one descriptor twice: a process may not have as many as so many ranks have.
+// All parts but the last use one descriptor twice: a process may not have as many descriptors as
+// that many ranks have.
 TEST(FdExchange, more_ranks_than_one_message_has_descriptors_for) {
   constexpr Rank kLast = static_cast<Rank>(2 * kRanksAtOnce + 3);
   const FdExchangeListener listener = FdExchangeListener::open().value();
@@ -155,7 +157,7 @@ TEST(FdExchange, more_ranks_than_one_message_has_descriptors_for) {
     EXPECT_EQ(all.is_ok() ? all.value().size() : 0, static_cast<std::size_t>(kLast));
   });
   ASSERT_TRUE(serve_until(server, [&] { return server.has(kLast); }));
-  // Nobody reads what the others get: it is taken off their hands.
+  // No client uses what it receives, so a thread drains the sockets.
   std::atomic<bool> done = false;
   std::thread reads([&] {
     PartsBytes parts;
@@ -176,7 +178,8 @@ TEST(FdExchange, leaves_no_descriptor_open) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-// Who has a file of this inode open or mapped, or how many have: by what the kernel says of every process.
+// Returns how many processes have a file with one of these inodes open or mapped, according to
+// /proc.
 int holders_of(const std::set<std::string>& inodes) {
   int count = 0;
   std::error_code failed;
@@ -269,7 +272,7 @@ class PendingConnection : public ::testing::Test {
   }
   JoinBytes join(Rank rank) const { return encode(JoinMessage{kEpoch, rank, listener.endpoint().token}); }
   std::vector<int> both() const { return {part.memory.fd(), part.notifier.fd()}; }
-  // That one who says this is hung up on, and nothing of his kept.
+  // Checks that the connection that sends this is closed, and that none of its descriptors is kept.
   void must_be_rejected(const JoinBytes& bytes, const std::vector<int>& descriptors) {
     const std::ptrdiff_t before = open_descriptors();
     {
@@ -341,7 +344,7 @@ TEST_F(PendingConnection, a_rank_that_is_here_is_not_replaced) {
   ASSERT_TRUE(server.serve(1000).is_ok());
   EXPECT_TRUE(hung_up(twin));
   char byte = 0;
-  EXPECT_EQ(::recv(first.get(), &byte, 1, MSG_DONTWAIT), -1) << "nobody hung up on the first";
+  EXPECT_EQ(::recv(first.get(), &byte, 1, MSG_DONTWAIT), -1) << "the first connection was closed";
 }
 
 TEST_F(PendingConnection, pending_connections_that_send_nothing_delay_nobody_and_are_closed) {
@@ -432,11 +435,11 @@ TEST_F(PendingConnection, an_abort_or_an_interrupt_ends_handing_round) {
             Code::kInterrupted);
 }
 
-// What a rank does with a leader that is none.
+// The behavior of a rank with a false leader.
 class FalseLeader : public ::testing::Test {
  protected:
   FdExchangeListener listener = FdExchangeListener::open().value();
-  // What the visitor makes of this message.
+  // Returns the visitor's result after this message.
   Result<std::vector<PeerPart>> after(std::span<const std::byte> bytes, const std::vector<int>& descriptors,
                                       std::string& answer) const {
     const SharedPart own = SharedPart::create().value();
@@ -454,7 +457,7 @@ class FalseLeader : public ::testing::Test {
   }
 };
 
-TEST_F(FalseLeader, is_not_believed_and_is_told_why) {
+TEST_F(FalseLeader, is_not_believed_and_gets_the_reason) {
   const SharedPart part = SharedPart::create().value();
   const std::vector<int> both = {part.memory.fd(), part.notifier.fd()};
   const std::ptrdiff_t before = open_descriptors();
@@ -508,7 +511,8 @@ TEST(FdExchange, a_rank_that_can_open_no_more_descriptors_says_so) {
     const SharedPart its = SharedPart::create().value();
     Result<FdExchangeClient> client =
         FdExchangeClient::begin(listener.endpoint(), 1, kEpoch, its, wait_limit());
-    // A first failure while there are descriptors: UBSan looks at the first object of each class by means of a pipe.
+    // Fails once while descriptors are available: UBSan uses a pipe to check the first object of
+    // each class.
     const FdEndpoint gone = FdExchangeListener::open().value().endpoint();
     if (!has(FdExchangeClient::begin(gone, 1, kEpoch, its, wait_limit()).status(), "ECONNREFUSED"))
       ::_exit(2);

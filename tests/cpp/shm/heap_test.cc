@@ -1,4 +1,5 @@
-// Memory of the heap is apart, aligned, found again, and used again when it is given back.
+// Memory blocks of the heap are disjoint, aligned, found by their address, and reused after they
+// are released.
 #include "shm/heap.h"
 
 #include <gtest/gtest.h>

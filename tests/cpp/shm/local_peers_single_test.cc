@@ -1,4 +1,4 @@
-// A rank that shares memory with nobody has it all the same.
+// A rank that shares memory with no other rank has the same functions.
 #include "shm/local_peers_single.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(SingleLocalPeers, has_itself_alone_and_memory_of_zeros) {
   EXPECT_EQ(alone->map(3, more.offset + 64, 100).value().data(), more.memory.data() + 64);
 }
 
-// Else a call would end the process where memory is short.
+// Otherwise a call would end the process when memory is short.
 TEST(SingleLocalPeers, memory_is_there_before_it_is_touched) {
   const std::unique_ptr<LocalPeers> alone = make_single_local_peers(0).value();
   const std::span<std::byte> memory = alone->grow(1'000'000).value().memory;

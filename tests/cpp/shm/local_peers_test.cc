@@ -1,4 +1,5 @@
-// What every kind of local peers promises: threads of one process, and descriptors of several.
+// The contract of every kind of local peers: threads of one process, and descriptors of several
+// processes.
 #include "shm/local_peers.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// One process reads another's private memory, as long as that is there.
+// One process reads another's private memory, as long as that process exists.
 #include "shm/process_memory.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(ProcessMemory, a_living_process_s_array_is_read_and_a_dead_one_s_is_not) {
   const std::vector<std::byte> bytes = pattern(kNbytes, 1);
   const pid_t child = ::fork();
   if (child == 0) {
-    for (;;) ::pause();  // with a copy of everything
+    for (;;) ::pause();  // it has a copy of everything
   }
   std::vector<std::byte> here(bytes.size());
   const uint64_t address = reinterpret_cast<uintptr_t>(bytes.data());
@@ -31,7 +31,7 @@ TEST(ProcessMemory, a_living_process_s_array_is_read_and_a_dead_one_s_is_not) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   if (read.code() == Code::kUnsupported)
-    GTEST_SKIP() << read.to_string();  // what PYCOLLECTIVE_SINGLE_COPY=auto sees
+    GTEST_SKIP() << read.to_string();  // the reason that PYCOLLECTIVE_SINGLE_COPY=auto finds
   ASSERT_TRUE(read.is_ok()) << read.to_string();
   EXPECT_EQ(std::memcmp(here.data(), bytes.data(), bytes.size()), 0);
   EXPECT_EQ(nowhere.code(), Code::kSystem) << nowhere.to_string();

@@ -1,4 +1,4 @@
-// A ring never gives away memory that somebody still reads, and gives all of it away again once nobody does.
+// A ring never reuses memory that is still read, and reuses all of it when no reader is left.
 #include "shm/ring.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,8 @@ TEST_F(RingTest, small_messages_of_many_calls_are_all_given_back) {
   }
 }
 
-// Readers end in any order that a ring may meet: calls in order, rounds of one call in order.
+// Readers finish in any order that is possible for a ring: calls in order, rounds of one call in
+// order.
 TEST_F(RingTest, nothing_that_is_read_is_ever_overwritten) {
   for (const unsigned seed : {1U, 2U, 3U, 4U, 5U}) {
     std::mt19937 random(seed);

@@ -1,4 +1,5 @@
-// Memory that is shared between processes: what is given is there, and what comes from outside is not trusted.
+// Memory that is shared between processes: allocated memory exists, and a segment of another
+// process is not trusted.
 #include "shm/segment.h"
 
 #include <fcntl.h>
@@ -57,7 +58,7 @@ TEST(Segment, what_one_rank_writes_the_other_reads_at_the_same_offset) {
   EXPECT_EQ(own.map(4096 + 18, 1).value()[0], std::byte{7});
 }
 
-// The first touch would take a microsecond in the first message that goes through it.
+// The first access would cost a microsecond in the first message that uses the page.
 TEST(Segment, every_page_is_entered_when_it_is_mapped) {
   const auto entered = [](std::span<std::byte> memory) {
     const Fd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
@@ -70,7 +71,7 @@ TEST(Segment, every_page_is_entered_when_it_is_mapped) {
   };
   OwnSegment own = new_segment();
   const std::span<std::byte> memory = own.grow(4 * kMiB).value().memory;
-  // Kernels before Linux 5.14 enter none; then everything works all the same.
+  // Kernels before Linux 5.14 enter no page. Everything works nevertheless.
   const int pages = ::madvise(memory.data(), memory.size(), 23) == 0 ? 1024 : 0;
   PeerSegment peer = PeerSegment::adopt(duplicate(own.fd())).value();
   EXPECT_EQ(entered(peer.map(0, 4 * kMiB).value()), pages);
@@ -155,7 +156,7 @@ TEST(Segment, what_is_no_sealed_memory_is_refused) {
   EXPECT_TRUE(has(refusal_of(memory_file(MFD_ALLOW_SEALING, 4096, F_SEAL_SHRINK | F_SEAL_WRITE)), "written"));
 }
 
-// A page of it that is missing when it is touched ends the process.
+// An access to a missing page of it would end the process.
 TEST(Segment, sealed_memory_of_huge_pages_is_refused) {
   Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (!fd.valid()) GTEST_SKIP() << "this kernel has no huge pages";
@@ -177,7 +178,7 @@ TEST(Segment, the_last_page_of_memory_that_is_no_whole_pages_long_can_be_mapped_
   EXPECT_EQ(peer.map(4990, 11).status().code(), Code::kMismatch);
 }
 
-// With a made-up limit: the kernel itself ends processes rather than refuse.
+// With a made-up limit: the kernel itself ends processes instead of refusing.
 TEST(Segment, more_memory_than_there_is_room_for_is_an_error_that_says_what_to_do) {
   uint64_t available = 100 * kMiB;
   OwnSegment own = OwnSegment::create([&] { return available; }).value();
@@ -209,7 +210,7 @@ TEST(Segment, a_size_that_no_file_can_have_is_refused) {
     EXPECT_TRUE(has(own.grow(nbytes).status(), "EFBIG"));
 }
 
-// A control group with a memory limit, for one process of its own; empty where none can be made.
+// A control group with a memory limit, for one process. Empty if none can be made.
 class SmallGroup {
  public:
   explicit SmallGroup(uint64_t limit) {

@@ -1,4 +1,4 @@
-// Whatever stores are taken, all bytes arrive, and no others are written.
+// With every kind of store, all bytes arrive and no others are written.
 #include "shm/shared_copy.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(SharedCopy, all_bytes_arrive_and_what_is_said_grows_to_the_end) {
     SharedCopy copy(usually(stores));
     ASSERT_EQ(copy.stores(), stores);
     for (const std::size_t nbytes : {0UL, 1UL, 4095UL, 4096UL, 8191UL, 8192UL, 8193UL, 65'537UL, 299'983UL}) {
-      for (int again = 0; again < 20; ++again) {  // all kinds are tried
+      for (int again = 0; again < 20; ++again) {  // so that all kinds are tried
         std::vector<std::byte> to(nbytes + 64, std::byte{0xAA});
         std::size_t said = 0;
         copy(to.data() + 7, from.data() + 3, nbytes, 8192, [&](std::size_t done) {

@@ -1,4 +1,5 @@
-// The stores that are fastest at the moment are taken, and what the others cost is found out cheaply.
+// The stores that are fastest at the moment are used, and the speed of the others is measured
+// cheaply.
 #include "shm/store_choice.h"
 
 #include <gtest/gtest.h>
@@ -8,10 +9,10 @@ namespace {
 
 constexpr std::size_t kPiece = 64 * 1024;
 
-// What a KiB takes, in nanoseconds, by kind of store.
+// Nanoseconds per KiB, by kind of store.
 using Machine = std::array<int64_t, kStoresCount>;
 constexpr Machine kNear = {33, 40, 50};   // the cores share a cache
-constexpr Machine kFar = {400, 300, 50};  // they do not
+constexpr Machine kFar = {400, 300, 50};  // the cores share no cache
 constexpr Machine kNearest = {40, 33, 50};
 
 void put(StoreChoice& choice, const Machine& machine, int pieces) {
@@ -37,7 +38,7 @@ TEST(StoreChoice, the_fastest_stores_are_taken_on_every_machine) {
   }
 }
 
-// Its reader finds nothing in a cache.
+// Its reader finds no data in a cache.
 TEST(StoreChoice, past_the_caches_must_be_much_faster) {
   StoreChoice choice;
   put(choice, {60, 70, 50}, 1000);
@@ -65,7 +66,8 @@ TEST(StoreChoice, one_interruption_changes_nothing) {
   EXPECT_EQ(choice.usual(), Stores::kVector);
 }
 
-// How many of a thousand pieces are such; the time that they take is told where it is asked for.
+// Returns for how many of a thousand pieces is() holds. Each of these must be timed, and took
+// `time`.
 template <class Is>
 int count_in_a_thousand(StoreChoice& choice, std::chrono::nanoseconds time, Is&& is) {
   int count = 0;

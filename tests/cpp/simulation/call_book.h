@@ -1,5 +1,5 @@
-// What really happened to every call of a simulated world. The model of the data plane writes and reads it; what control
-// planes claim is held against it.
+// The true history of every call of a simulated world. The model of the data plane writes and reads
+// it; the results of control planes are checked against it.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace pc::simulation {
 
-struct Entry {  // one rank in one call
+struct Entry {  // the part of one rank in one call
   CallReport::State state = CallReport::State::kNotMade;
   uint64_t digest = 0;
   Kind kind = Kind::kAll;
@@ -20,7 +20,8 @@ struct Entry {  // one rank in one call
 
 struct Record {
   std::map<Rank, Entry> ranks;
-  std::vector<CallEnd> ends;  // true reasons: of ranks that gave it up, or saw in a report that they disagree
+  // true reasons: of ranks that abandoned the call, or found a disagreement in a report
+  std::vector<CallEnd> ends;
   bool differs() const {
     uint64_t first = 0;
     for (const auto& [rank, entry] : ranks) {

@@ -5,7 +5,7 @@
 namespace pc::simulation {
 namespace {
 
-// The seed of the first world that goes wrong; 0: none.
+// Returns the seed of the first world that fails, or 0 if none does.
 uint64_t first_failure(uint64_t seeds, Plant plant, Counts& counts) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     const Outcome outcome = run_world({.seed = seed, .plant = plant});

@@ -1,11 +1,12 @@
-// How the data of calls gets through in a simulated world: who can complete when, and who sees a foreign call by itself.
+// The data of calls in a simulated world: which ranks can complete when, and which ranks detect a
+// foreign call by themselves.
 #include <algorithm>
 
 #include "simulation/simulated_rank.h"
 
 namespace pc::simulation {
 
-// Whether the receiver's data in this call comes from the sender.
+// Returns true if the receiver's data in this call comes from the sender.
 bool SimulatedRank::receives_from(const CallId& call, Rank receiver, Rank sender) {
   const std::vector<Rank>& all = world_.scenario.groups.at(call.group);
   const Entry& entry = world_.book[call].ranks[receiver];
@@ -19,7 +20,7 @@ bool SimulatedRank::receives_from(const CallId& call, Rank receiver, Rank sender
   return sender == (at == all.begin() ? all.back() : *std::prev(at));
 }
 
-// Whom it waits for, as far as it can tell.
+// Returns the rank that this rank waits for, as far as it can know.
 Rank SimulatedRank::waits_for(const CallId& call) {
   const std::vector<Rank>& all = world_.scenario.groups.at(call.group);
   std::vector<Rank> senders;
@@ -62,7 +63,8 @@ void SimulatedRank::made(const CallId& call) {
 void SimulatedRank::finish(const CallId& call) {
   if (running_ != call) return;
   Record& record = world_.book[call];
-  for (const auto& [rank, entry] : record.ranks) {  // what it would have passed on may have come or not
+  // data that this rank would have forwarded may or may not have arrived
+  for (const auto& [rank, entry] : record.ranks) {
     if (entry.state == State::kGivenUp && world_.dice.chance(50)) return;
   }
   Entry& entry = mine(call);

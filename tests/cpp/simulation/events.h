@@ -1,5 +1,6 @@
-// The virtual clock of a simulated world, and its chance: what is to happen, in order of time, and for equal times in the
-// order in which it was planned. The same seed gives the same world on every machine.
+// The virtual clock of a simulated world, and its randomness. Events run in order of time, and for
+// equal times in the order in which they were planned. The same seed gives the same world on every
+// machine.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a control plane says to its rank, held against what really happened.
+// Checks what a control plane reports to its rank against the true history.
 #include <algorithm>
 
 #include "simulation/simulated_rank.h"
@@ -6,7 +6,8 @@
 namespace pc::simulation {
 namespace {
 
-// One of the true reasons; or the mismatch behind one, which ranks find out when they compare all reports.
+// Returns true for one of the true reasons, or for the mismatch behind one, which ranks find when
+// they compare all reports.
 bool is_true(const CallEnd& why, const Record& record) {
   return std::any_of(record.ends.begin(), record.ends.end(), [&](const CallEnd& end) {
     const bool behind = why.code == Code::kMismatch && record.differs() && why.text.ends_with(end.text);
@@ -31,7 +32,7 @@ void SimulatedRank::check_cause(const CallId& call, const CallEnd& why) {
   record.ends.push_back(why);
 }
 
-// Once nothing goes wrong any more, calls succeed: all are in step. Only a departure goes on telling.
+// After the last fault calls succeed: all ranks are in step. Only a departure still ends calls.
 void SimulatedRank::check_failure(const CallId& call, const CallEnd& why) {
   const std::map<Rank, Entry>& ranks = world_.book[call].ranks;
   const bool begun_in_quiet = std::all_of(ranks.begin(), ranks.end(), [&](const auto& rank_and_entry) {
@@ -63,7 +64,7 @@ void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
     for (const auto& [rank, report, came_late] : statuses) {
       if (report.made() && report.state != State::kLeaving) digests.insert(report.digest);
     }
-    if (digests.size() > 1) world_.fail(named("disagreement told as something else", me_));
+    if (digests.size() > 1) world_.fail(named("disagreement reported as something else", me_));
   }
   check_statuses(call, statuses);
 }
@@ -99,13 +100,13 @@ void SimulatedRank::check_death(Rank peer, const std::string& cause) {
   world_.counts.deaths_reported += cause.find("says so") != std::string::npos;
   if (!world_.rank(peer).dead && !world_.rank(peer).was_cut && !was_cut)
     world_.fail(named("one that lives is reported dead", me_));
-  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
+  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was reported twice", me_));
 }
 
 void SimulatedRank::check_exit(Rank peer) {
   world_.log(me_, " learns that ", peer, " has left");
   if (!world_.rank(peer).gone) world_.fail(named("one that lives is said to have left", me_));
-  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was told twice", me_));
+  if (!ended_peers_.insert(peer).second) world_.fail(named("the same end was reported twice", me_));
 }
 
 void SimulatedRank::check_exclusion(Rank by, const std::string& cause) {

@@ -16,7 +16,7 @@ constexpr const char* kUsage =
 
 struct Arguments {
   uint64_t first = 1, seeds = 1000;
-  std::string plant;  // as it has to be given again
+  std::string plant;  // in the form in which the command line must repeat it
   Options options;
 };
 

@@ -14,7 +14,7 @@ std::vector<bool> remote_from(Rank me, const Scenario& scenario) {
   return remote;
 }
 
-// After the program's steps: one barrier of each group in turn, for ever.
+// After the program's steps: one barrier of each group, round-robin and without end.
 Step step_of(const Scenario& scenario, std::size_t i) {
   if (i < scenario.steps.size()) return scenario.steps[i];
   const uint32_t group = static_cast<uint32_t>((i - scenario.steps.size()) % scenario.groups.size());
@@ -28,7 +28,7 @@ SimulatedRank::SimulatedRank(World& world, Rank me)
       me_(me),
       plane_(me, remote_from(me, world.scenario), kEpoch, *this) {}
 
-// ---- what happens to it
+// ---- events
 
 void SimulatedRank::run(const std::function<void()>& what) {
   if (dead || gone) return;
@@ -123,7 +123,7 @@ void SimulatedRank::leave() {
   if (ended_early_.contains(call)) return go_on_after(call);
   wait(call);
   world_.at(me_, milliseconds(300),
-            [this, call] { give_up(call, Code::kTimeout, me_, "nobody else leaves"); });
+            [this, call] { give_up(call, Code::kTimeout, me_, "no other rank leaves"); });
 }
 
 void SimulatedRank::wait(const CallId& call) {
@@ -178,7 +178,7 @@ void SimulatedRank::go_on_after(const CallId& call) {
 
 void SimulatedRank::send_goodbye() { plane_.send_goodbye(world_.events.now()); }
 
-// The call of a group that lost a member ends at once; so does every later one.
+// The running call of a group that lost a member ends immediately, and so does every later call.
 void SimulatedRank::out_of(uint32_t group) {
   out_.insert(group);
   if (!running_.has_value() || running_->group != group) return;
@@ -208,7 +208,7 @@ CallReport SimulatedRank::report(const CallId& call, bool find_where) {
   if (place == places_.end()) return report;
   report.where = place->second;
   report.where_follows = report.where.empty();
-  if (asked_first && world_.dice.chance(90)) {  // or it is never found
+  if (asked_first && world_.dice.chance(90)) {  // otherwise it is never found
     world_.at(me_, world_.dice.within(milliseconds(600)), [this, call] {
       ++world_.counts.places;
       places_[call] = place_of(me_);
@@ -221,7 +221,7 @@ CallReport SimulatedRank::report(const CallId& call, bool find_where) {
 void SimulatedRank::send(Rank peer, const ControlMessage& message) { world_.send(me_, peer, message); }
 
 void SimulatedRank::end_call(const CallId& call, const CallEnd& why) {
-  world_.log(me_, " is told that ", call, " ends: ", why.text);
+  world_.log(me_, " is informed that ", call, " ends: ", why.text);
   check_cause(call, why);
   check_failure(call, why);
   if (ended_.contains(call) || judged_.contains(call))
@@ -263,7 +263,7 @@ void SimulatedRank::peer_exited(Rank peer) {
   for (const auto& [group, all] : world_.scenario.groups) {
     if (std::find(all.begin(), all.end(), peer) == all.end()) continue;
     out_.insert(group);
-    // What it sent before it left still completes a call.
+    // Data that the peer sent before it left still completes a call.
     if (!running_.has_value() || running_->group != group) continue;
     if (world_.book[*running_].ranks[peer].state == State::kDone) continue;
     world_.at(me_, Time(0), [this, call = *running_, peer] {

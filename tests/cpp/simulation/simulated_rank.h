@@ -1,5 +1,5 @@
-// One rank of a simulated world: its program, its place in the model of the data plane, and the host of its control plane,
-// which holds all that the plane says against the truth.
+// One rank of a simulated world: its program, its part in the model of the data plane, and the host
+// of its control plane, which checks all that the plane reports against the truth.
 #pragma once
 
 #include "simulation/world.h"
@@ -14,25 +14,26 @@ class SimulatedRank final : public ControlHost {
   SimulatedRank(World& world, Rank me);
   void start() { next_step(); }
 
-  // ---- what happens to it
+  // ---- events
   void arrived(Rank from, std::span<const std::byte> bytes);
   void lost(Rank peer, const std::string& cause);
   void interrupt();
   void stop(Time lasts);
-  void finish(const CallId& call);                          // the data plane: it is done here
-  void see_foreign_call(const CallId& call, Rank made_by);  // the data plane: a message of another call came
+  void finish(const CallId& call);  // from the data plane: the call is complete here
+  // from the data plane: a message of another call has arrived
+  void see_foreign_call(const CallId& call, Rank made_by);
   void send_goodbye();
-  void run(const std::function<void()>& what);  // now, or when it is no longer stopped
+  void run(const std::function<void()>& what);  // runs it now, or when the rank is no longer stopped
 
-  // ---- how it stands
+  // ---- state
   bool dead = false, gone = false, is_excluded = false;
   bool was_cut = false;   // lost a connection while it lived
-  bool was_hurt = false;  // cut, stopped, dead or gone: others may not have heard of it
+  bool was_hurt = false;  // cut, stopped, dead or gone: other ranks may not have been notified
   bool lives() const { return !dead && !gone && !is_excluded; }
   bool is_out(uint32_t group) const { return out_.contains(group); }
   bool knows_end_of(Rank peer) const { return ended_peers_.contains(peer); }
   const std::set<uint64_t>& good_barriers(uint32_t group) { return good_barriers_[group]; }
-  std::string unsettled() const;  // what it still waits for; empty: nothing
+  std::string unsettled() const;  // returns what the rank still waits for; empty if nothing
   std::optional<CallId> running() const { return running_; }
 
   // ---- ControlHost
@@ -62,7 +63,7 @@ class SimulatedRank final : public ControlHost {
   void made(const CallId& call);
   bool receives_from(const CallId& call, Rank receiver, Rank sender);
   Rank waits_for(const CallId& call);
-  // The judge.
+  // The checks of the judge.
   void check_cause(const CallId& call, const CallEnd& why);
   void check_failure(const CallId& call, const CallEnd& why);
   void check_report(const CallId& call, const CallEnd& why, const std::vector<RankStatus>& statuses);
@@ -81,14 +82,15 @@ class SimulatedRank final : public ControlHost {
   std::optional<TimePoint> tick_planned_;
   std::size_t step_ = 0;
   std::map<uint32_t, uint64_t> sequence_;
-  std::map<uint32_t, std::set<uint64_t>> good_barriers_;  // begun when all was quiet
+  std::map<uint32_t, std::set<uint64_t>> good_barriers_;  // begun after the last fault
   std::set<uint32_t> known_groups_{kWorldGroup}, out_;
   std::set<Rank> ended_peers_;
   std::optional<CallId> running_, awaited_report_;
-  std::map<CallId, TimePoint> ended_;  // no failure report yet
+  std::map<CallId, TimePoint> ended_;  // still without a failure report
   std::map<CallId, CallEnd> ended_early_;
   std::set<CallId> judged_, surveys_;
-  std::map<CallId, std::string> places_;  // where it was when asked; empty: still looking
+  // where the rank was when a peer requested it; empty while it is being found
+  std::map<CallId, std::string> places_;
   bool leaving_ = false, stopped_ = false;
   std::vector<std::function<void()>> backlog_;
 };

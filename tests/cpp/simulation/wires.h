@@ -1,5 +1,5 @@
-// The control connections of a simulated world: bytes, first in, first out per direction, in random pieces after random
-// times. A connection that ends loses what is in flight from some point on.
+// The control connections of a simulated world: bytes in order per direction, in random pieces
+// after random delays. A connection that ends loses the data in flight from a random point on.
 #pragma once
 
 #include <functional>
@@ -20,14 +20,15 @@ class Wires {
   Wires(Rank ranks, Time slowest, Events& events, Dice& dice, Deliver deliver, End end);
 
   void send(Rank from, Rank to, const std::vector<std::byte>& message);
-  // Nothing more comes from `from`, and perhaps not all that is under way. `to` notices after `delay`, if ever.
+  // Nothing more is sent by `from`, and the data in flight may be lost. `to` notices after `delay`,
+  // if at all.
   void cut(Rank from, Rank to, std::optional<Time> delay, const std::string& cause);
-  void finish(Rank from, Rank to);  // orderly: what is under way comes, then the end
+  void finish(Rank from, Rank to);  // orderly: the data in flight arrives, then the end
 
  private:
   struct Wire {
     TimePoint last_arrival;
-    uint64_t sent = 0, arrived = 0;  // pieces
+    uint64_t sent = 0, arrived = 0;  // in pieces
     uint64_t lost_from = ~uint64_t{0};
   };
   Wire& at(Rank from, Rank to) { return wires_[static_cast<std::size_t>(from * ranks_ + to)]; }

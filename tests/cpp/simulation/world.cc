@@ -9,7 +9,7 @@ namespace pc::simulation {
 namespace {
 
 constexpr milliseconds kMostUntilSettled{5000};  // after the last fault
-constexpr milliseconds kAfterglow{500};          // in which late messages must do no harm
+constexpr milliseconds kAfterglow{500};          // time in which late messages must do no harm
 
 const char* name_of(FrameType type) {
   switch (type) {
@@ -48,7 +48,8 @@ World::World(const Options& options)
       wires_(
           scenario.ranks, scenario.slowest, events, dice,
           [this](Rank from, Rank to, std::span<const std::byte> bytes) {
-            std::vector<std::byte> copy(bytes.begin(), bytes.end());  // it may have to wait
+            // the rank may be stopped, which delays its delivery
+            std::vector<std::byte> copy(bytes.begin(), bytes.end());
             at(to, Time(0), [this, from, to, copy = std::move(copy)] { rank(to).arrived(from, copy); });
           },
           [this](Rank from, Rank to, const std::string& cause) {
@@ -92,7 +93,7 @@ void World::send(Rank from, Rank to, const ControlMessage& message) {
   wires_.send(from, to, bytes);
 }
 
-// ---- what goes wrong
+// ---- faults
 
 void World::happens_at(const Fault& fault) {
   using What = Fault::What;
@@ -108,7 +109,7 @@ void World::happens_at(const Fault& fault) {
     case What::kOtherCall:
     case What::kOtherRoot:
     case What::kShortDeadline:
-    case What::kExit: return;  // the program does it
+    case What::kExit: return;  // part of the rank's program
   }
 }
 
@@ -144,7 +145,7 @@ void World::leave(Rank number) {
   }
 }
 
-// A message of another epoch: a ghost of the world before, or of one that we do not know of yet.
+// Sends a message of another epoch: of an earlier world, or of a later one that we do not know yet.
 void World::forge() {
   static constexpr FrameType kTypes[] = {FrameType::kCancel, FrameType::kDead, FrameType::kNotice,
                                          FrameType::kGoodbye};
@@ -163,7 +164,7 @@ void World::forge() {
   }
 }
 
-// ---- what must happen in the end
+// ---- what must be reached in the end
 
 void World::watch() {
   const std::string reason = unsettled();
@@ -178,7 +179,7 @@ std::string World::unsettled() {
     if (std::string reason = one->unsettled(); !reason.empty()) return reason;
     for (Rank number = 0; number < scenario.ranks; ++number) {
       if ((rank(number).dead || rank(number).gone) && !one->knows_end_of(number))
-        return "somebody does not know that rank " + std::to_string(number) + " is dead or gone";
+        return "a rank does not know that rank " + std::to_string(number) + " is dead or gone";
     }
   }
   for (const auto& [group, all] : scenario.groups) {
@@ -187,7 +188,8 @@ std::string World::unsettled() {
   return "";
 }
 
-// A group is out for all, or one and the same call of it, begun when all was quiet, was completed by all.
+// Returns an empty string if the group is out for all members, or if all members have completed one
+// and the same call of it that was begun after the last fault.
 std::string World::out_of_step(uint32_t group, const std::vector<Rank>& all) {
   const std::string name = "group " + std::to_string(group);
   const auto is_in = [&](Rank number) { return rank(number).lives() && !rank(number).is_out(group); };

@@ -1,4 +1,5 @@
-// A whole world of control planes from one seed: runs it, watches what must never happen, and waits for what must happen.
+// A whole world of control planes from one seed: runs it, checks invariants, and waits for the
+// required end state.
 #pragma once
 
 #include <iomanip>
@@ -19,7 +20,7 @@ namespace pc::simulation {
 
 inline constexpr uint32_t kEpoch = 3;
 
-// Mistakes on purpose, in the simulator and not in the product: a sweep that does not find them is worth nothing.
+// Deliberate errors in the simulator, not in the product. A sweep must find them to be trusted.
 enum class Plant : uint8_t { kNone, kLostNotice, kStaleEpoch };
 
 struct Options {
@@ -27,7 +28,7 @@ struct Options {
   Plant plant = Plant::kNone;
   bool trace = false;
 };
-// What happened how often, so that a sweep can show that it met what it claims to check.
+// Numbers of events, so that a sweep can show that it covered what it claims to check.
 struct Counts {
   uint64_t messages = 0, failure_reports = 0, mismatches = 0, found_by_asking = 0, timeouts = 0,
            exits_seen = 0, surveys = 0, deaths_reported = 0, exclusions = 0, places = 0, unknown_groups = 0,
@@ -35,7 +36,7 @@ struct Counts {
   void add(const Counts& other);
 };
 struct Outcome {
-  std::string failure;  // empty: all is well
+  std::string failure;  // empty if there is none
   std::string trace;
   Counts counts;
 };
@@ -53,7 +54,8 @@ class World {
   ~World();
   Outcome run();
 
-  // Does `what` at `rank` after `delay`; later if the rank is stopped then, never if it is dead or gone.
+  // Runs `what` at `rank` after `delay`; later if the rank is stopped then, never if it is dead or
+  // gone.
   void at(Rank rank, Time delay, std::function<void()> what);
   void send(Rank from, Rank to, const ControlMessage& message);
   void fail(const std::string& what);
@@ -85,7 +87,7 @@ class World {
   void cut(Rank x, Rank y);
   void forge();
   void watch();
-  std::string unsettled();  // the first thing that is still to happen; empty: all is well
+  std::string unsettled();  // returns the first unmet condition; empty if all are met
   std::string out_of_step(uint32_t group, const std::vector<Rank>& all);
 
   const Options options_;

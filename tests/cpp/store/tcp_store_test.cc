@@ -1,5 +1,5 @@
-// What the TCP store promises against pending connections, wrong jobs, missing servers and clients that go
-// away.
+// The contract of the TCP store for pending connections, wrong jobs, missing servers and clients
+// that disappear.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ TEST_F(TcpStore, a_client_may_come_before_the_server) {
   const std::string where = address();
   server_.reset();
   std::thread late;
-  int looks = 0;  // the probe is asked between attempts: by the third look at least one attempt has failed
+  int looks = 0;  // The probe is called between attempts: by its third call at least one attempt has failed.
   const Result<StoreConnection> store = connect_tcp_store({where}, kJob, soon(), [&] {
     if (++looks == 3) server_ = TcpStoreServer::open({where}, kJob).value();
     return false;
@@ -90,7 +90,7 @@ TEST_F(TcpStore, addresses_that_fail_for_the_same_reason_share_a_line) {
       << status.message();
 }
 
-TEST_F(TcpStore, a_client_of_another_job_is_told_so) {
+TEST_F(TcpStore, a_client_of_another_job_is_refused_with_the_reason) {
   serve();
   const Status status = connect_tcp_store({address()}, credentials_of(9), Deadline::after(0.1)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
@@ -108,7 +108,7 @@ TEST_F(TcpStore, a_rank_that_is_in_the_next_world_already_waits_for_its_store_an
   };
   server_ = serves("127.0.0.1:0", 0);
   const std::string where = address();
-  int looks = 0;  // by the third one the store of world 0 has turned it away
+  int looks = 0;  // by its third call the store of world 0 has refused the client
   const auto rank_0_moves_on = [&] {
     if (++looks == 3) {
       server_.reset();
@@ -125,7 +125,7 @@ TEST_F(TcpStore, a_rank_that_is_in_the_next_world_already_waits_for_its_store_an
   const Status late = pending_peer().shake_hands({.role = Role::kStore, .epoch = 0}, kJob);
   EXPECT_NE(late.message().find("we of world 0"), std::string::npos) << late.message();
   EXPECT_FALSE(pending_peer().shake_hands({.role = Role::kStore, .epoch = 1}, credentials_of(9)).is_ok());
-  server_.reset();  // its thread has said all that it will
+  server_.reset();  // joins its thread, so that all its warnings have been written
   EXPECT_EQ(::read(reads.get(), &said, 1), 1) << "another job is worth a warning";
 }
 
@@ -177,7 +177,8 @@ TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
   const std::string where = address();
   const std::unique_ptr<Store> store = client();
   server_.reset();
-  EXPECT_FALSE(store->get("a", soon()).is_ok());  // finds out; from here on every call has to connect again
+  // detects the end; from here on every call must connect again
+  EXPECT_FALSE(store->get("a", soon()).is_ok());
   for (const Status& status : {store->get("the/key", Deadline::after(0.1)).status(),
                                store->set("the/key", "v", Deadline::after(0.1)),
                                store->add("the/key", 1, Deadline::after(0.1)).status(),
@@ -192,7 +193,7 @@ TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
   }
 }
 
-// Welcomes one client, and never answers it.
+// Accepts one client, and never answers it.
 class SilentStore {
  public:
   SilentStore() {
@@ -252,7 +253,7 @@ TEST_F(TcpStore, the_way_to_a_stuck_store_takes_no_longer_than_the_deadline_unle
   const std::unique_ptr<Store> store = connect_tcp_store({stuck.address()}, kJob, soon()).value().store;
   const TimePoint begin = now();
   EXPECT_EQ(store->set("k", "v", Deadline::after(0.1)).code(), Code::kTimeout);
-  EXPECT_EQ(store->set("k", "v", Deadline::after(0.1)).code(), Code::kTimeout);  // connects anew, in vain
+  EXPECT_EQ(store->set("k", "v", Deadline::after(0.1)).code(), Code::kTimeout);  // connects again, in vain
   EXPECT_LT(std::chrono::duration<double>(now() - begin).count(), 1.8);
 }
 
@@ -272,7 +273,7 @@ TEST_F(TcpStore, a_pending_connection_that_sends_nothing_is_closed) {
 
 TEST_F(TcpStore, a_pending_connection_that_stops_halfway_is_closed) {
   serve({.handshake_s = 0.3});
-  for (int i = 0; i < 20; ++i) {  // one that was itself too slow has been cut off before
+  for (int i = 0; i < 20; ++i) {  // an attempt that was itself too slow has been cut off before
     Handshake handshake = Handshake::initiator(kJob, kClient).value();
     RawConnection half = pending_peer();
     half.send(handshake.output());
@@ -290,7 +291,7 @@ TEST_F(TcpStore, garbage_instead_of_a_hello_is_cut_off_without_an_answer) {
   EXPECT_TRUE(fd.is_cut_off());
 }
 
-TEST_F(TcpStore, another_role_of_this_job_is_told_what_differs) {
+TEST_F(TcpStore, another_role_of_this_job_is_refused_with_the_difference) {
   serve();
   const Status status = pending_peer().shake_hands({.role = Role::kData, .rank = 1, .size = 2}, kJob);
   EXPECT_EQ(status.code(), Code::kMismatch);

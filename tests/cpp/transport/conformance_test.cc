@@ -1,4 +1,4 @@
-// Every transport keeps the promises of conformance/transport_suite.h.
+// Every transport fulfills the contract of conformance/transport_suite.h.
 #include "conformance/transport_suite.h"
 #include "shm/local_peers_thread.h"
 #include "transport/inproc/inproc.h"
@@ -29,7 +29,7 @@ std::vector<std::unique_ptr<Transport>> make_tcp(Rank size, const LinkLimits& li
   return transports;
 }
 
-// Goes together with what its ranks share.
+// Owns the shared memory of its ranks.
 class OverThreads final : public Transport {
  public:
   OverThreads(Rank rank, Rank size, const LinkLimits& limits, std::unique_ptr<Transport> inner,

@@ -1,4 +1,4 @@
-// The faults that other tests order happen as ordered.
+// Injected faults happen as requested.
 #include "transport/faulty/faulty.h"
 
 #include <gtest/gtest.h>

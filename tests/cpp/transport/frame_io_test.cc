@@ -1,4 +1,4 @@
-// FrameWriter and FrameReader over a socket that takes little at a time: every frame is cut somewhere.
+// FrameWriter and FrameReader over a socket with a small buffer: every frame is split somewhere.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -62,7 +62,7 @@ struct Ends {
 
 MessageId numbered(uint64_t sequence) { return {{0, StreamClass::kPointToPoint, 0}, sequence, 0, 1}; }
 
-// Of many lengths, so that headers and descriptions are cut everywhere.
+// The lengths vary, so that headers and descriptions are split everywhere.
 std::span<const std::byte> description(std::size_t i) {
   static const std::vector<std::byte> kBytes = pattern(kMaxDescriptionBytes, 1);
   return std::span(kBytes).first(i % 3 == 0 ? i * 7 % (kMaxDescriptionBytes + 1) : 0);
@@ -70,7 +70,8 @@ std::span<const std::byte> description(std::size_t i) {
 
 TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   Ends ends;
-  // Copied and not, eager and announced, one segment and several, more small ones than fit a buffer or a batch.
+  // Copied and not, eager and announced, one segment and several, more small messages than fit a
+  // buffer or a batch.
   std::vector<std::size_t> sizes = {0, 1, 8191, 8192, 8193, 65536, 65537, 262144, 262145, 3'000'000};
   sizes.insert(sizes.end(), 600, 100);
   std::vector<std::vector<std::byte>> data, got;
@@ -106,14 +107,15 @@ TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
   ends.b.link.post_recv({numbered(0), got, got.size(), nullptr, &ends.b.recvs, 0});
   ends.a.link.post_send({numbered(0), ConstIoVec({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
   for (int turn = 0; turn < 20; ++turn) static_cast<void>(ends.a.move() | ends.b.move());
-  ends.a.writer.keep_unsent();  // as if something had been given up meanwhile
+  ends.a.writer.keep_unsent();  // as when an operation is cancelled meanwhile
   while (ends.a.move() | ends.b.move()) {
   }
   EXPECT_EQ(ends.a.sends.tokens.size() + ends.b.recvs.tokens.size(), 2u);
   EXPECT_TRUE(got == sent);
 }
 
-// A send or receive is given up at every moment of a message's journey: whatever was begun is finished without its memory.
+// A send or receive is cancelled at every stage of a message: the transfer is completed without its
+// memory.
 TEST(FrameIo, WhatIsGivenUpInTheMiddleOfAFrameDamagesNothing) {
   constexpr std::size_t kBytes = 700'000;
   const std::vector<std::byte> next = pattern(100'000, 1);

@@ -1,4 +1,4 @@
-// What is special about ranks inside one process: the hub they meet in.
+// The special case of ranks inside one process: the hub that connects them.
 #include "transport/inproc/inproc.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What the loopback transport promises: messages of a rank to itself, in order and in either order of posting; all others
-// go by the transport beneath.
+// The contract of the loopback transport: messages of a rank to itself, in order and in either
+// order of posting. All others use the underlying transport.
 #include "transport/loopback.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ MessageId message(uint64_t sequence, uint32_t tag = 0) {
   return {{7, StreamClass::kPointToPoint, tag}, sequence, 0, 42};
 }
 
-// Sends and receives of one rank, whose memory stays where it is.
+// Sends and receives of one rank. Their memory is not moved.
 class Loopback : public ::testing::Test {
  protected:
   void send(uint64_t sequence, std::vector<std::byte>& data, CompletionQueue& queue, Rank peer = kMe) {
@@ -62,7 +62,7 @@ TEST_F(Loopback, a_receive_that_is_withdrawn_leaves_the_message_to_the_next) {
   send(1, from, sent);
   recv(1, to, received);
   EXPECT_TRUE(end(received).is_ok());
-  EXPECT_EQ(end(withdrawn).code(), Code::kTimeout);  // nothing
+  EXPECT_EQ(end(withdrawn).code(), Code::kTimeout);  // moves nothing
   EXPECT_TRUE(from == to);
 }
 

@@ -1,4 +1,4 @@
-// The reactor alone, over a transport that moves only what the test puts into it.
+// The reactor alone, over a transport that moves only the test's data.
 #include "transport/reactor.h"
 
 #include <gtest/gtest.h>
@@ -55,14 +55,14 @@ class Idle : public Transport {
   const Fd event_;
 };
 
-// Always moves something, never for us.
+// Always makes progress, never on our operations.
 class Busy final : public Idle {
  public:
   Busy() : Idle(1) {}
   std::size_t poll() override { return 1; }
 };
 
-// poll() completes what arrive() was told; wait_fd() is readable while there is something.
+// poll() completes what arrive() was given; wait_fd() is readable while there is something.
 class Mailbox final : public Idle {
  public:
   std::size_t poll() override {
@@ -165,7 +165,7 @@ TEST_F(ReactorTest, WakeMakesSleepersLookAtTheirAbortWord) {
   for (std::thread& sleeper : sleepers) sleeper.join();
 }
 
-TEST_F(ReactorTest, ThreadsThatWaitForEachOtherTakeTurnsAtPolling) {
+TEST_F(ReactorTest, ThreadsThatWaitForEachOtherPollAlternately) {
   constexpr std::size_t kThreads = 3;
   constexpr uint64_t kRounds = 200;
   std::array<CompletionQueue, kThreads> queues;
@@ -184,11 +184,11 @@ TEST_F(ReactorTest, ThreadsThatWaitForEachOtherTakeTurnsAtPolling) {
   }
   mailbox.arrive(queues[0], 0);
   for (std::thread& thread : threads) thread.join();
-  while (mailbox.poll() > 0) {  // the last thread's message to the first, who has gone
+  while (mailbox.poll() > 0) {  // the last thread's message to the first, which has ended
   }
 }
 
-// Until the kernel says that the thread sleeps. Spinning and yielding threads run.
+// Waits until the kernel reports that the thread sleeps. Spinning and yielding threads are running.
 void wait_until_asleep(const std::atomic<pid_t>& thread) {
   const Deadline deadline = Deadline::after(kWaitLimit);
   for (std::string state; state != "S" && !deadline.expired();) {
@@ -198,9 +198,10 @@ void wait_until_asleep(const std::atomic<pid_t>& thread) {
   }
 }
 
-// Two threads sleep, the first with the poll lock. When it leaves, the second must learn that it polls for
-// everybody now. If the hand-over got lost, it would find out only at the end of its slice of 50 ms, in every
-// round; on a busy machine some rounds may take as long all the same, but not the fastest.
+// Two threads sleep, the first with the poll lock. When it leaves, the second must take over
+// polling for all. If the hand-over were lost, it would find out only at the end of its slice of 50
+// ms, in every round. On a busy machine some rounds may take as long nevertheless, but not the
+// fastest.
 TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
   double fastest = kWaitLimit;
   for (int round = 0; round < 20; ++round) {
@@ -225,7 +226,8 @@ TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
   EXPECT_LT(fastest, 0.025);
 }
 
-// A signal handler runs in the probe of the thread that polls for everybody, and joins a thread that must be polled for.
+// A signal handler runs in the probe of the thread that polls for all, and joins a thread that must
+// be polled for.
 TEST_F(ReactorTest, WhileTheProbeRunsSomebodyElsePolls) {
   CompletionQueue mine, others;
   std::atomic<bool> called{false};
@@ -258,7 +260,8 @@ TEST_F(ReactorTest, AWaitThatIsProbedSleepsBetweenTheProbes) {
   EXPECT_LT(thread_cpu_s() - before, 0.1);
 }
 
-// Whoever sees a completion may let the queue go at once, while complete() is still on its way out.
+// A thread that sees a completion may destroy the queue immediately, while complete() is still
+// returning.
 TEST(CompletionQueue, MayBeDestroyedAsSoonAsACompletionIsSeen) {
   for (int round = 0; round < 2000; ++round) {
     auto queue = std::make_unique<CompletionQueue>();

@@ -1,4 +1,5 @@
-// Several connections between two ranks: large messages are split over all of them, and what ends one ends all.
+// Several connections between two ranks: large messages are split over all of them, and the end of
+// one ends all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ Status greet(RawConnection& connection, Role role, int number) {
       credentials_of(1));
 }
 
-// Rank 0 of two; rank 1 is made by hand and has been welcomed.
+// Rank 0 of two. The test acts as rank 1, which has completed its handshakes.
 struct AgainstRawSockets : ::testing::Test {
   AgainstRawSockets() {
     node.transport = tcp_of(kSockets, 0);
@@ -53,7 +54,7 @@ struct AgainstRawSockets : ::testing::Test {
       EXPECT_EQ(greet(one_too_many, Role::kData, kSockets).code(), Code::kMismatch);
       control = std::make_unique<RawConnection>(node.transport->address());
       EXPECT_TRUE(greet(*control, Role::kControl, 0).is_ok());
-      for (int i = kSockets - 1; i >= 0; --i) {  // whatever the order in which they come
+      for (int i = kSockets - 1; i >= 0; --i) {  // in any order of arrival
         data.insert(data.begin(), std::make_unique<RawConnection>(node.transport->address()));
         EXPECT_TRUE(greet(*data.front(), Role::kData, i).is_ok());
       }
@@ -83,7 +84,7 @@ struct AgainstRawSockets : ::testing::Test {
 
 TEST_F(AgainstRawSockets, EachConnectionCarriesAPartOfALargeMessageUnderItsName) {
   constexpr uint64_t kBytes = 400'000;
-  constexpr std::array<uint64_t, 4> kBegins = {0, 133'376, 266'752, kBytes};  // of whole cache lines
+  constexpr std::array<uint64_t, 4> kBegins = {0, 133'376, 266'752, kBytes};  // multiples of the cache line
   const Bytes out = pattern(kBytes, 1);
   node.send(1, collective(0), out);
   for (const std::unique_ptr<RawConnection>& connection : data) {
@@ -128,7 +129,7 @@ TEST_F(AgainstRawSockets, ASmallMessageOfACollectiveGoesOverTheFirst) {
   EXPECT_EQ(receive(*data[0]).segment_nbytes, kEagerBytes);
 }
 
-TEST_F(AgainstRawSockets, MessagesOfSendTakeTurns) {
+TEST_F(AgainstRawSockets, MessagesOfSendAlternate) {
   const Bytes out = pattern(1 << 20, 1);
   constexpr std::array<std::size_t, 6> kTurns = {2, 0, 1, 0, 1, 2};
   for (uint64_t i = 0; i < kTurns.size(); ++i) {
@@ -153,10 +154,10 @@ TEST_F(AgainstRawSockets, AnyThatBreaksEndsAll) {
   EXPECT_TRUE(data[0]->is_cut_off());
 }
 
-// What a sink is told, once.
+// Counts completions.
 struct Once final : CompletionSink {
-  void complete(Completion&&) override { ++told; }
-  std::atomic<int> told{0};
+  void complete(Completion&&) override { ++notified; }
+  std::atomic<int> notified{0};
 };
 
 TEST(TcpSockets, CollectivesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
@@ -176,7 +177,7 @@ TEST(TcpSockets, CollectivesOfEverySizeArriveExactlyInBothDirectionsAtOnce) {
   });
 }
 
-TEST(TcpSockets, RanksThatDisagreeAboutTheSizeAreToldThoughTheySplitOtherwise) {
+TEST(TcpSockets, RanksThatDisagreeAboutTheSizeGetAnErrorThoughTheySplitOtherwise) {
   constexpr std::size_t kSmall = 100, kInTwo = 70'000, kSplit = 1 << 20;
   constexpr std::array<std::array<std::size_t, 2>, 4> kCases = {
       {{kSmall, kSplit}, {kSplit, kSmall}, {kInTwo, kSplit}, {kSplit, kInTwo}}};
@@ -189,15 +190,15 @@ TEST(TcpSockets, RanksThatDisagreeAboutTheSizeAreToldThoughTheySplitOtherwise) {
       node.rank == 0 ? node.send(1, id, mine) : node.recv(0, id, mine);
       const std::vector<Completion> done = node.wait(1);
       ASSERT_EQ(done.size(), 1U);
-      const bool knows = node.rank == 1 || mine.size() != kSmall;  // an eager send is done when it is written
+      // an eager send completes when it is written
+      const bool knows = node.rank == 1 || mine.size() != kSmall;
       EXPECT_EQ(done[0].status.code(), knows ? Code::kMismatch : Code::kOk) << done[0].status.to_string();
       EXPECT_EQ(mine, Bytes(mine.size(), std::byte{7})) << "nothing of it may be stored";
-      if (i >= 4) {  // as a collective that has failed does
+      if (i >= 4) {  // as a failed collective does
         node.transport->cancel(&node.queue, done[0].status);
         node.transport->discard(id.stream.group, id.sequence);
       }
-      Bytes next =
-          node.rank == 0 ? pattern(kSplit, i) : Bytes(kSplit);  // the connections are as good as before
+      Bytes next = node.rank == 0 ? pattern(kSplit, i) : Bytes(kSplit);  // the connections are still usable
       node.rank == 0 ? node.send(1, collective(100 + i), next) : node.recv(0, collective(100 + i), next);
       node.wait_ok(1);
       EXPECT_EQ(next, pattern(kSplit, i));
@@ -223,16 +224,16 @@ TEST(TcpSockets, ACollectiveThatIsGivenUpInTheMiddleTellsNobodyAndNeedsNoMemory)
     receiver.transport->poll();
   }
   EXPECT_FALSE(receiver.transport->cancel(&once, Status(Code::kTimeout, "too late")))
-      << "the sender was told";
+      << "the sender was notified";
   receiver.transport->discard(1, 1);
   gone.reset();
   world.run([&](Node& node) {
     Bytes next = node.rank == 0 ? pattern(1 << 20, 2) : Bytes(1 << 20);
     node.rank == 0 ? node.send(1, collective(2), next, 2) : node.recv(0, collective(2), next, 2);
-    node.wait_ok(node.rank == 0 ? 2 : 1);  // what was given up over there is sent to its end
+    node.wait_ok(node.rank == 0 ? 2 : 1);  // the message that the receiver has cancelled is sent completely
     EXPECT_EQ(next, pattern(1 << 20, 2));
   });
-  EXPECT_EQ(once.told, 0);
+  EXPECT_EQ(once.notified, 0);
 }
 
 TEST(TcpSockets, SoManyAreNotPossible) {

@@ -1,4 +1,4 @@
-// What is special about TCP: pending connections, impostors, damage, and ranks that never come.
+// The special cases of TCP: pending connections, impostors, damage, and ranks that never connect.
 #include "transport/tcp/tcp.h"
 
 #include <fcntl.h>
@@ -34,18 +34,18 @@ std::unique_ptr<Transport> tcp(Rank rank, Rank size, int job = 1) {
 class RawPeer : public RawConnection {
  public:
   using RawConnection::RawConnection;
-  // Calls rank 0 unless told otherwise.
+  // Connects to rank 0 unless `peer` names another rank.
   Status greet(Rank rank, Rank size, Role role = Role::kData, int job = 1, Rank peer = 0) {
     return shake_hands(Hello{.role = role, .rank = rank, .peer = peer, .size = size}, credentials_of(job));
   }
 };
 
-// No descriptor can be opened while this lives.
+// No descriptor can be opened during its lifetime.
 class FewDescriptors {
  public:
   FewDescriptors() {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit none{1, before_.rlim_max};  // poll() still takes one
+    const rlimit none{1, before_.rlim_max};  // poll() still accepts one
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   }
   ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
@@ -56,7 +56,7 @@ class FewDescriptors {
   rlimit before_ = {};
 };
 
-// One eager message as it looks on the wire.
+// Appends the trailer of one eager message, as on the wire.
 void append_with_trailer(Bytes& frame, const Bytes& bytes) {
   frame.insert(frame.end(), bytes.begin(), bytes.end());
   const uint32_t crc = crc32c(bytes);
@@ -79,7 +79,7 @@ Bytes eager_frame(const MessageId& id, const Bytes& payload, const Bytes& descri
   return frame;
 }
 
-// Rank 0 of two; rank 1 is made by hand and has been welcomed.
+// Rank 0 of two. The test acts as rank 1, which has completed its handshakes.
 struct AgainstRawPeer : ::testing::Test {
   AgainstRawPeer() {
     node.transport = tcp(0, 2);
@@ -111,7 +111,7 @@ TEST_F(AgainstRawPeer, AConnectionThatCannotBeWatchedAnyMoreIsBroken) {
   HeaderBytes encoded;
   encode(clear, encoded);
   peer->send(encoded);
-  node.send(1, message(0, 0), large);  // fills the socket, so that its room has to be watched for
+  node.send(1, message(0, 0), large);  // fills the socket, so that the transport must watch for room
   Completion done;
   for (const Deadline deadline = Deadline::after(kWaitLimit); !node.queue.take(done);) {
     ASSERT_FALSE(deadline.expired());
@@ -151,7 +151,7 @@ TEST_F(AgainstRawPeer, ManyFramesInOneReadArriveEachWhole) {
   Bytes all;
   for (uint64_t i = 0; i < 500; ++i) {
     const Bytes frame = eager_frame(message(0, i), pattern(i, i));
-    if (i == 0) continue;  // an empty message has no trailer; the suite sends those
+    if (i == 0) continue;  // An empty message has no trailer. The suite sends such messages.
     all.insert(all.end(), frame.begin(), frame.end());
   }
   std::thread talker([&] { peer->send(all); });
@@ -174,7 +174,8 @@ TEST_F(AgainstRawPeer, ADamagedPayloadIsRefusedAndEndsTheConnection) {
   EXPECT_EQ(status.peer(), 1);
   EXPECT_NE(status.message().find("damaged"), std::string::npos) << status.to_string();
   EXPECT_TRUE(peer->is_cut_off());
-  EXPECT_EQ(status_of_receive(1, in).message(), status.message()) << "whoever comes later is told the same";
+  EXPECT_EQ(status_of_receive(1, in).message(), status.message())
+      << "every later receive gets the same error";
 }
 
 TEST_F(AgainstRawPeer, ADamagedDescriptionIsRefused) {
@@ -219,7 +220,7 @@ TEST_F(AgainstRawPeer, WhoShutsDownSeesNoFailureInAPeerThatHasLeft) {
   EXPECT_EQ(done[0].status.code(), Code::kAborted) << done[0].status.to_string();
 }
 
-TEST_F(AgainstRawPeer, DamageIsToldToWhoShutsDownToo) {
+TEST_F(AgainstRawPeer, DamageIsAlsoReportedToARankInShutdown) {
   Bytes frame = eager_frame(message(0, 0), pattern(100, 1));
   frame[20] ^= std::byte{1};
   Bytes in(100);
@@ -254,10 +255,10 @@ TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
     pending.push_back(std::make_unique<RawPeer>(addresses[0]));
     return *pending.back();
   };
-  pending_peer();                         // says nothing
-  pending_peer().send(pattern(10, 1));    // starts to say something
+  pending_peer();                         // sends nothing
+  pending_peer().send(pattern(10, 1));    // sends the beginning of a hello
   pending_peer().send(pattern(1000, 2));  // garbage
-  pending_peer().hang_up();               // has gone already
+  pending_peer().hang_up();               // has already closed the connection
   std::vector<std::thread> threads;
   for (const std::unique_ptr<Transport>& transport : transports) {
     threads.emplace_back([&] {
@@ -268,32 +269,34 @@ TEST(TcpBootstrap, PendingConnectionsDoNotKeepTheRanksApart) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(TcpBootstrap, WhoDoesNotFitIsToldWhatDiffers) {
+TEST(TcpBootstrap, AMismatchedPeerIsRefusedWithTheDifference) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
   std::thread connecting([&] {
     EXPECT_FALSE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})
                      .is_ok());
   });
-  const auto told = [&](const Status& status, const std::string& part) {
+  const auto expect_refusal = [&](const Status& status, const std::string& part) {
     EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
     EXPECT_NE(status.message().find(part), std::string::npos) << status.to_string();
   };
-  told(RawPeer(zero->address()).greet(1, 3, Role::kData, 2), "belongs to job");
-  told(RawPeer(zero->address()).greet(1, 4), "world of 3 ranks, we for 4");
-  told(RawPeer(zero->address()).greet(0, 3), "so are we");
-  told(RawPeer(zero->address()).greet(1, 3, Role::kData, 1, 2), "belongs to another process by now");
-  told(
+  expect_refusal(RawPeer(zero->address()).greet(1, 3, Role::kData, 2), "belongs to job");
+  expect_refusal(RawPeer(zero->address()).greet(1, 4), "world of 3 ranks, we for 4");
+  expect_refusal(RawPeer(zero->address()).greet(0, 3), "so are we");
+  expect_refusal(RawPeer(zero->address()).greet(1, 3, Role::kData, 1, 2),
+                 "belongs to another process by now");
+  expect_refusal(
       RawPeer(zero->address())
           .shake_hands({.role = Role::kData, .rank = 1, .peer = 0, .size = 3, .epoch = 7}, credentials_of(1)),
       "epoch 0");
-  told(RawPeer(zero->address())
-           .shake_hands({.role = Role::kData, .rank = 1, .peer = 0, .size = 3}, credentials_of(1, 9)),
-       "the keys differ");
+  expect_refusal(
+      RawPeer(zero->address())
+          .shake_hands({.role = Role::kData, .rank = 1, .peer = 0, .size = 3}, credentials_of(1, 9)),
+      "the keys differ");
   zero->abort(Status(Code::kAborted, "enough"));
   connecting.join();
 }
 
-TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreTold) {
+TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreNotified) {
   const std::unique_ptr<Transport> zero = tcp(0, 3);
   std::thread connecting([&] {
     EXPECT_TRUE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})
@@ -361,7 +364,8 @@ TEST(TcpBootstrap, OfSeveralAddressesOfAPeerOneThatAnswersIsFound) {
 }
 
 TEST(TcpBootstrap, TheErrorAtTheDeadlineNamesEveryMissingRankAndWhatHappened) {
-  // Rank 1 of 4: rank 0's address refuses connections, rank 2 comes, rank 3 never calls; and there is an impostor.
+  // Rank 1 of 4: rank 0's address refuses connections, rank 2 connects, rank 3 never does, and
+  // there is an impostor.
   std::string refusing;
   {
     const std::unique_ptr<Transport> gone = tcp(0, 4);
@@ -411,8 +415,8 @@ TEST(TcpBootstrap, ARankThatListensButDoesNotAnswerIsNamed) {
   EXPECT_NE(status.message().find("does not say hello"), std::string::npos) << status.message();
 }
 
-TEST(TcpBootstrap, AProcessOutOfDescriptorsIsToldSo) {
-  // UBSan opens a pipe when it meets a type for the first time: it shall have met them all.
+TEST(TcpBootstrap, AProcessOutOfDescriptorsGetsTheReason) {
+  // UBSan opens a pipe when it checks a type for the first time, so all types are used here first.
   const std::unique_ptr<Transport> first = tcp(0, 2);
   EXPECT_FALSE(first->connect({first->address(), "127.0.0.1:1"}, {Deadline::after(0.01)}).is_ok());
   const std::unique_ptr<Transport> zero = tcp(0, 2);
@@ -440,8 +444,8 @@ TEST(TcpSockets, OnlyOneNumericAddressIsListenedOn) {
 }
 
 TEST(TcpSockets, ALivePeerThatDoesNotReadForALongTimeIsKept) {
-  // A socket without a peer counts as one between hosts. With a user timeout the kernel ends connections whose
-  // receiver keeps its window shut, however well it answers.
+  // A socket without a peer counts as one between hosts. With a user timeout the kernel would end a
+  // connection when the receiver keeps its window shut, even if it acknowledges every probe.
   const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   tune_connection(fd.get());
   int value = -1;
@@ -479,7 +483,7 @@ TEST(TcpSockets, AControlConnectionWithinAHostWaitsForABusyKernel) {
                  return all;
                }},
               2);
-  for (const Rank rank : {0, 1}) {  // accepted, and dialled
+  for (const Rank rank : {0, 1}) {  // accepted, and connected
     const std::vector<ByteStream> sockets = world.node(rank).transport->take_control_sockets();
     const int fd = sockets[static_cast<std::size_t>(1 - rank)].fd();
     EXPECT_EQ(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 0);

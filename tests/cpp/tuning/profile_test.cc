@@ -1,4 +1,5 @@
-// A profile is taken as it was written, or refused as a whole by file and line; and the machine is what /proc and /sys say.
+// A profile is used as it was written, or refused as a whole with file and line. The machine is
+// what /proc and /sys report.
 #include "tuning/profile.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ const std::string kMachine =
     "cores = 2\n"
     "kernel = 6.1\n";
 
-// A folder that goes with the test.
+// A temporary folder of the test.
 class Folder {
  public:
   Folder() {
@@ -68,7 +69,7 @@ TEST(Profile, is_taken_as_it_stands) {
     return tuning.selection(usual, group).choose(Collective::kAllreduce, 40 * 1024, group).algorithm->name;
   };
   EXPECT_EQ(chosen({2, 1}), "recursive_doubling");
-  EXPECT_EQ(chosen({2, 2}), "ring");  // what was measured through loopback says nothing of a network
+  EXPECT_EQ(chosen({2, 2}), "ring");  // measurements over loopback do not apply to a network
   EXPECT_EQ(chosen({3, 1}), "ring");
 }
 

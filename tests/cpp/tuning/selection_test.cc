@@ -151,7 +151,7 @@ TEST(Descriptor, the_digest_depends_on_everything_that_must_be_equal_and_on_noth
   EXPECT_EQ(usual, digest([&](Request& r, Choice&) { r.in.data = memory + 16; }));
   EXPECT_EQ(usual, digest([&](Request& r, Choice&) {
               r.out = {memory, 4, DType::kF32};
-            }));  // the root has one
+            }));  // the root has an output
   EXPECT_EQ(usual, digest([](Request& r, Choice&) { r.label = "mine"; }));
 }
 

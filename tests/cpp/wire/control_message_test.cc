@@ -79,7 +79,7 @@ void expect_equal_reports(const CallReport& x, const CallReport& y) {
   EXPECT_EQ(x.where_follows, y.where_follows);
 }
 
-// Changes a header and signs it again: what an attacker can do whom the checksum does not stop.
+// Changes a header and computes its checksum again, as an attacker can.
 Bytes with_header(const ControlMessage& m, void (*change)(FrameHeader&)) {
   Bytes bytes = encoded(m);
   FrameHeader header = decode(std::span<const std::byte>(bytes).first<kHeaderBytes>()).value();
@@ -205,7 +205,7 @@ TEST(ControlMessage, WhatIsOutOfRangeIsRefusedEvenWithARightChecksum) {
   EXPECT_TRUE(refused(with_header(simple(FrameType::kPing), [](FrameHeader& h) { h.id.digest = 1; })));
   EXPECT_TRUE(refused(with_header(notice(), [](FrameHeader& h) {
     h.message_nbytes = h.segment_nbytes = kMaxControlPayload + 1;
-  }))) << "told before it has come";
+  }))) << "notified before it has arrived";
   EXPECT_TRUE(refused(with_header(simple(FrameType::kGoodbye), [](FrameHeader& h) { h.flags = kFlagAsks; })));
 }
 
@@ -241,7 +241,8 @@ TEST(ControlMessage, AnErrorIsFinalAndWhatCameBeforeItIsStillRead) {
   EXPECT_FALSE(reader.next().has_value());
 }
 
-// Mutated streams, half of them with the checksums mended, so that the checks behind those are reached too.
+// Mutated streams, half of them with repaired checksums, so that the checks after those are reached
+// too.
 TEST(ControlMessage, NoBytesWhateverCrashTheReader) {
   std::mt19937 random(1);
   const std::vector<Bytes> seeds = {encoded(notice()), encoded(cancel()), encoded(dead()),

@@ -1,4 +1,4 @@
-// One ControlPlane, rank 0 of a world of four, whose peers are played by the test.
+// One ControlPlane, rank 0 of a world of four. The test acts as its peers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -104,8 +104,8 @@ class ControlPlaneTest : public ::testing::Test {
   }
   void goodbye(Rank from) { plane.received(from, made(FrameType::kGoodbye, {}), now); }
 
-  // Who was sent a message of this type since the last time that anybody asked.
-  std::vector<Rank> told(FrameType type) {
+  // Returns the ranks that were sent a message of this type since the last call.
+  std::vector<Rank> notified_ranks(FrameType type) {
     std::vector<Rank> ranks;
     for (const Host::Sent& sent : host.sent) {
       EXPECT_EQ(sent.message.epoch, kEpoch);

@@ -1,4 +1,4 @@
-// Peers that die, leave, fall silent or talk nonsense.
+// Peers that die, leave, fall silent or send invalid messages.
 #include <algorithm>
 #include <random>
 
@@ -16,7 +16,7 @@ TEST_F(ControlPlaneTest, ADeathIsReportedToAllOnce) {
   EXPECT_EQ(host.causes.at(0), "reset");
   EXPECT_EQ(host.sent.at(0).message.end.by, 2);
   EXPECT_EQ(host.sent.at(0).message.end.text, "reset");
-  EXPECT_EQ(told(FrameType::kDead), (Ranks{1, 2, 3})) << "the dead too: it may live after all";
+  EXPECT_EQ(notified_ranks(FrameType::kDead), (Ranks{1, 2, 3})) << "the dead too: it may live after all";
 }
 
 TEST_F(ControlPlaneTest, ADeathThatIsReportedIsPassedOnOnce) {
@@ -24,7 +24,7 @@ TEST_F(ControlPlaneTest, ADeathThatIsReportedIsPassedOnOnce) {
   EXPECT_EQ(host.died, (Ranks{2}));
   EXPECT_EQ(host.causes.at(0), "killed (rank 1 says so)");
   EXPECT_EQ(host.sent.at(0).message.end.text, "killed");
-  EXPECT_EQ(told(FrameType::kDead), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kDead), (Ranks{1, 2, 3}));
   dead(3, 2);
   plane.lost(2, "reset", now);
   EXPECT_EQ(host.died.size(), 1u);
@@ -41,7 +41,7 @@ TEST_F(ControlPlaneTest, TheDeadAreNotHeardAnyMoreNorSpokenTo) {
   EXPECT_TRUE(host.ended.empty() && host.exited.empty() && host.sent.empty());
   EXPECT_EQ(host.died, (Ranks{2}));
   plane.gave_up(kCall, kLate, now);
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 3}));
 }
 
 TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadLearnsIt) {
@@ -53,7 +53,7 @@ TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadLearnsIt) {
 
 TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadDoesNotSpreadDeaths) {
   dead(1, 0, "no heartbeat");
-  plane.lost(1, "end of stream", now);  // it may have said goodbye to all but us
+  plane.lost(1, "end of stream", now);  // it may have sent a goodbye to all ranks but this one
   EXPECT_EQ(host.died, (Ranks{1}));
   EXPECT_TRUE(host.sent.empty());
 }
@@ -71,10 +71,10 @@ TEST_F(ControlPlaneTest, AGoodbyeMakesTheEndOfTheConnectionOrderly) {
 
 TEST_F(ControlPlaneTest, NothingIsSentAfterOurGoodbye) {
   plane.send_goodbye(now);
-  EXPECT_EQ(told(FrameType::kGoodbye), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kGoodbye), (Ranks{1, 2, 3}));
   plane.gave_up(kCall, kLate, now);
   plane.lost(1, "reset", now);
-  EXPECT_TRUE(host.died.empty());  // it read our goodbye, and left
+  EXPECT_TRUE(host.died.empty());  // it has read our goodbye, and left
   notice(2, {}, true);
   plane.send_goodbye(now);
   after(ControlPlane::kWaitLimit);
@@ -97,7 +97,7 @@ TEST_F(ControlPlaneTest, PeersOnOtherHostsHaveHeartbeats) {
     remote.tick(now);
     remote.tick(now);
     EXPECT_TRUE(host.sent.at(0).message.asks);
-    EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
+    EXPECT_EQ(notified_ranks(FrameType::kPing), (Ranks{1}));
     EXPECT_EQ(remote.next_tick(), now + ControlPlane::kHeartbeat);
     now += ControlPlane::kHeartbeat;
     remote.received(1, made(FrameType::kPing), now);
@@ -107,11 +107,11 @@ TEST_F(ControlPlaneTest, PeersOnOtherHostsHaveHeartbeats) {
 TEST_F(ControlPlaneTest, AStoppedPeerGetsFewPingsAndOthersAgainWhenItAnswers) {
   ControlPlane remote(0, {false, true, false, false}, kEpoch, host);
   for (int beat = 0; beat < 100; ++beat, now += ControlPlane::kHeartbeat) remote.tick(now);
-  EXPECT_EQ(told(FrameType::kPing).size(), 8u);
+  EXPECT_EQ(notified_ranks(FrameType::kPing).size(), 8u);
   EXPECT_FALSE(remote.next_tick().has_value());
   remote.received(1, made(FrameType::kPing), now);
   remote.tick(now);
-  EXPECT_EQ(told(FrameType::kPing), (Ranks{1}));
+  EXPECT_EQ(notified_ranks(FrameType::kPing), (Ranks{1}));
   remote.lost(1, "reset", now);
   EXPECT_FALSE(remote.next_tick().has_value());
 }
@@ -122,25 +122,25 @@ TEST_F(ControlPlaneTest, APingIsAnswered) {
   plane.received(3, ping, now);
   ASSERT_EQ(host.sent.size(), 1u);
   EXPECT_FALSE(host.sent[0].message.asks);
-  EXPECT_EQ(told(FrameType::kPing), (Ranks{3}));
+  EXPECT_EQ(notified_ranks(FrameType::kPing), (Ranks{3}));
 }
 
 TEST_F(ControlPlaneTest, AStoppedPeerIsAskedForAWhileAndAgainWhenItIsHeard) {
   for (int asked = 0; asked < 100; ++asked) {
     plane.stalled(kCall, 1, now);
     plane.survey({kWorld, 9}, now);
-    after(milliseconds(1000));  // the survey is over
+    after(milliseconds(1000));  // the survey has ended
     if (asked < 20) notice(2, {.state = State::kRunning});
   }
-  const Ranks asked = told(FrameType::kNotice);
+  const Ranks asked = notified_ranks(FrameType::kNotice);
   EXPECT_EQ(std::count(asked.begin(), asked.end(), 1), 8);   // two a second
   EXPECT_EQ(std::count(asked.begin(), asked.end(), 2), 24);  // one a second
   notice(1, {.state = State::kRunning});
-  for (int i = 0; i < 20; ++i) plane.stalled(kCall, 1, now);  // a rank of many groups may ask often
-  EXPECT_EQ(told(FrameType::kNotice).size(), 20u);
+  for (int i = 0; i < 20; ++i) plane.stalled(kCall, 1, now);  // a rank of many groups may request often
+  EXPECT_EQ(notified_ranks(FrameType::kNotice).size(), 20u);
 }
 
-// ---- pending connections, ghosts and nonsense
+// ---- pending connections, messages of earlier worlds and invalid messages
 
 TEST_F(ControlPlaneTest, MessagesOfAnotherEpochHaveNoEffect) {
   for (const uint32_t epoch : {kEpoch - 1, kEpoch + 1}) {
@@ -161,7 +161,7 @@ TEST_F(ControlPlaneTest, AGroupThatIsNotKnownHereIsAnsweredWithNothing) {
   notice(2, {.state = State::kRunning, .digest = 1}, true, {kUnknownGroup, 5});
   notice(3, {.state = State::kRunning, .digest = 1}, false, {kUnknownGroup, 5});
   EXPECT_EQ(host.sent.at(0).message.report.state, State::kUnknown);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{1, 2}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{1, 2}));
   EXPECT_TRUE(host.ended.empty());
 }
 
@@ -186,8 +186,8 @@ TEST_F(ControlPlaneTest, OddReasonsAreMadeSense) {
   EXPECT_EQ(host.ended.at(0).why.by, 1);
 }
 
-// Messages of random contents from random ranks: whatever comes, each call that ends has one failure report
-// in time, and nobody dies twice.
+// Messages of random contents from random ranks: with any input, each call that ends has one
+// failure report in time, and no rank is reported dead twice.
 TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
   std::mt19937 random(1);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };

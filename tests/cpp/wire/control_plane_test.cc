@@ -1,4 +1,5 @@
-// How a call ends for all: who is told, when the failure report comes, what the cause is, what asking finds.
+// How a call ends for all: which ranks are notified, when the failure report is complete, what the
+// cause is, what requests find.
 #include "control_plane_host.h"
 
 namespace pc {
@@ -13,7 +14,7 @@ TEST_F(ControlPlaneTest, WhoGivesUpTellsEveryMember) {
   EXPECT_EQ(host.sent[0].message.end.by, 0);
   EXPECT_EQ(host.sent[0].message.end.text, "late");
   EXPECT_EQ(host.sent[0].message.report.digest, 0xaau);
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 2, 3}));
   EXPECT_TRUE(host.ended.empty()) << "it has ended here already";
   plane.gave_up(kCall, {Code::kTimeout, 0, "again"}, now);
   EXPECT_TRUE(host.sent.empty());
@@ -27,15 +28,15 @@ TEST_F(ControlPlaneTest, WhoLearnsOfItEndsItAndTellsEveryMemberOnce) {
   ASSERT_EQ(host.sent.size(), 3u);
   EXPECT_EQ(host.sent[0].message.end.by, 2);
   EXPECT_EQ(host.sent[0].message.report.state, State::kGivenUp) << "as it stands after the end";
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 2, 3}));
   cancel(1, kLate);
   EXPECT_EQ(host.ended.size(), 1u);
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, OnlyMembersOfTheGroupAreTold) {
+TEST_F(ControlPlaneTest, OnlyMembersOfTheGroupAreNotified) {
   cancel(3, kLate, {}, {kSub, 1});
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{3}));
 }
 
 TEST_F(ControlPlaneTest, WhoHasNotMadeTheCallStartsFindingOutWhereItIs) {
@@ -165,7 +166,7 @@ TEST_F(ControlPlaneTest, DisagreementOutranksOtherCauses) {
   EXPECT_EQ(host.failure_reports.at(1).why.text, "seen here");
 }
 
-TEST_F(ControlPlaneTest, ATimeoutOfRanksThatDisagreeIsToldAsDisagreement) {
+TEST_F(ControlPlaneTest, ATimeoutOfRanksThatDisagreeIsReportedAsDisagreement) {
   cancel(2, kLate, {.state = State::kGivenUp, .digest = 0xaa});
   cancel(1, kLate, {.state = State::kDone, .digest = 0xbb});
   cancel(3, kLate, {.state = State::kNotMade});
@@ -188,7 +189,7 @@ TEST_F(ControlPlaneTest, CtrlCStaysCtrlC) {
   EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kInterrupted);
 }
 
-// ---- asking
+// ---- requests
 
 TEST_F(ControlPlaneTest, WhoStallsAsksWhomItWaitsFor) {
   plane.stalled(kCall, 2, now);
@@ -196,7 +197,7 @@ TEST_F(ControlPlaneTest, WhoStallsAsksWhomItWaitsFor) {
   EXPECT_TRUE(host.sent[0].message.asks);
   EXPECT_FALSE(host.sent[0].message.asks_where);
   EXPECT_EQ(host.sent[0].message.report.digest, 0xaau);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{2}));
   for (const Rank nobody : {-1, 0, 4}) plane.stalled(kCall, nobody, now);
   EXPECT_TRUE(host.sent.empty());
 }
@@ -206,7 +207,7 @@ TEST_F(ControlPlaneTest, WhoIsAskedAnswersWithWhereItStands) {
   ASSERT_EQ(host.sent.size(), 1u);
   EXPECT_EQ(host.sent[0].message.report.state, State::kRunning);
   EXPECT_FALSE(host.sent[0].message.asks) << "or it would never end";
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{1}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{1}));
   EXPECT_EQ(host.where_asked, 0);
   host.rank_status = {.state = State::kNotMade};
   ControlMessage m = made(FrameType::kNotice);
@@ -225,7 +226,7 @@ TEST_F(ControlPlaneTest, ALostCancelIsMendedByAsking) {
     notice(1, {.state = State::kRunning}, true, call);
     ASSERT_EQ(host.sent.size(), 1u);
     EXPECT_EQ(host.sent[0].message.end.text, kLate.text);
-    EXPECT_EQ(told(FrameType::kCancel), (Ranks{1}));
+    EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1}));
   }
 }
 
@@ -234,13 +235,13 @@ TEST_F(ControlPlaneTest, AskingFindsDisagreement) {
   ASSERT_EQ(host.ended.size(), 1u);
   EXPECT_EQ(host.ended[0].why.code, Code::kMismatch);
   EXPECT_EQ(host.ended[0].why.by, 0);
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 2, 3}));
 }
 
 TEST_F(ControlPlaneTest, AnAnswerFindsDisagreementAsWell) {
   notice(1, {.state = State::kDone, .digest = 0xbb});
   EXPECT_EQ(host.ended.at(0).why.code, Code::kMismatch);
-  EXPECT_EQ(told(FrameType::kCancel), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 2, 3}));
 }
 
 TEST_F(ControlPlaneTest, WhoHasMadeNoCallDisagreesWithNobody) {
@@ -271,7 +272,7 @@ TEST_F(ControlPlaneTest, InShutdownTheOthersAreThoseWhoDisagree) {
 TEST_F(ControlPlaneTest, ASurveyGathersWhereAllStand) {
   plane.survey(kCall, now);
   EXPECT_TRUE(host.sent.at(0).message.asks && host.sent.at(0).message.asks_where);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{1, 2, 3}));
   notice(1, {.state = State::kRunning, .digest = 0xaa});
   notice(2, {.state = State::kNotMade, .where_follows = true});
   notice(3, {.state = State::kRunning, .digest = 0xaa});
@@ -307,12 +308,12 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
 
 TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
   const CallId doing = CallId::whereabouts(kWorld, 0, 2);
-  cancel(2, kLate);  // of a call, which has nothing to do with it
+  cancel(2, kLate);  // of a call, which is unrelated
   after(ControlPlane::kWaitLimit);
   host.sent.clear();
   plane.survey(doing, now);
   EXPECT_TRUE(host.sent.at(0).message.asks && host.sent.at(0).message.asks_where);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{2}));
   notice(2, {.state = State::kRunning, .call = "recv"}, false, doing);
   ASSERT_EQ(host.surveys.size(), 1u);
   ASSERT_EQ(host.surveys[0].statuses.size(), 2u);
@@ -320,31 +321,31 @@ TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
   EXPECT_EQ(host.surveys[0].statuses[1].report.call, "recv");
 }
 
-TEST_F(ControlPlaneTest, WhatWeAreDoingIsToldToWhoAsksAlone) {
+TEST_F(ControlPlaneTest, WhatWeAreDoingIsReportedOnlyToTheRequester) {
   const CallId doing = CallId::whereabouts(kWorld, 3, 0);
   notice(3, {.state = State::kNotMade}, true, doing);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{3}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{3}));
   host.sent.clear();
   plane.located(doing, "here", now);
   EXPECT_EQ(host.sent.at(0).message.report.where, "here");
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{3}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{3}));
 }
 
-TEST_F(ControlPlaneTest, WhoWaitsForAMessageIsToldThatItsPeerLeaves) {
+TEST_F(ControlPlaneTest, AReceiverIsNotifiedThatItsPeerLeaves) {
   plane.stalled({kWorld, CallId::kPresence}, 2, now);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{2}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{2}));
   notice(2, {.state = State::kLeaving}, false, {kWorld, CallId::kPresence});
   EXPECT_EQ(host.leaving, (Ranks{2}));
   notice(1, {.state = State::kRunning, .digest = 0xbb}, true, {kWorld, CallId::kPresence});
-  EXPECT_TRUE(host.ended.empty()) << "it is no call, so nobody can disagree about it";
+  EXPECT_TRUE(host.ended.empty()) << "it is no call, so no rank can disagree about it";
 }
 
 TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCallInTime) {
   host.rank_status = {.state = State::kNotMade};
   cancel(2, kLate);
-  host.rank_status = {.state = State::kGivenUp, .digest = 0xaa};  // this rank comes to it
+  host.rank_status = {.state = State::kGivenUp, .digest = 0xaa};  // this rank makes the call late
   notice(1, {.state = State::kNotMade, .where_follows = true});
-  notice(1, {.state = State::kGivenUp, .digest = 0xaa});  // so does this one
+  notice(1, {.state = State::kGivenUp, .digest = 0xaa});  // and so does rank 1
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
   ASSERT_EQ(host.failure_reports.size(), 1u);
   std::vector<bool> late;
@@ -367,24 +368,25 @@ TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernOthers) {
   cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kSub, 2, 0));
-  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 2));  // nothing to do with us
+  // does not concern this rank
+  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 2));
   notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 3));
   notice(3, {.state = State::kNotMade}, true, {kWorld, ~uint64_t{0}});
   cancel(3, kLate, {}, {kWorld, CallId::kPresence});
   EXPECT_TRUE(host.ended.empty());
   for (const Host::Sent& sent : host.sent)
-    EXPECT_EQ(sent.message.report.state, State::kUnknown) << "told nothing";
+    EXPECT_EQ(sent.message.report.state, State::kUnknown) << "reported nothing";
   after(ControlPlane::kWaitLimit);
   EXPECT_TRUE(host.failure_reports.empty() && host.surveys.empty());
 }
 
-TEST_F(ControlPlaneTest, OurPositionIsToldToAllMembersWhenItIsKnown) {
+TEST_F(ControlPlaneTest, OurPositionIsReportedToAllMembersWhenItIsKnown) {
   host.rank_status = {.state = State::kNotMade, .where_follows = true};
   plane.located(kCall, "here", now);
   ASSERT_EQ(host.sent.size(), 3u);
   EXPECT_EQ(host.sent[0].message.report.where, "here");
   EXPECT_FALSE(host.sent[0].message.report.where_follows || host.sent[0].message.asks);
-  EXPECT_EQ(told(FrameType::kNotice), (Ranks{1, 2, 3}));
+  EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{1, 2, 3}));
 }
 
 }  // namespace

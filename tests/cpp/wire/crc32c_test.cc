@@ -14,7 +14,7 @@
 
 namespace pc {
 
-void PrintTo(const Crc32cTarget& target, std::ostream* out) { *out << target.name; }  // in failures
+void PrintTo(const Crc32cTarget& target, std::ostream* out) { *out << target.name; }  // for failure messages
 
 namespace {
 
@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(Crc32c, EveryCrc,
                            return name;
                          });
 
-TEST_P(EveryCrc, gives_the_published_values) {  // RFC 3720 B.4, and the customary check value
+TEST_P(EveryCrc, gives_the_published_values) {  // RFC 3720 B.4, and the usual check value
   Bytes rising(32), falling(32);
   for (std::size_t i = 0; i < 32; ++i) {
     rising[i] = static_cast<std::byte>(i);
@@ -57,7 +57,8 @@ TEST_P(EveryCrc, continues_where_it_was_cut_whatever_the_place) {
   }
 }
 
-// Lengths around every boundary inside the implementations (1, 8, 384, 3968, 4032 and 512 bytes, of which 4 at least).
+// Lengths around every boundary inside the implementations (1, 8, 384, 3968, 4032 and 512 bytes, of
+// which 4 at least).
 TEST_P(EveryCrc, equals_the_portable_one_at_every_length_and_alignment) {
   const Bytes data = pattern(70000, 1);
   std::vector<std::size_t> lengths;

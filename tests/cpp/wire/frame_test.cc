@@ -26,7 +26,7 @@ HeaderBytes encoded(const FrameHeader& h) {
   return out;
 }
 
-// What an attacker can do whom the checksum does not stop.
+// Computes the checksum again, as an attacker can.
 template <class Bytes>
 void sign(Bytes& bytes) {
   const uint32_t crc = crc32c({bytes.data(), 60});
@@ -50,7 +50,7 @@ void expect_equal(const FrameHeader& x, const FrameHeader& y) {
 TEST(Frame, LayoutIsTheOneInTheSpecification) {
   FrameHeader h = data_header();
   h.message_nbytes = 0x6162636465666768;
-  h.offset = 0x7172737475767778;  // encode() writes what it is told; decode() would refuse this one
+  h.offset = 0x7172737475767778;  // encode() does not check this; decode() would refuse it
   h.segment_nbytes = 0x81828384;
   h.description_nbytes = 0x41424344;
   const HeaderBytes b = encoded(h);
@@ -86,7 +86,8 @@ TEST(Frame, EveryTypeReadsBackAsWritten) {
   }
 }
 
-// Bytes 20 to 23: the index of a collective's message, the description's size of a point-to-point one.
+// Bytes 20 to 23: the index of a collective's message, the description's size of a point-to-point
+// message.
 TEST(Frame, OnlyWhatBeginsAMessageHasADescription) {
   FrameHeader request = data_header();
   request.type = FrameType::kRequest;

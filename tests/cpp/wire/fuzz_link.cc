@@ -1,5 +1,6 @@
-// One Link against a peer that writes whatever it likes: valid frames, wrong ones, noise with a right checksum. Run by
-// LinkHostile.* with seeded random input; with clang, -fsanitize=fuzzer on this file alone gives a coverage-guided fuzzer.
+// One Link against a peer that writes anything: valid frames, wrong ones, noise with a right
+// checksum. LinkHostile.* runs it with seeded random input. With clang, -fsanitize=fuzzer on this
+// file alone gives a coverage-guided fuzzer.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,7 +25,7 @@ void require(bool condition) {
 class Once final : public CompletionSink {
  public:
   void complete(Completion&& completion) override {
-    if (completion.token == kLateMismatchToken) return;  // ends nothing
+    if (completion.token == kLateMismatchToken) return;  // completes no operation
     require(completion.token < open.size() && open[completion.token]);
     open[completion.token] = false;
   }
@@ -40,7 +41,7 @@ class InOrder final : public SegmentSink {
   void consume(uint64_t offset, std::span<const std::byte> data) override {
     uint32_t sum = 0;
     for (const std::byte byte : data)
-      sum += static_cast<uint32_t>(byte);  // read it all: a sanitizer looks on
+      sum += static_cast<uint32_t>(byte);  // reads all of it, so that a sanitizer checks the access
     total += sum + offset;
   }
   uint64_t total = 0;
@@ -102,7 +103,7 @@ FrameHeader header_from(Input& input) {
 }
 
 struct World final : FrameIo {
-  // Reads for the last time what is out; a sanitizer looks on.
+  // Reads the oldest unwritten frame for the last time, so that a sanitizer checks the access.
   void written() {
     if (unwritten.empty()) return;
     unwritten.front().each([this](std::span<const std::byte> piece) { consumer.consume(0, piece); });
@@ -128,10 +129,10 @@ struct World final : FrameIo {
   Once once;
   std::string described;
   InOrder consumer;
-  std::vector<std::vector<std::byte>> memory;  // each its own allocation, so that a sanitizer sees its ends
+  std::vector<std::vector<std::byte>> memory;  // separate allocations, so that a sanitizer detects overruns
 };
 
-// Whether the link still lives.
+// Returns true if the link is still usable.
 bool arrive(World& world, Input& input) {
   HeaderBytes bytes;
   encode(header_from(input), bytes);
@@ -156,8 +157,8 @@ bool arrive(World& world, Input& input) {
       }
     }
   }
-  // A frame I/O closes at the first error. Going on reaches deeper states, and every promise must hold there
-  // as well.
+  // A frame I/O closes at the first error. Continuing reaches deeper states, in which every
+  // guarantee must hold as well.
   if (status.is_ok() || input.next() % 64 != 0) return true;
   world.unwritten.clear();
   world.link.fail(status);

@@ -1,4 +1,5 @@
-// That only two processes with one key, one job and one idea of each other get through, whatever stands between them.
+// Only two processes with the same key and job and matching hellos complete the handshake, whatever
+// is between them.
 #include "wire/handshake.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace pc {
 namespace {
 
 using testing::credentials_of;
-// Sees, and may change, what goes over the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 decision.
+// Sees, and may change, the messages on the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 decision.
 using Middle = std::function<void(int turn, Bytes& bytes)>;
 
 const Credentials kOurs = credentials_of(1);
@@ -38,7 +39,7 @@ Bytes take(Handshake& from) {
   return bytes;
 }
 
-// One byte at a time if `slow`: the state machine sees every cut.
+// Passes one byte at a time if `slow`, so that the state machine sees every split.
 Status give(Handshake& to, const Bytes& bytes, bool slow = false) {
   std::size_t at = 0;
   while (at < bytes.size()) {
@@ -117,7 +118,7 @@ TEST(Handshake, WhoEncryptsGetsKeysThatFitAndFitNowhereElse) {
   EXPECT_EQ(shake(credentials_of(1), credentials_of(1)).initiators, nullptr) << "unless it is asked for";
 }
 
-TEST(Handshake, OneThatEncryptsAndOneThatDoesNotAreToldSo) {
+TEST(Handshake, OneThatEncryptsAndOneThatDoesNotGetTheReason) {
   for (const bool caller : {false, true}) {
     const Outcome out = shake(credentials_of(1, 1, caller), credentials_of(1, 1, !caller));
     EXPECT_TRUE(out.refused());
@@ -127,7 +128,7 @@ TEST(Handshake, OneThatEncryptsAndOneThatDoesNotAreToldSo) {
 }
 
 TEST(Handshake, EncryptionCannotBeTalkedAway) {
-  // Both are made to believe that the other one does not encrypt: then each refuses.
+  // A changed hello makes each side believe that the other one does not encrypt. Each refuses.
   const Outcome out = shake(credentials_of(1, 1, true), credentials_of(1, 1, true), kCaller, kCalled,
                             [](int turn, Bytes& bytes) {
                               if (turn > 1) return;
@@ -150,7 +151,7 @@ TEST_P(HandshakeBits, EverySingleFlippedBitIsRefused) {
         if (now == turn) bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
       });
       EXPECT_FALSE(out.initiator_done) << "turn " << turn << " bit " << bit;
-      // The acceptor is done when it has spoken; whoever it spoke with is known by then.
+      // The acceptor is done when it has sent its decision. The peer is authenticated by then.
       EXPECT_EQ(out.acceptor_done, turn == 3) << "turn " << turn << " bit " << bit;
     }
   }
@@ -170,7 +171,7 @@ TEST(Handshake, AnotherKeyIsRefusedOnBothSidesWithBothIds) {
 }
 
 TEST(Handshake, AnotherKeyUnderTheSameIdIsRefused) {
-  // Who claims our id without our key: the proofs are what counts.
+  // A peer that sends our id without our key is refused: the proofs decide.
   const KeyId ours = key_id(credentials_of(1, 1).key);
   const Outcome caller =
       shake(credentials_of(1, 2), credentials_of(1, 1), kCaller, kCalled, [&](int turn, Bytes& b) {
@@ -179,7 +180,7 @@ TEST(Handshake, AnotherKeyUnderTheSameIdIsRefused) {
   EXPECT_TRUE(caller.refused());
 }
 
-TEST(Handshake, WhoDoesNotFitIsToldOnBothSides) {
+TEST(Handshake, AMismatchIsReportedOnBothSides) {
   const auto refused = [](const Hello& from, const Hello& to, const char* part) {
     const Outcome out = shake(credentials_of(1), credentials_of(1), from, to);
     EXPECT_TRUE(out.refused()) << part;
@@ -206,7 +207,7 @@ TEST(Handshake, WhoDoesNotFitIsToldOnBothSides) {
   EXPECT_NE(jobs.initiator.message().find("two jobs"), std::string::npos) << jobs.initiator.message();
 }
 
-TEST(Handshake, AnotherVersionIsToldOurs) {
+TEST(Handshake, AnotherVersionReceivesOurs) {
   const Outcome out =
       shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [](int turn, Bytes& bytes) {
         if (turn == 0) bytes[4] = std::byte{99};
@@ -224,7 +225,7 @@ TEST(Handshake, WhatWasHeardOnceIsOfNoUseASecondTime) {
   const Outcome caller =
       shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [&](int turn, Bytes& bytes) {
         if (turn % 2 == 0)
-          bytes = heard[static_cast<std::size_t>(turn)];  // somebody who replays the caller's part
+          bytes = heard[static_cast<std::size_t>(turn)];  // an attacker that replays the caller's part
       });
   EXPECT_FALSE(caller.acceptor_done);
   const Outcome called =
@@ -235,7 +236,7 @@ TEST(Handshake, WhatWasHeardOnceIsOfNoUseASecondTime) {
 }
 
 TEST(Handshake, AMirrorIsNoMember) {
-  // Sends back to the caller what it said, and its own proof as the answer.
+  // Sends the caller's own messages back to it, with its own proof as the answer.
   Handshake a = Handshake::initiator(kOurs, {.role = Role::kStore}).value();
   Handshake b = Handshake::initiator(kOurs, {.role = Role::kStore}).value();
   Bytes mirrored = take(a);
@@ -285,7 +286,8 @@ TEST(Handshake, NeverAsksForMoreBytesThanAHandshakeHas) {
 TEST(Credentials, IdsShowNothingOfTheKeyAndTellKeysApart) {
   EXPECT_NE(key_id(credentials_of(1, 1).key), key_id(credentials_of(1, 2).key));
   EXPECT_EQ(to_string(key_id(credentials_of(1, 1).key)).size(), 8u);
-  // BLAKE2b-128 of 32 zero bytes under the personalisation "pycollective-kid", as Python's hashlib gives it.
+  // BLAKE2b-128 of 32 zero bytes with the personalisation "pycollective-kid", as computed by
+  // Python's hashlib.
   EXPECT_EQ(to_string(key_id(JobKey())), "5834fddf");
 }
 

@@ -94,7 +94,7 @@ TEST(Hello, RandomBytesNeverPass) {
   }
 }
 
-TEST(Hello, WhoCannotTalkToUsIsToldBothValuesAndWhatToDo) {
+TEST(Hello, AnIncompatiblePeerGetsBothValuesAndWhatToDo) {
   Hello ours = hello();
   ours.peer = -1;
   const auto why = [&](auto change) {

@@ -1,5 +1,5 @@
-// What happens to a message that is given up, by one side or both, in any order of events: its memory is free at once, the
-// other half ends, and the link is as good as before.
+// What happens to a message that is cancelled, by one side or both, in any order of events: its
+// memory is free immediately, the other half ends, and the link is still usable.
 #include <memory>
 
 #include "link_pair.h"
@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::byte kPoison{0xDD};
 
-// ---- What the peer was not told of.
+// ---- Operations that the peer has not been notified of.
 
-TEST(LinkCancel, WhatThePeerWasNotToldOfIsWithdrawnWithoutATrace) {
+TEST(LinkCancel, WhatThePeerDoesNotKnowIsWithdrawnWithoutATrace) {
   LinkPair pair(kSmall);
   Recorder doomed;
   std::vector<std::byte> small(8), large(4096), got(4096);
@@ -20,14 +20,14 @@ TEST(LinkCancel, WhatThePeerWasNotToldOfIsWithdrawnWithoutATrace) {
   pair.a.link.post_send({p2p(2), large, &doomed, 2, description_of(p2p(2))});
   pair.a.link.post_recv({p2p(3), got, 4096, nullptr, &doomed, 3});
   pair.a.link.post_recv({p2p(4), std::span(got).first(8), 8, nullptr, &doomed, 4});
-  pair.a.send(p2p(5), small, 5);  // somebody else's stays
+  pair.a.send(p2p(5), small, 5);  // of another queue, and not cancelled
   EXPECT_TRUE(pair.a.link.cancel(&doomed, kInterrupted));
   pair.settle();
   EXPECT_TRUE(doomed.done.empty());
   EXPECT_EQ(pair.a.sends.code(5), Code::kOk);
   EXPECT_EQ(pair.b.link.counts().unexpected, 1u);
   EXPECT_EQ(pair.b.link.counts().requests, 0u);
-  for (uint64_t i = 0; i < 200; ++i) {  // credit and REQUESTs come back
+  for (uint64_t i = 0; i < 200; ++i) {  // credit and REQUESTs are returned
     pair.a.link.post_send({p2p(1), small, &doomed, 1, description_of(p2p(1))});
     for (uint64_t j = 0; j < 2 * kSmall.max_requests; ++j)
       pair.a.link.post_send({p2p(2, j), large, &doomed, 2, description_of(p2p(2, j))});
@@ -53,7 +53,7 @@ TEST(LinkCancel, WithdrawnOperationsMakeRoomForOthers) {
     pair.a.link.post_send({p2p(1, i), large, &doomed, i, description_of(p2p(1, i))});
     pair.b.link.post_recv({p2p(2, i), got, 4096, nullptr, &doomed, i});
   }
-  pair.a.send(p2p(3), large, 3);  // held back
+  pair.a.send(p2p(3), large, 3);  // held back: no REQUEST is left
   EXPECT_TRUE(pair.a.link.cancel(&doomed, kInterrupted) && pair.b.link.cancel(&doomed, kInterrupted));
   pair.b.recv(p2p(4), got, 4);
   pair.settle();
@@ -75,7 +75,7 @@ TEST(LinkCancel, ASmallReceiveIsWithdrawnEvenAfterAllFramesWentOut) {
   EXPECT_EQ(pair.b.link.counts().unexpected, 1u);
 }
 
-// ---- Point-to-point: the other half learns of it.
+// ---- Point-to-point: the other half is notified.
 
 TEST(LinkCancel, TheOtherHalfEndsWithTheReasonAndNamesWhoGaveUp) {
   const std::pair<Code, Code> kReasons[] = {{Code::kInterrupted, Code::kPeerInterrupted},
@@ -148,7 +148,7 @@ TEST(LinkCancel, WhatIsRememberedIsBoundedByTheRequests) {
     pair.a.recv(p2p(2, i), got, i);
     pair.settle();
     const bool unannounced_send = pair.a.link.cancel(&pair.a.sends, kInterrupted);
-    EXPECT_EQ(unannounced_send, i >= kSmall.max_requests) << "beyond it the peer is told nothing";
+    EXPECT_EQ(unannounced_send, i >= kSmall.max_requests) << "beyond it the peer is not notified";
     EXPECT_EQ(pair.a.link.cancel(&pair.a.recvs, kInterrupted), i >= kSmall.max_requests);
     pair.settle();
   }
@@ -162,7 +162,8 @@ TEST(LinkCancel, WhatIsRememberedIsBoundedByTheRequests) {
   expect_at_rest(pair, kSmall);
 }
 
-// ---- One point-to-point message whose halves are posted and given up in every order, with everything in between.
+// ---- One point-to-point message. Its halves are posted and cancelled in every order, with all
+//      steps in between.
 
 struct Half {
   Side& side;
@@ -171,7 +172,7 @@ struct Half {
   std::unique_ptr<Consumer> consumer = {};
   uint64_t attempt = 0;
   std::vector<std::byte> memory = {};
-  bool posted = false, over = false;  // over: completed, or given up and the peer was told
+  bool posted = false, over = false;  // over: completed, or cancelled after the peer was notified
   Code code = Code::kOk;
 
   void post(const MessageId& id, const std::vector<std::byte>& data) {
@@ -184,7 +185,7 @@ struct Half {
     side.link.post_recv(
         {id, consumes ? std::span<std::byte>() : memory, memory.size(), consumer.get(), &sink, attempt});
   }
-  // What is withdrawn goes to `graves`: nobody may touch it any more.
+  // The memory of a withdrawn operation moves to `graves`, where nothing may write any more.
   void cancel(std::vector<std::vector<std::byte>>& graves) {
     look();
     if (!posted) return;
@@ -208,7 +209,7 @@ void expect_undisturbed(const std::vector<std::vector<std::byte>>& graves) {
   }
 }
 
-// Large and small both ways; then nothing is left.
+// Sends large and small messages in both directions, and checks that nothing is left.
 void expect_good_as_new(LinkPair& pair, uint64_t sequence) {
   for (const std::size_t nbytes : {100u, 3000u}) {
     const std::vector<std::byte> data = bytes(nbytes, 77);
@@ -239,7 +240,7 @@ class Exchange {
     }
   }
   void step(uint32_t which) { pair_.step(which, false); }
-  // Posts what can still be posted: then every half ends, and the two agree.
+  // Posts what can still be posted. Then every half ends, and the two agree.
   void finish() {
     for (int round = 0; round < 2; ++round) {
       pair_.settle();
@@ -275,7 +276,7 @@ class Exchange {
   std::vector<std::vector<std::byte>> graves_;
 };
 
-// What may move between two events; letters are steps of LinkPair::step().
+// The moves between two events; the numbers are steps of LinkPair::step().
 const std::vector<std::vector<uint32_t>> kMoves = {
     {},        {0},          {1},       {0, 2},       {0, 4},          {1, 3},          {0, 1, 2},
     {0, 1, 3}, {0, 1, 2, 3}, {1, 3, 0}, {1, 3, 0, 4}, {1, 3, 0, 0, 2}, {1, 3, 0, 0, 0}, {0, 2, 1, 3, 0, 4}};
@@ -284,7 +285,8 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
   const char* const kOrders[] = {"sS",   "rR",   "srS",  "rsS",  "sSr",  "srR",  "rsR",  "rRs", "srSR",
                                  "srRS", "rsSR", "rsRS", "sSrR", "rRsS", "sSsr", "rRrs", "sSrs"};
   for (const char* order : kOrders) {
-    for (const std::size_t nbytes : {100u, 700u, 3000u}) {  // eager; asked for, in one segment; in three
+    // eager; rendezvous in one segment; rendezvous in three segments
+    for (const std::size_t nbytes : {100u, 700u, 3000u}) {
       std::size_t combinations = 1;
       for (std::size_t i = 0; i < 3 && order[i] != 0; ++i) combinations *= kMoves.size();
       for (std::size_t i = 0; i < combinations; ++i) {
@@ -303,7 +305,7 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
   }
 }
 
-// ---- Collectives: nothing is written to the peer, which learns of it otherwise and does the same.
+// ---- Collectives: nothing is sent to the peer, which is notified otherwise and does the same.
 
 TEST(LinkCancel, WhatComesForADiscardedCollectiveIsDrainedAndItsCreditReturned) {
   LinkPair pair(kSmall);
@@ -328,13 +330,14 @@ TEST(LinkCancel, WhatComesForADiscardedCollectiveIsDrainedAndItsCreditReturned) 
   EXPECT_EQ(pair.b.recvs.code(1), Code::kOk) << "nothing of an earlier collective may be found left over";
 }
 
-// The sender took itself for the root of #1 and the receiver did not. That is told, and ends nothing.
+// The sender acted as the root of #1 and the receiver did not agree. That is reported, and ends
+// nothing.
 TEST(LinkCancel, AMessageThatAnEarlierCallLeftBehindIsReportedOnceAndDiscarded) {
   for (const int which : {0, 1, 2, 3}) {
     const std::size_t nbytes = which % 2 == 0 ? 8 : 4096;
     LinkPair pair(kSmall);
     std::vector<std::byte> left(8), data(nbytes), got(nbytes);
-    if (which < 2) {  // it comes while the receiver is in #2 already
+    if (which < 2) {  // it arrives while the receiver is already in #2
       pair.b.recv(collective(2), got, 2);
       pair.a.send(collective(1), left, 1);
       pair.a.send(collective(2), data, 2);
@@ -347,7 +350,7 @@ TEST(LinkCancel, AMessageThatAnEarlierCallLeftBehindIsReportedOnceAndDiscarded) 
     ASSERT_TRUE(pair.b.recvs.has(kLateMismatchToken));
     EXPECT_EQ(pair.b.recvs.code(kLateMismatchToken), Code::kMismatch);
     EXPECT_EQ(pair.b.recvs.done.at(kLateMismatchToken).found.sequence, 1u);
-    pair.a.send(collective(1, 1), left, 3);  // more of it
+    pair.a.send(collective(1, 1), left, 3);  // another message of #1
     if (which >= 2) pair.a.send(collective(2), data, 2);
     pair.settle();
     EXPECT_EQ(pair.b.recvs.code(2), Code::kOk);
@@ -373,7 +376,7 @@ TEST(LinkCancel, AWatermarkIsForOneGroupAndNotForPointToPoint) {
   EXPECT_EQ(pair.b.recvs.code(0), Code::kAborted) << "it has ended: nothing would come";
 }
 
-TEST(LinkCancel, ACollectiveIsDiscardedByCancellingWhatThePeerWasToldOf) {
+TEST(LinkCancel, ACollectiveIsDiscardedByCancellingWhatThePeerKnows) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(4096), got(4096);
   pair.b.recv(collective(1), got);
@@ -382,15 +385,16 @@ TEST(LinkCancel, ACollectiveIsDiscardedByCancellingWhatThePeerWasToldOf) {
   LinkPair::take(pair.a);
   EXPECT_FALSE(pair.b.link.cancel(&pair.b.recvs, kInterrupted));
   std::fill(got.begin(), got.end(), kPoison);
-  pair.settle();  // DATA comes before discard() is called
+  pair.settle();  // DATA arrives before discard() is called
   EXPECT_FALSE(LinkPair::take(pair.b)) << "nothing is written about it";
   pair.b.link.discard(0, 1);
   expect_undisturbed({got});
   expect_at_rest(pair, kSmall);
 }
 
-// Two sides go through the calls of two groups. Each posts and ends its calls when it likes; a call that one has given up
-// the other gives up sooner or later, or does not even begin. At random, messages of no collective pass in between.
+// Two sides make the calls of two groups. Each posts and ends its calls at any time. A call that
+// one side has abandoned is abandoned by the other side sooner or later, or never begun there.
+// Messages of no collective are mixed in at random.
 class Calls {
  public:
   explicit Calls(uint32_t seed) : random_(seed) {

@@ -1,5 +1,5 @@
-// What a link does with the messages of a group that its rank has closed: it keeps nothing of them, and answers what the other
-// side waits for.
+// What a link does with the messages of a group that its rank has closed: it keeps none of them,
+// and answers what the other side waits for.
 #include <vector>
 
 #include "link_pair.h"
@@ -28,7 +28,7 @@ TEST(LinkClosedGroups, NothingIsKeptOfAClosedGroupWhetherItCameBeforeOrComesAfte
   pair.b.recv(collective(1, 0, 2), got, 1);
   pair.settle();
   EXPECT_EQ(pair.b.recvs.code(1), Code::kOk) << "other groups go on";
-  for (uint32_t group = 3; group < 300; ++group) {  // however many are closed
+  for (uint32_t group = 3; group < 300; ++group) {  // for any number of closed groups
     pair.b.link.discard(group, 1);
     pair.b.link.close_group(group);
     pair.a.send(collective(2, 0, group), small, ++token);

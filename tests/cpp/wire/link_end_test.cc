@@ -12,8 +12,8 @@ TEST(LinkEnd, FailCompletesEverythingPostedNowAndLaterWithTheFirstCause) {
   pair.settle();
   pair.a.send(p2p(9), large, 0);  // on the wire
   LinkPair::take(pair.a);
-  pair.a.send(p2p(1), small, 1);  // may go
-  pair.a.send(p2p(2), large, 2);  // must ask
+  pair.a.send(p2p(1), small, 1);  // has credit
+  pair.a.send(p2p(2), large, 2);  // must send a REQUEST
   pair.a.recv(p2p(3), got2, 3);
   pair.a.link.fail(Status(Code::kPeerFailure, "the cable is cut"));
   pair.a.link.fail(Status(Code::kInternal, "too late"));
@@ -25,7 +25,7 @@ TEST(LinkEnd, FailCompletesEverythingPostedNowAndLaterWithTheFirstCause) {
   EXPECT_EQ(pair.a.recvs.done.at(5).status.message(), "the cable is cut");
   EXPECT_FALSE(pair.a.link.has_output());
   EXPECT_FALSE(pair.a.link.next_frame().has_value());
-  pair.a.link.written();  // of the frame that was out: no effect
+  pair.a.link.written();  // for the frame that was unwritten: no effect
   EXPECT_FALSE(pair.a.link.header_arrived(FrameHeader{}).is_ok());
   EXPECT_EQ(pair.a.sends.done.size(), 4u);
 }
@@ -71,7 +71,7 @@ TEST(LinkEnd, MessagesFromBeforeTheGoodbyeCanStillBeReceived) {
   pair.a.link.send_goodbye();
   pair.settle();
   pair.b.link.fail(
-      Status(Code::kPeerExited, "end of stream"));  // what a frame I/O does when the connection then closes
+      Status(Code::kPeerExited, "end of stream"));  // as a frame I/O does when the connection then closes
   pair.b.recv(p2p(1), got, 1);
   EXPECT_EQ(pair.b.recvs.code(1), Code::kOk);
   EXPECT_EQ(got, data);

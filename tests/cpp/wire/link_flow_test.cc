@@ -1,4 +1,5 @@
-// Flow: who may send when, what overtakes what, and that no order of posting blocks for ever.
+// Flow control: which side may send when, what overtakes what, and that no order of posting blocks
+// forever.
 #include "link_pair.h"
 #include "wire/link.h"
 
@@ -12,7 +13,7 @@ TEST(LinkFlow, ASmallMessageWaitsForOneSegmentOfALargeOne) {
   pair.settle();
   pair.a.send(p2p(1), large, 1);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(LinkPair::take(pair.a));
-  pair.a.send(p2p(2), small, 2);  // while the third segment is out
+  pair.a.send(p2p(2), small, 2);  // while the third segment is unwritten
   pair.a.wire.clear();
   LinkPair::take(pair.a);
   LinkPair::take(pair.a);
@@ -69,7 +70,7 @@ TEST(LinkFlow, TheShortWayIsOnlyForALinkWithNothingElseToDo) {
   EXPECT_FALSE(pair.a.link.send_at_once(id, 8, 3)) << "something waits to be written";
 }
 
-TEST(LinkFlow, LargeMessagesTakeTurnsSegmentBySegment) {
+TEST(LinkFlow, LargeMessagesAlternateSegmentBySegment) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(10 * 1024), got(30 * 1024);
   for (uint32_t tag = 0; tag < 3; ++tag)
@@ -143,7 +144,8 @@ TEST(LinkFlow, EarlyClearsNeverRunOut) {
     ASSERT_EQ(pair.b.wire.size(), 1u) << i;
     ASSERT_EQ(pair.b.wire.back().header.type, FrameType::kClear);
     if (i % 3 == 0)
-      LinkPair::deliver(pair.b, pair.a);  // else it crosses the REQUEST or, where they disagree, eager DATA
+      // otherwise it crosses the REQUEST or, where they disagree, eager DATA
+      LinkPair::deliver(pair.b, pair.a);
     pair.a.send(p2p(1, i), i % 3 == 2 ? small : large, i);
     pair.settle();
     ASSERT_EQ(pair.b.recvs.code(i), i % 3 == 2 ? Code::kMismatch : Code::kOk);
@@ -155,7 +157,8 @@ TEST(LinkFlow, MessagesNobodyAsksForDoNotBlockTheOneThatIsAwaited) {
     LinkPair pair(kSmall);
     const std::vector<std::byte> data = bytes(nbytes), wanted = bytes(300, 2);
     std::vector<std::byte> got(300), rest(nbytes);
-    for (uint64_t i = 0; i < 400; ++i) pair.a.send(p2p(1, i), data, i);  // far beyond credit and REQUESTs
+    // far more than credit and REQUESTs allow
+    for (uint64_t i = 0; i < 400; ++i) pair.a.send(p2p(1, i), data, i);
     pair.a.send(p2p(2), wanted, 1000);
     pair.settle();
     const Link::Counts held = pair.b.link.counts();
@@ -177,7 +180,8 @@ TEST(LinkFlow, MessagesNobodyAsksForDoNotBlockTheOneThatIsAwaited) {
 }
 
 TEST(LinkFlow,
-     ReceivesPostedBeforeTheAwaitedSmallOneDoNotBlockIt) {  // as above, with its receive there first
+     // like the test above, but its receive is posted first
+     ReceivesPostedBeforeTheAwaitedSmallOneDoNotBlockIt) {
   LinkPair pair(kSmall);
   std::vector<std::byte> large(2000), small(10), got(10);
   pair.b.recv(p2p(2), got, 1);
@@ -201,8 +205,9 @@ TEST(LinkFlow, MoreLargeReceivesThanEarlyClearsAreServedInAnyOrder) {
   }
 }
 
-// Thousands of messages both ways, posted in any order at any time on either side, frames taken and delivered in any
-// order: each arrives exactly or, where the two calls differ, is refused.
+// Thousands of messages in both directions, posted in any order at any time on either side, with
+// frames taken and delivered in any order: each arrives exactly or, where the two calls differ, is
+// refused.
 struct Message {
   bool from_a = false, mismatched = false;
   MessageId id;
@@ -226,7 +231,7 @@ std::vector<Message> conversation(std::mt19937& random, int count) {
     if (random() % 2 == 0) m.consumer = std::make_unique<Consumer>(m.got);
     all.push_back(std::move(m));
   }
-  for (Message& m : all) {  // Consumer refers to `got`, which has its final place now
+  for (Message& m : all) {  // Consumer refers to `got`, which has its final address now
     if (m.consumer) m.consumer = std::make_unique<Consumer>(m.got);
   }
   return all;

@@ -1,4 +1,5 @@
-// A peer that breaks the rules: an error that names it, never a crash, a wrong byte, or memory that it decides about.
+// A peer that violates the protocol causes an error that names it, never a crash, a wrong byte, or
+// memory use that it controls.
 #include "link_pair.h"
 #include "wire/link.h"
 
@@ -32,7 +33,7 @@ class LinkHostile : public ::testing::Test {
     us.link.fail(status);
     EXPECT_EQ(us.link.counts().posted_sends + us.link.counts().posted_recvs, 0u);
   }
-  // A receive of 4096 bytes, cleared.
+  // Posts a receive of 4096 bytes, for which the CLEAR has been sent.
   void clear_one() {
     memory.resize(4096);
     us.recv(p2p(1), memory, 1);
@@ -185,7 +186,7 @@ TEST_F(LinkHostile, AnswersToNothingHaveNoEffect) {
   EXPECT_EQ(us.link.counts().withdrawn + us.link.counts().early_clears, 0u);
   expect_refused(data(p2p(1), 4096, 0, 1024), "not cleared");
 }
-// What it makes us write must not pile up when it does not read.
+// Answers that it makes us write must not accumulate when it does not read.
 TEST_F(LinkHostile, CancelsWhoseAnswersItDoesNotTake) {
   for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(arrive(cancel(p2p(1, i), i % 2 * kFlagByReceiver)).is_ok());
   expect_refused(cancel(p2p(1, 32), 0), "answers");
@@ -231,7 +232,7 @@ TEST_F(LinkHostile, WhatIsHeldForAPeerIsBoundedByOurLimits) {
     Frame frame = eager(id, static_cast<uint32_t>(random() % 512));
     if (random() % 3 == 0) frame = control(FrameType::kRequest, id, huge);
     if (random() % 3 == 0) frame = control(FrameType::kClear, id, huge);
-    (void)arrive(frame).is_ok();  // a frame I/O would have closed; the bounds hold even for one that does not
+    (void)arrive(frame).is_ok();  // a frame I/O would have closed; the bounds hold even without that
     const Link::Counts held = us.link.counts();
     ASSERT_LE(held.unexpected * kHeaderBytes + held.unexpected_nbytes, kSmall.credit_bytes);
     ASSERT_LE(held.requests, kSmall.max_requests);

@@ -1,6 +1,6 @@
-// Two Links and the two queues of frames between them. Each step of the world (a frame is taken, written, delivered in
-// whole or by half) is called by the test or drawn from a seeded generator; frames of one direction stay in order, as on a
-// connection.
+// Two Links and the two queues of frames between them. The test calls each step (a frame is taken,
+// written, delivered in whole or by half) or draws it from a seeded generator. Frames of one
+// direction stay in order, as on a connection.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ class Recorder final : public CompletionSink {
   std::map<uint64_t, Completion> done;
 };
 
-// Copies what it is given and checks the promises made to consumers.
+// Copies the segments and checks the guarantees made to consumers.
 class Consumer final : public SegmentSink {
  public:
   explicit Consumer(std::vector<std::byte>& to) : to_(to) {}
@@ -61,7 +61,7 @@ inline std::vector<std::byte> bytes_of(const ConstIoVec& payload) {
   return bytes;
 }
 
-// Every message of a test has one, of another length.
+// Returns the description of a message. Every message has one, and the lengths differ.
 inline std::span<const std::byte> description_of(const MessageId& id) {
   static const std::vector<std::byte> kText(kMaxDescriptionBytes, std::byte{'d'});
   if (id.stream.klass != StreamClass::kPointToPoint) return {};
@@ -98,14 +98,14 @@ struct Side final : FrameIo {
   };
   Link link;
   Recorder sends, recvs;
-  std::size_t most_out = 1;         // how many frames may be out and not yet written()
-  std::deque<Unwritten> unwritten;  // those
+  std::size_t most_out = 1;         // the largest number of frames that may be taken and not yet written()
+  std::deque<Unwritten> unwritten;  // these frames
   std::deque<Frame> wire;           // frames that this side has written
-  std::optional<Frame> half;        // of its payload, half has arrived here
-  std::span<std::byte> arriving;    // where it goes
+  std::optional<Frame> half;        // a frame of which half of the payload has arrived here
+  std::span<std::byte> arriving;    // the memory for its payload
 };
 
-inline const Status kInterrupted(Code::kInterrupted, "Ctrl-C");  // why an operation is withdrawn
+inline const Status kInterrupted(Code::kInterrupted, "Ctrl-C");  // the reason for a withdrawal
 
 // Limits that a few messages reach.
 inline constexpr LinkLimits kSmall = {
@@ -115,7 +115,7 @@ class LinkPair {
  public:
   explicit LinkPair(const LinkLimits& limits = {}) : a(0, 1, limits), b(1, 0, limits) {}
 
-  // Puts the next frame on the wire. False: nothing to write.
+  // Puts the next frame on the wire. Returns false if there is nothing to write.
   static bool take(Side& from) {
     const auto write_until = [&](std::size_t left) {
       while (from.unwritten.size() > left) from.written();
@@ -137,8 +137,8 @@ class LinkPair {
     from.unwritten.push_back({out->payload, from.wire.back().payload});
     return true;
   }
-  // Hands the oldest frame of `from` to `to`, or the rest of it. `by_view`: as a frame I/O that sees the
-  // peer's memory.
+  // Delivers the oldest frame of `from`, or the rest of it, to `to`. `by_view`: like a frame I/O
+  // that sees the peer's memory.
   static bool deliver(Side& from, Side& to, bool by_view = false) {
     if (to.half) {
       const std::vector<std::byte> payload = std::exchange(to.half, std::nullopt)->payload;
@@ -156,7 +156,7 @@ class LinkPair {
     EXPECT_TRUE(status.is_ok()) << status.to_string();
     return true;
   }
-  // Hands over the oldest frame's header and half of its payload.
+  // Delivers the oldest frame's header and half of its payload.
   static bool deliver_half(Side& from, Side& to) {
     if (to.half || from.wire.empty() || from.wire.front().payload.empty()) return deliver(from, to);
     to.half = std::move(from.wire.front());
@@ -176,14 +176,14 @@ class LinkPair {
     std::memcpy(to.where.data(), frame.payload.data(), frame.payload.size());
     return link.payload_arrived();
   }
-  // Until neither side has anything to write.
+  // Runs until neither side has anything to write.
   void settle() {
     for (bool moved = true; moved;) {
       moved = take(a) | take(b);
       moved |= deliver(a, b) | deliver(b, a, true);
     }
   }
-  // One step chosen by `random`. False: nothing was possible for that choice.
+  // Makes one step chosen by `random`. Returns false if that step was not possible.
   bool step(std::mt19937& random) { return step(static_cast<uint32_t>(random() % 4), random() % 2 == 0); }
   bool step(uint32_t which, bool by_view) {
     switch (which) {
@@ -199,7 +199,7 @@ class LinkPair {
   Side a, b;
 };
 
-// Nothing is posted, kept or remembered, and every byte of credit is accounted for.
+// Checks that nothing is posted or kept, and that every byte of credit is accounted for.
 inline void expect_at_rest(const LinkPair& pair, const LinkLimits& limits) {
   const Link::Counts a = pair.a.link.counts(), b = pair.b.link.counts();
   for (const Link::Counts& left : {a, b}) {

@@ -1,4 +1,4 @@
-// Looking for a message before receiving it: what it is comes with its first frame.
+// Probing for a message before receiving it: its first frame describes it.
 #include "link_pair.h"
 #include "wire/link.h"
 
@@ -72,7 +72,8 @@ TEST(LinkProbe, WithdrawnItTellsNobody) {
   EXPECT_TRUE(pair.b.wire.empty());
 }
 
-// A receive that has met a REQUEST, and is taken back before its CLEAR left, leaves everything as it was.
+// A receive that has matched a REQUEST, and is withdrawn before its CLEAR is written, changes
+// nothing.
 TEST(LinkProbe, AReceiveThatIsTakenBackLeavesTheDescription) {
   for (const bool receive_first : {true, false}) {
     LinkPair pair(kSmall);

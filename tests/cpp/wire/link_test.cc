@@ -1,4 +1,5 @@
-// Matching: what is sent arrives where it was asked for, whole and exact, or is refused on both sides.
+// Matching: a message arrives in the matching receive, complete and exact, or is refused on both
+// sides.
 #include "wire/link.h"
 
 #include "link_pair.h"
@@ -53,7 +54,7 @@ TEST(Link, EverySizeArrivesExactlyInEveryOrder) {
   }
 }
 
-// Bytes of one array in places of their own, of which some are single bytes.
+// Splits the bytes of one array into separate allocations, some of a single byte.
 IoVec scattered(std::vector<std::byte>& from, std::vector<std::vector<std::byte>>& memory) {
   IoVec list;
   const std::size_t lengths[] = {1, 3, 64, 700, 1, 1, 5000};
@@ -134,7 +135,7 @@ TEST(Link, MessagesThatDifferInAnyPartOfTheNameAreDifferentMessages) {
   std::vector<MessageId> ids(6, base);
   ids[1].stream.group = 2;
   ids[2].stream.klass = StreamClass::kPointToPoint;
-  ids[2].index = 0;  // it has no others
+  ids[2].index = 0;  // a point-to-point message has only index 0
   ids[3].stream.tag = 2;
   ids[4].sequence = 2;
   ids[5].index = 2;
@@ -147,7 +148,7 @@ TEST(Link, MessagesThatDifferInAnyPartOfTheNameAreDifferentMessages) {
   EXPECT_EQ(got, data);
 }
 
-// Sizes (as sent, as wanted) that take every path: eager or asked for on either side.
+// Sizes (sent, expected) that cover every path: eager or rendezvous on either side.
 TEST(Link, DisagreementIsAMismatchOnBothSidesAndTheLinkLivesOn) {
   const std::pair<std::size_t, std::size_t> kPairs[] = {{8, 8},    {8, 16},   {0, 8},       {8, 0},
                                                         {8, 4096}, {4096, 8}, {4096, 4096}, {4096, 8192}};
@@ -195,7 +196,7 @@ TEST(Link, DisagreementIsAMismatchOnBothSidesAndTheLinkLivesOn) {
   }
 }
 
-// Each of these keeps credit and leaves a CLEAR behind unless they are given back.
+// Each mismatch would keep credit and leave a CLEAR behind if they were not released.
 TEST(Link, RepeatedMismatchesNeverUseUpTheLink) {
   LinkPair pair(kSmall);
   std::vector<std::byte> data(8), got(4096);

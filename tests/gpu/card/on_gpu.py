@@ -1,7 +1,10 @@
-"""What only a GPU can prove, through Python, with torch and CuPy as they are there. `scripts/test gpu` runs it.
+"""What only a GPU can prove, through Python, with torch and CuPy if they are installed.
 
-usage: on_gpu.py [together | alone | list]: the checks of several ranks, or of one, instead of all; or their names.
-Prints a line for each check. Ends with 1 if one failed, or, with PYCOLLECTIVE_REQUIRE_GPU=1, if one could not be made.
+`scripts/test gpu` runs it.
+
+usage: on_gpu.py [together | alone | list]: the checks of several ranks, or of one, instead of all;
+or their names. Prints a line for each check. Ends with 1 if one failed, or, with
+PYCOLLECTIVE_REQUIRE_GPU=1, if one could not be made.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ SOON_S = 0.1
 
 
 class NotMade(Exception):
-    """The check needs what is not here."""
+    """The check needs what is not installed here."""
 
 
 def library(name: str) -> Any:
@@ -149,7 +152,7 @@ def cupy_arrays_are_behind_their_producer() -> str:
 
 
 def jax_arrays_give_new_ones_on_the_gpu() -> str:
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the others need memory too
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the other ranks need memory too
     jax = library("jax")
     try:
         device = jax.devices("cuda")[0]
@@ -157,7 +160,7 @@ def jax_arrays_give_new_ones_on_the_gpu() -> str:
         raise NotMade(str(error)) from None
     for rounds in range(10):
         x = jax.device_put(jax.numpy.ones((2048, 2048), "float32"), device)
-        y = (x @ x) * 0 + rounds  # JAX is still at it
+        y = (x @ x) * 0 + rounds  # JAX still computes it
         z = pc.allreduce(y)
         assert z.devices() == {device}
         assert bool((z == rounds).all()), z
@@ -167,7 +170,7 @@ def jax_arrays_give_new_ones_on_the_gpu() -> str:
 
 
 def the_host_is_given_back_soon() -> str:
-    """Beside NCCL's own call, through CuPy, in turns."""
+    """Alternates with NCCL's own call, through CuPy."""
     cupy = library("cupy")
     nccl = importlib.import_module("cupy.cuda.nccl")
     if not nccl.available:
@@ -288,7 +291,7 @@ def on_two_ranks_that_exchange(by_nccl: bool) -> None:
         assert bool((z == other + rounds).all()), (rounds, z)
     way = pc.explain("send", device="cuda")
     assert f"to rank {other}: {'by NCCL' if by_nccl else 'from array to array'}" in way, way
-    pc.shutdown()  # what this rank has sent may still be on its way
+    pc.shutdown()  # what this rank has sent may still be in transit
 
 
 def objects_take_tensors_of_the_gpu() -> str:
@@ -320,7 +323,7 @@ def killed(by_nccl: bool = True) -> float:
 
 
 def torch_has_cuda() -> None:
-    """Without asking the driver: a process that has cannot fork ranks that use it."""
+    """Does not ask the driver: a process that has done so cannot fork ranks that use it."""
     if library("torch").version.cuda is None:
         raise NotMade("this torch is built without CUDA")
 
@@ -369,14 +372,14 @@ def noticed(*, by_nccl: bool) -> str:
         seconds = failed.results[0]
         assert seconds < SOON_S, seconds
         return f"after {seconds * 1e3:.0f} ms"
-    raise AssertionError("nobody was killed")
+    raise AssertionError("no rank was killed")
 
 
 # ---- the backend of torch.distributed
 
 
 def backend() -> tuple[Any, Any]:
-    """torch and torch.distributed, with the backend as the default group of two ranks."""
+    """Yields torch and torch.distributed, with the backend as the default group of two ranks."""
     share_a_gpu()
     torch = cuda_torch()
     torch.cuda.set_device(0)
@@ -416,7 +419,7 @@ def goes_by_device() -> None:
     for failing in (
         lambda: dist.all_reduce(z, dist.ReduceOp.MIN, async_op=True).wait(),
         lambda: dist.all_reduce(z, dist.ReduceOp.MIN, async_op=True).get_future().wait(),
-    ):  # through the host, so the group goes on
+    ):  # through the host, so the group stays usable
         try:
             failing()
         except pc.CollectiveMismatch:
@@ -466,7 +469,7 @@ def trains_as_alone() -> None:
 def waits_in_the_order_of_streams() -> None:
     torch, dist = backend()
     size, total = dist.get_world_size(), float(sum(range(dist.get_world_size())))
-    dist.all_reduce(torch.ones(1, device="cuda"))  # joins the ranks
+    dist.all_reduce(torch.ones(1, device="cuda"))  # connects the ranks
     producer, consumer = torch.cuda.Stream(), torch.cuda.Stream()
     for rounds in range(5):
         x, parts = torch.zeros(COUNT, device="cuda"), [torch.zeros(COUNT, device="cuda") for _ in range(size)]
@@ -484,7 +487,7 @@ def waits_in_the_order_of_streams() -> None:
             gathering.wait()
             reducing.wait()
             seen = [part.clone() for part in parts], x.clone(), doubled.wait().clone()
-        waited = made.query()  # the host has, if the producer is done by now
+        waited = made.query()  # true if the producer has finished, so the host has waited
         assert not reducing.is_completed() or waited
         consumer.synchronize()
         assert not rounds or not waited, "the host waited for the producer"  # first it loads kernels
@@ -551,7 +554,7 @@ def name_of(check: Callable[[], str]) -> str:
 
 
 def made(check: Callable[[], str]) -> str:
-    """Passed, failed or not made; prints a line that says so."""
+    """Prints a line with the outcome, and returns it: passed, failed or not made."""
     try:
         said, how = check(), "passed"
     except NotMade as error:
@@ -578,7 +581,7 @@ def main() -> int:
     if not pc.available("nccl"):
         print(f"not made: {pc.available('nccl')}")
         return int(required)
-    # First, since these start processes.
+    # These run first, since they start processes.
     ended = [made(check) for check in TOGETHER] if which in ("all", "together") else []
     if which in ("all", "alone"):
         pc.init(backend="nccl")

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def trained(torch: Any, model: Any, part: slice) -> list[Any]:
-    """The parameters after three steps on this part of each batch."""
+    """Returns the parameters after three steps on this part of each batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     source = torch.Generator().manual_seed(7)
     for _ in range(3):

@@ -1,7 +1,8 @@
-"""Checks by name of arrays on GPUs: in a process of its own, on fakes of the driver and NCCL, ranks as threads.
+"""Checks by name of arrays on GPUs, in a process of its own, on fakes of the driver and NCCL.
 
-A file of checks decorates them with @ranks(n) or @check and ends in run_checks(), which prints the tracebacks of those
-that failed, by name, as JSON. Names as arguments: only these. A check whose ranks hang is the last: they hold GPUs.
+Ranks are threads. A file of checks decorates them with @ranks(n) or @check and ends in
+run_checks(), which prints the tracebacks of those that failed, by name, as JSON. Names as arguments
+select only these. A check with hanging ranks is the last one, since they hold GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["DRIVERS", "check", "failures_of", "on_ranks", "raises", "ranks", "ru
 GPUS = 4
 Check = Callable[[], None]
 CHECKS: dict[str, Check] = {}
-DRIVERS: list[fake_gpus.Driver] = []  # one, once checks are run
+DRIVERS: list[fake_gpus.Driver] = []  # holds one driver once checks run
 
 
 def on_ranks(size: int, body: Callable[[_core.Group, Gpu], None]) -> None:
@@ -39,7 +40,7 @@ def check(function: Check) -> Check:
 
 
 def ranks(size: int) -> Callable[[Callable[[_core.Group, Gpu], None]], Check]:
-    """The function is a check, made by each of so many ranks."""
+    """Makes the function a check that each of `size` ranks runs."""
 
     def decorated(body: Callable[[_core.Group, Gpu], None]) -> Check:
         def run() -> None:
@@ -66,7 +67,8 @@ def run_checks() -> None:
     failed = {}
     for name in names:
         print(name, file=sys.stderr, flush=True)
-        faulthandler.dump_traceback_later(2 * fake_gpus.DEADLINE_S, exit=True)  # in case nobody gets the GIL
+        # in case no thread gets the GIL
+        faulthandler.dump_traceback_later(2 * fake_gpus.DEADLINE_S, exit=True)
         try:
             CHECKS[name]()
         except fake_gpus.Hangs:
@@ -84,7 +86,10 @@ def run_checks() -> None:
 def failures_of(
     checks: Path, folder: Path, names: Sequence[str] = (), stream_check: str = "off"
 ) -> dict[str, str]:
-    """The tracebacks of these checks of the file, or of all, that failed, by name; the folder gets the fakes."""
+    """Returns, by name, the tracebacks of these checks of the file, or of all, that failed.
+
+    The fakes are placed in the folder.
+    """
     variables = {
         "PYTHONPATH": fake_gpus.PYTHONPATH,
         "PYCOLLECTIVE_STREAM_CHECK": stream_check,

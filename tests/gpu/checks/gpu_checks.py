@@ -88,7 +88,7 @@ def a_call_is_behind_what_makes_its_array_and_the_host_waits_for_neither(
 ) -> None:
     stream = gpu.stream()
     x = Array(gpu, np.full(1000, np.nan), stream, np.float32)
-    gpu.fill(stream, x, 1 + group.rank, held=True)  # not done before the stream is let go
+    gpu.fill(stream, x, 1 + group.rank, held=True)  # does not complete before the stream is released
     assert group.allreduce(x) is x
     work = group.allreduce_async(x)
     assert work.wait() is x
@@ -134,7 +134,7 @@ def where_a_library_says_no_stream_the_host_waits(group: _core.Group, gpu: Gpu) 
 
 @ranks(2)
 def one_with_buffers_too_lies_on_its_gpu_all_the_same(group: _core.Group, gpu: Gpu) -> None:
-    class Readable(bytearray):  # as CuPy's, whose memory the host can read on some machines
+    class Readable(bytearray):  # as CuPy's: the host can read the memory on some machines
         here: Array | None = None
 
         @property
@@ -194,7 +194,7 @@ def an_array_lives_until_the_gpu_has_done_with_it(group: _core.Group, gpu: Gpu) 
     gpu.release(stream)
     assert eventually(
         lambda: other.done() and alive() is None
-    )  # done() takes up what other threads have left
+    )  # done() releases what other threads have left
 
 
 @ranks(2)
@@ -248,7 +248,7 @@ def ranks_that_make_different_calls_all_hear_of_it(group: _core.Group, gpu: Gpu)
 
 
 @check
-def what_nobody_has_heard_of_is_raised_by_the_end_of_the_world() -> None:
+def an_unreported_failure_is_raised_by_the_end_of_the_world() -> None:
     def body(group: _core.Group, gpu: Gpu) -> None:
         op: Any = "prod" if group.rank == 1 else "sum"
         work = group.allreduce_async(Array(gpu, [1.0]), op)
@@ -266,7 +266,7 @@ def a_rank_that_dies_ends_the_calls_of_the_other(group: _core.Group, gpu: Gpu) -
     if group.rank == 1:
         raise fake_gpus.Dies
     raises(pc.PeerFailure, "rank 1", lambda: group.allreduce_async(x).wait(host=True))
-    gpu.drain(x.stream)  # its stream goes on
+    gpu.drain(x.stream)  # its stream continues
     raises(pc.PeerFailure, "rank 1", lambda: group.allreduce(x))
 
 
@@ -449,7 +449,8 @@ def lists_of_arrays_go_as_one(group: _core.Group, gpu: Gpu) -> None:
 def a_call_in_a_cuda_graph_runs_whenever_that_is_launched(group: _core.Group, gpu: Gpu) -> None:
     stream = gpu.stream()
     x = Array(gpu, [1.0], stream)
-    group.barrier()  # a capture lets no thread of its process make memory meanwhile, and ranks are threads here
+    # a capture lets no thread of its process make memory meanwhile, and ranks are threads here
+    group.barrier()
     gpu.begin_capture(stream)
     raises(pc.InvalidArgument, "make one call .* before", lambda: group.allreduce(x))
     gpu.end_capture(stream)
@@ -475,7 +476,7 @@ def the_world_ends_when_its_calls_have_ended(group: _core.Group, gpu: Gpu) -> No
     stream = gpu.stream()
     x = Array(gpu, [1.0], stream)
     gpu.fill(stream, x, 3.0)
-    KEPT.append(group.allreduce_async(x))  # nobody waits for it, and it outlives the world
+    KEPT.append(group.allreduce_async(x))  # no thread waits for it, and it outlives the world
 
 
 KEPT: list[Any] = []
@@ -534,7 +535,10 @@ def lists_of_tensors_go_as_one(group: _core.Group, gpu: Gpu) -> None:
 
 
 def _stuck_in_nccl(body: Callable[[_core.Group, Array], None], when_stuck: Callable[[], None]) -> None:
-    """Run `body` in the main thread, alone in the world, where NCCL lets no call go; `when_stuck` runs beside it."""
+    """Run `body` in the main thread of a world of one, where NCCL blocks a call.
+
+    `when_stuck` runs in another thread meanwhile.
+    """
     driver = DRIVERS[0]
     runtime = _core.Runtime(0, 1, key=bytes(32), job=os.urandom(16), timeout_s=30)
     x = Array(Gpu(driver, 0), [1.0])

@@ -1,4 +1,7 @@
-"""What test_gpu_arrays.py checks of calls through the host, and of arrays the core cannot take: gpu_checking.py."""
+"""What test_gpu_arrays.py checks of calls through the host and of unsupported arrays.
+
+The core cannot take some of these arrays. gpu_checking.py runs the checks.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def large_messages_go_from_gpu_to_gpu(group: _core.Group, gpu: Gpu) -> None:
     explained = group.explain("send", device="cuda")
     assert f"to rank {after}: by NCCL" in explained, explained
     assert f"from rank {before}: by NCCL" in explained, explained
-    if group.rank == 0:  # what lies on the host can be a message's other end
+    if group.rank == 0:  # the other end of a message may be an array of the host
         group.send(x, 1, tag=7)
         group.send(x, 1, tag=8)
         group.send(np.full(count, 3.0), 1, tag=9)
@@ -149,7 +152,7 @@ def a_planned_call_goes_behind_the_stream_of_the_moment(group: _core.Group, gpu:
 
 
 @check
-def ranks_whose_arrays_lie_on_the_cpu_take_part_where_calls_go_through_the_host() -> None:
+def ranks_with_arrays_on_the_cpu_take_part_where_calls_go_through_the_host() -> None:
     def body(group: _core.Group, gpu: Gpu) -> None:
         x: Any = np.array([1.0]) if group.rank == 1 else Array(gpu, [1.0])
         group.allreduce(x)
@@ -213,7 +216,7 @@ def a_reducers_places_are_parts_of_its_buckets(group: _core.Group, gpu: Gpu) -> 
 
 @contextlib.contextmanager
 def variable(group: _core.Group, name: str, value: str) -> Iterator[None]:
-    """Set for all ranks, which are threads of one process."""
+    """Sets it for all ranks, which are threads of one process."""
     before = os.environ.get(name)
     group.barrier()
     os.environ[name] = value

@@ -1,4 +1,7 @@
-"""What test_gpu_arrays.py checks of JAX's arrays on GPUs: JAX is real, on the CPU; FAKE: its memory is a GPU's."""
+"""What test_gpu_arrays.py checks of JAX's arrays on GPUs. JAX is real and on the CPU.
+
+FAKE: its memory counts as a GPU's.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ import pycollective as pc
 from pycollective import _core
 from pycollective.arrays import jax_on_gpu
 
-CALLS = threading.local()  # arrays of GPUs that this rank's calls were made of
+CALLS = threading.local()  # number of GPU arrays that this rank's calls were made of
 
 
 class AdoptedBlock(jax_on_gpu.Block):
-    """Its memory is told to the fake driver, as one that JAX had from there."""
+    """Registers its memory with the fake driver, as if JAX had allocated it there."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -45,7 +48,7 @@ def _went_by_gpu() -> bool:
 def a_jax_array_has_the_results_of_the_cpu_and_stays_as_it_was(group: _core.Group, gpu: Gpu) -> None:
     n = group.size
     for dtype in (np.float32, np.int16, jnp.bfloat16):
-        op = "sum" if dtype == np.float32 else "max"  # by NCCL, and what it has not
+        op = "sum" if dtype == np.float32 else "max"  # by NCCL, and by what NCCL does not have
         values = (np.arange(6 * n).reshape(2 * n, 3) % 7 + group.rank).astype(dtype)
         for name, keywords in {
             "allreduce": {"op": op},

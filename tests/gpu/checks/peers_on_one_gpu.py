@@ -1,4 +1,7 @@
-"""One rank, a process, of those that share a GPU: a FAKE, whose memory the processes map as CUDA IPC lets them."""
+"""One rank, a process, of those that share a GPU.
+
+The GPU is a FAKE. The processes map its memory as CUDA IPC lets them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ import pycollective as pc
 
 
 def ways() -> list[str]:
-    """The algorithms of the world's calls."""
+    """Returns the algorithms of the world's calls."""
     calls = [call for call in pc.debug.dump()["calls"] if call["kind"] == "collective" and call["group"] == 0]
     return [call["algorithm"] for call in calls]
 
@@ -30,7 +33,8 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
     parts = np.concatenate([np.arange(5) + 100 * each for each in range(size)])
     whole = Array(gpu, np.zeros(5 * size, np.int64), stream)
     assert "not known yet" in pc.explain("allgather", device="cuda")
-    for _ in range(3):  # the first opens what others show, the next find it open
+    # the first call opens the arrays that other ranks offer, the next calls find them open
+    for _ in range(3):
         whole.host[...] = 0
         assert pc.allgather(part, out=whole) is whole
         assert np.array_equal(whole.host, parts)
@@ -44,10 +48,11 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
     assert ways()[-5:] == ["peers"] * 5, ways()
 
     assert "from array to array" in pc.explain("allgather", device="cuda")
-    assert "share one GPU" in pc.explain("allgather", device="cuda")  # why not by NCCL
+    assert "share one GPU" in pc.explain("allgather", device="cuda")  # the reason against NCCL
     assert "through the host" in pc.explain("send", device="cuda")
 
-    # Without kernels what reduces goes through the host. What has no handle is copied to where others reach it.
+    # Without kernels, calls that reduce go through the host. An array without a handle is copied to
+    # memory that has one.
     x = Array(gpu, np.full(7, rank + 1.0), stream)
     pc.allreduce(x)
     assert x.host.tolist() == [size * (size + 1) / 2] * 7
@@ -66,7 +71,10 @@ def collectives(group: pc.Group, gpu: Gpu) -> None:
 
 
 def a_rank_dies() -> str:
-    """In the call: the others have told where their arrays lie, and wait for it. What each of them hears."""
+    """A rank dies in the call, when the others have announced their arrays and wait for it.
+
+    Returns the error that each of them gets.
+    """
     group, gpu = pc.world(), Gpu(Driver(1), 0)
     stream = gpu.stream()
     x = Array(gpu, np.arange(5), stream)
@@ -87,7 +95,7 @@ def a_rank_dies() -> str:
 
 
 def interrupted_in(call: Callable[..., object], *arguments: object) -> None:
-    """Makes it, and Ctrl-C comes when it has begun."""
+    """Makes the call, and raises Ctrl-C when it has begun."""
 
     def interrupt() -> None:
         assert eventually(lambda: any(each["state"] == "running" for each in pc.debug.dump()["calls"]))
@@ -104,7 +112,7 @@ def interrupted_in(call: Callable[..., object], *arguments: object) -> None:
 
 
 def a_rank_is_interrupted(group: pc.Group, gpu: Gpu) -> None:
-    """Then its array is its own again: who comes later does not write it."""
+    """After the interrupt its array is its own again: a later rank does not write it."""
     aside = group.split(0)
     assert aside is not None
     x = Array(gpu, np.full(5, group.rank), gpu.stream())
@@ -123,13 +131,13 @@ def a_rank_is_interrupted(group: pc.Group, gpu: Gpu) -> None:
     except pc.CollectiveError as error:
         print(type(error).__name__)
     if group.rank == 1:
-        aside.recv(word, 0)  # it is through
+        aside.recv(word, 0)  # the other rank has finished its call
         assert x.host.tolist() == [7] * 5
     else:
         assert x.host.tolist() == [10] * 5
         aside.send(word, 1)
         with contextlib.suppress(pc.PeerFailure):
-            aside.recv(word, 1)  # until the other has ended
+            aside.recv(word, 1)  # until the checks of the other rank have ended
     os._exit(0)
 
 

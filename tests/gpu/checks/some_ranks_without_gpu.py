@@ -1,4 +1,7 @@
-"""A rank, which is a process, of a world in which the second rank hides its GPU. The GPUs are FAKES."""
+"""A rank, which is a process, of a world in which the second rank hides its GPU.
+
+The GPUs are FAKES.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What test_torch_gpu.py checks, in a process of its own: the torch.distributed backend on GPUs that are FAKES.
+"""What test_torch_gpu.py checks, in its own process: the torch.distributed backend on FAKE GPUs.
 
 Ranks are threads, each with a process group and a GPU (gpu_checking.py).
 """
@@ -36,7 +36,7 @@ Group = process_group.ProcessGroupPycollective
 
 
 def check(body: Callable[[Group, Gpu], None]) -> Callable[[Group, Gpu], None]:
-    """Made by each of 2 ranks, and of 3."""
+    """Makes the function a check of 2 ranks, and one of 3."""
 
     def on_group(group: _core.Group, gpu: Gpu) -> None:
         body(backend(group), gpu)
@@ -48,7 +48,7 @@ def check(body: Callable[[Group, Gpu], None]) -> Callable[[Group, Gpu], None]:
 
 
 def backend(group: _core.Group) -> Group:
-    """The process group of this thread."""
+    """Returns the process group of this thread."""
     options = SimpleNamespace(
         group_rank=group.rank,
         group_size=group.size,
@@ -75,7 +75,7 @@ def on_stream_of_its_own(gpu: Gpu) -> Iterator[int]:
 
 @contextlib.contextmanager
 def held(gpu: Gpu, group: Group) -> Iterator[None]:
-    """What is queued on the current stream meanwhile begins at the end, when every rank has queued its part."""
+    """Delays what is queued on the current stream until every rank has queued its part."""
     handle = fake.current_stream(torch.device("cuda", gpu.ordinal)).handle
     gpu.hold(handle)
     try:
@@ -87,7 +87,7 @@ def held(gpu: Gpu, group: Group) -> Iterator[None]:
 
 
 def values(gpu: Gpu, x: torch.Tensor) -> Any:
-    """When the current stream is done."""
+    """Returns the values after the current stream is done."""
     gpu.drain(fake.current_stream(torch.device("cuda", gpu.ordinal)).handle)
     return x.tolist()
 
@@ -101,7 +101,7 @@ Make = Callable[[Any], torch.Tensor]  # from values, on the CPU or on the GPU
 
 
 def calls(group: Group, make: Make, background: bool) -> Iterator[tuple[str, list[torch.Tensor], Any]]:
-    """The name of a call, where its results are, and its Work. Each is made when it is asked for."""
+    """Yields the name of a call, the tensors with its results, and its Work, one call at a time."""
     rank, size = group.rank(), group.size()
     how: Any = {"group": group, "async_op": background}
     mine = make(own(rank))
@@ -192,7 +192,7 @@ def wait_puts_the_stream_of_the_moment_behind_the_call_and_returns(group: Group,
             x.fill_(group.rank())
             work = dist.all_reduce(x, group=group, async_op=True)
             used = []
-            for _ in range(2):  # a second stream of who waits again
+            for _ in range(2):  # a second stream that waits for the same work
                 with fake.stream(fake.Stream(torch.device("cuda", gpu.ordinal))):
                     assert work.wait()
                     used.append((fake.current_stream(x.device).handle, x.clone()))
@@ -234,7 +234,7 @@ def a_future_is_there_at_once_and_orders_streams(group: Group, gpu: Gpu) -> None
         work = dist.all_reduce(x, group=group, async_op=True)
         with fake.stream(fake.Stream(x.device)):
             future = work.get_future()
-            assert gpu.queued(fake.current_stream(x.device).handle) == 0  # it comes behind nothing
+            assert gpu.queued(fake.current_stream(x.device).handle) == 0  # it waits for nothing
         assert future.done()
         assert work.get_future() is future
         callback_streams = []
@@ -267,8 +267,8 @@ def a_future_of_a_call_through_the_host_comes_when_that_has_ended(group: Group, 
         dist.all_reduce(joins, group=group)
         x = cuda_tensor(gpu, torch.full((2,), group.rank() + 3.0))
         if group.rank():
-            group.recv([torch.zeros(1)], 0).wait()  # when rank 0 has looked
-        work = dist.all_reduce(x, ReduceOp.MIN, group=group, async_op=True)  # which NCCL has not
+            group.recv([torch.zeros(1)], 0).wait()  # when rank 0 has checked it
+        work = dist.all_reduce(x, ReduceOp.MIN, group=group, async_op=True)  # which NCCL does not have
         future = work.get_future()
         if group.rank() == 0:
             assert not future.done()
@@ -377,11 +377,11 @@ def a_barrier_with_device_ids_waits_for_their_streams(group: Group, gpu: Gpu) ->
     for background in (False, True):
         with on_stream_of_its_own(gpu) as stream:
             x = cuda_tensor(gpu, [1.0])
-            barrier(of_gpus=True, background=False)  # joins the ranks
+            barrier(of_gpus=True, background=False)  # connects the ranks
             if group.rank() == 1:
                 gpu.hold(stream)
             x.mul_(2)
-            barrier(of_gpus=False, background=background).wait()  # the programs' alone
+            barrier(of_gpus=False, background=background).wait()  # only those of the program
             group.group.barrier()
             if group.rank() == 1:
                 assert gpu.queued(stream) > 0
@@ -413,7 +413,7 @@ def messages_go_between_ranks(group: Group, gpu: Gpu) -> None:
             assert values(gpu, into.clone()) == (own(left) + 1).tolist()
             assert eventually(works[1].is_completed)
             assert works[1].source_rank() == left
-        if rank == 0:  # a rank's tensor may lie on the CPU
+        if rank == 0:  # a rank's tensor may be on the CPU
             group.send([torch.ones(2)], 1, 5).wait()
         elif rank == 1:
             z = cuda_tensor(gpu, [0.0, 0.0])
@@ -455,9 +455,9 @@ def a_receive_from_any_source_is_behind_what_its_tensor_was_used_for(group: Grou
 
 
 @check
-def ranks_that_disagree_are_told(group: Group, gpu: Gpu) -> None:
+def ranks_that_disagree_are_informed(group: Group, gpu: Gpu) -> None:
     x = cuda_tensor(gpu, [1.0])
-    op = ReduceOp.MAX if group.rank() == 1 else ReduceOp.MIN  # through the host: the group goes on
+    op = ReduceOp.MAX if group.rank() == 1 else ReduceOp.MIN  # through the host: the group stays usable
     for wait in (lambda w: w.wait(), lambda w: w.get_future().wait(), lambda w: w.wait(LATE)):
         work = dist.all_reduce(x, op, group=group, async_op=True)
         raises(pc.CollectiveMismatch, "max", lambda wait=wait, work=work: wait(work))  # type: ignore[misc]
@@ -466,8 +466,8 @@ def ranks_that_disagree_are_told(group: Group, gpu: Gpu) -> None:
         assert isinstance(work.exception(), pc.CollectiveMismatch)
     dist.all_reduce(x, group=group)
     assert values(gpu, x) == [float(group.size())]
-    op = ReduceOp.PRODUCT if group.rank() == 1 else ReduceOp.SUM  # by NCCL: it ends for arrays of GPUs
-    # The comparison may have ended before the call returns, which raises it then.
+    op = ReduceOp.PRODUCT if group.rank() == 1 else ReduceOp.SUM  # by NCCL: the group ends for arrays of GPUs
+    # The comparison may have failed before the call returns; then the call itself raises.
     begun_and_waited = lambda: dist.all_reduce(x, op, group=group, async_op=True).wait(LATE)  # noqa: E731
     raises(pc.CollectiveMismatch, "prod", begun_and_waited)
     raises(pc.CollectiveMismatch, "prod", lambda: dist.all_reduce(x, op, group=group))
@@ -489,12 +489,12 @@ def memory_lives_until_the_gpu_has_done_with_it(group: Group, gpu: Gpu) -> None:
         del x, storage, work
         gc.collect()
         assert gone() is not None
-    assert eventually(lambda: other.done() and gone() is None)  # done() takes up what other threads have left
+    assert eventually(lambda: other.done() and gone() is None)  # done() releases what other threads have left
     group.group.barrier()
 
 
 @check
-def who_it_is(group: Group, gpu: Gpu) -> None:
+def the_backend_of_both_devices(group: Group, gpu: Gpu) -> None:
     for device in ("cpu", "cuda"):
         assert group._get_backend(torch.device(device)) is group
     assert dist.Backend.backend_capability["pycollective"] == ["cpu", "cuda"]
@@ -514,7 +514,7 @@ def a_reducers_buckets_lie_on_the_gpu_in_line_with_its_streams(group: Group, gpu
         with on_stream_of_its_own(gpu):
             for step in range(3):
                 gradients = {name: cuda_tensor(gpu, torch.zeros(shape)) for name, shape in shapes.items()}
-                queues = step == 2 and how is by_nccl  # after it has joined
+                queues = step == 2 and how is by_nccl  # after the ranks have connected
                 with held(gpu, group) if queues else contextlib.nullcontext():
                     for name in ("c", "a"):
                         gradients[name].fill_(step + ours.rank)
@@ -524,7 +524,7 @@ def a_reducers_buckets_lie_on_the_gpu_in_line_with_its_streams(group: Group, gpu
                 assert values(gpu, reduced["a"]) == [[all_of_it] * 3] * 2
                 assert values(gpu, reduced["b"]) == [0] * 4
                 assert values(gpu, reduced["c"]) == all_of_it
-                reduced["b"].fill_(7)  # what a step leaves is not the next one's
+                reduced["b"].fill_(7)  # what a step leaves there does not appear in the next one
         views = [reducer.view(name) for name in shapes]
         before = [view._version for view in views]
         views[0].zero_()

@@ -1,4 +1,4 @@
-"""CuPy, as much of it as makes an array on the GPU of the thread. FAKE."""
+"""The part of CuPy that makes an array on the GPU of the thread. FAKE."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FakeCupy(types.ModuleType):
                 self.host[...] = value
 
             def __setitem__(self, key: Any, source: Any) -> None:
-                fake_cupy.here.gpu.drain(source.stream)  # as if it were queued there
+                fake_cupy.here.gpu.drain(source.stream)  # as if the copy were queued there
                 self.elements[key] = source.elements
 
         self.ndarray = ndarray

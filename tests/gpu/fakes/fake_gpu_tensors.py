@@ -1,4 +1,7 @@
-"""Tensors of torch on a GPU. FAKE: a subclass whose exchange interface says so, as torch is built for the CPU here."""
+"""Tensors of torch on a GPU. FAKE: a subclass with an exchange interface that claims so.
+
+The torch installed here is built for the CPU.
+"""
 
 from __future__ import annotations
 

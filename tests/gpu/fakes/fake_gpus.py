@@ -1,7 +1,8 @@
-"""GPUs that are FAKES: tests/cpp/fakes played in this process, and arrays that say that they lie there.
+"""GPUs that are FAKES: tests/cpp/fakes loaded in this process, and arrays that claim to be there.
 
-The fake driver's memory is the host's, so a test reads a "GPU array" through NumPy. Ranks are threads of one process,
-each with a runtime of its own, because the fake NCCL knows the ranks of one process.
+The fake driver's memory is the host's, so a test reads a "GPU array" through NumPy. Ranks are
+threads of one process, each with a runtime of its own, because the fake NCCL knows the ranks of one
+process.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from pycollective import _core
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKES = ROOT / "tests" / "cpp" / "fakes"
-CHECKS = ROOT / "tests" / "gpu" / "checks"  # programs, which find their modules here:
+CHECKS = ROOT / "tests" / "gpu" / "checks"  # programs, which import their modules from here
 MODULES = (str(CHECKS), str(CHECKS.with_name("fakes")), str(ROOT / "tests" / "support"))
 PYTHONPATH = os.pathsep.join([*MODULES, *filter(None, [os.environ.get("PYTHONPATH")])])
-LIBRARIES = ROOT / "build" / "fakes"  # what has been compiled, for every run of the tests
+LIBRARIES = ROOT / "build" / "fakes"  # compiled libraries, shared by every run of the tests
 DEADLINE_S = 60
 
 
 def build(source: Path, to: Path, *flags: str) -> Path:
-    """Copies the library, or compiles it first where no run of these tests has compiled the same before."""
+    """Copies the library. Compiles it first if no run of these tests has compiled the same."""
     command = [
         "g++",
         "-std=c++20",
@@ -70,7 +71,7 @@ def compiler_version() -> str:
 
 @functools.cache
 def digest_of_sources() -> str:
-    """Of every file that a fake may include, and of the fakes."""
+    """Returns the digest of the fakes, and of every file that a fake may include."""
     state = hashlib.sha256()
     headers = [path for folder in ("csrc", "tests/cpp") for path in (ROOT / folder).rglob("*.h")]
     for path in sorted({*headers, *FAKES.rglob("*.cc")}):
@@ -88,15 +89,15 @@ def build_nccl(folder: Path) -> Path:
 
 
 class Hangs(Exception):
-    """Raised where a rank has not come to its end in time."""
+    """Raised if a rank has not ended in time."""
 
 
 class Dies(Exception):
-    """Raised by a rank that goes without a word."""
+    """Raised by a rank that ends without a message."""
 
 
 class Driver:
-    """The fake driver of this process, which the core opens too, with the fake NCCL in its streams."""
+    """The fake driver of this process, which the core opens too, with the fake NCCL."""
 
     def __init__(self, gpus: int) -> None:
         self.library = ctypes.CDLL(os.environ["PYCOLLECTIVE_CUDA_LIB"])
@@ -111,7 +112,7 @@ class Driver:
         assert code == 0, (name, code)
 
     def ask(self, name: str, *arguments: Any) -> int:
-        """What the driver answers."""
+        """Returns the driver's result code."""
         pointer = ctypes.c_void_p()
         found = self.library.cuGetProcAddress_v2(
             name.encode(), ctypes.byref(pointer), 12000, ctypes.c_ulonglong(0), None
@@ -120,17 +121,20 @@ class Driver:
         return int(ctypes.CFUNCTYPE(ctypes.c_int)(pointer.value or 0)(*arguments))
 
     def control(self, name: str, *arguments: Any) -> int:
-        """One of FAKE_CUDA_CONTROLS."""
+        """Calls one of FAKE_CUDA_CONTROLS."""
         return int(getattr(self.library, f"fake_cuda_{name}")(*arguments))
 
     def record(self) -> list[str]:
-        """What NCCL was asked for, a line for each communicator. One thread at a time."""
+        """Returns the requests to NCCL, a line for each communicator.
+
+        One thread at a time may call it.
+        """
         answer: bytes = self.nccl.fake_nccl_record()
         return answer.decode().splitlines()
 
 
 class Gpu:
-    """One of them, for the thread that makes this."""
+    """One GPU, for the thread that makes this object."""
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver, self.ordinal = driver, ordinal
@@ -150,7 +154,7 @@ class Gpu:
         return at.value
 
     def hold(self, stream: int | None) -> None:
-        """Nothing more is done on this stream."""
+        """Suspends this stream."""
         self.driver.control("hold_stream", ctypes.c_void_p(stream))
 
     def release(self, stream: int | None) -> None:
@@ -170,13 +174,13 @@ class Gpu:
         )
 
     def fill(self, stream: int, x: Array, value: float, *, held: bool = False) -> None:
-        """A producer: x gets this value on the stream, which may be held first."""
+        """Queues a producer that sets x to this value on the stream, which may be held first."""
         if held:
             self.hold(stream)
         self.copy(stream, x, Array(self, np.full(x.shape, value), dtype=x.dtype))
 
     def begin_capture(self, stream: int) -> None:
-        """What this thread queues there from now on goes into a graph."""
+        """Captures what this thread queues there from now on into a graph."""
         self.driver.control("begin_capture", ctypes.c_void_p(stream))
 
     def end_capture(self, stream: int) -> None:
@@ -189,7 +193,7 @@ class Gpu:
         return self.driver.control("queued", ctypes.c_void_p(stream))
 
 
-ADOPTED: list[object] = []  # what the fake driver takes for a GPU's memory until the end
+ADOPTED: list[object] = []  # what the fake driver treats as a GPU's memory until the end
 
 
 class Array:
@@ -209,7 +213,7 @@ class Array:
         self.host[...] = filled
 
     def move_to(self, gpu: Gpu, memory: npt.NDArray[Any]) -> Array:
-        """Lies in these bytes of the host from here on, which are an allocation of their own."""
+        """Moves it into these bytes of the host, which become an allocation of their own."""
         nbytes, self.at = self.host.nbytes, memory.ctypes.data
         gpu.driver.control("adopt", ctypes.c_void_p(self.at), ctypes.c_size_t(nbytes))
         ADOPTED.append(memory)
@@ -233,7 +237,10 @@ class Array:
 def on_ranks(
     size: int, body: Callable[[_core.Group, Gpu], None], driver: Driver, timeout_s: float = 30
 ) -> None:
-    """Run `body(group, gpu)` in a world of threads, each with a GPU of its own, and raise what any of them raised."""
+    """Run `body(group, gpu)` in a world of threads, each with its own GPU.
+
+    Raises what any of them raised.
+    """
     key, job = bytes(range(32)), os.urandom(16)
     with _core.StoreServer(["127.0.0.1:0"], key=key, job=job) as server:
         failed: list[BaseException] = []

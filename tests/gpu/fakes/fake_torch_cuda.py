@@ -1,8 +1,8 @@
-"""torch on GPUs that are FAKES: tensors that say that they lie there, and torch.cuda's streams, events and Futures.
+"""torch on FAKE GPUs: tensors that claim to be there, and torch.cuda's streams, events and Futures.
 
-torch is built for the CPU here. An operation of torch on such tensors is queued on the current stream of the fake
-driver, and done when that comes to it, so that what is in no order shows. An operation in none of the lists here
-is refused. Every rank is a thread with a GPU of its own.
+torch is built for the CPU here. An operation of torch on such tensors is queued on the current
+stream of the fake driver, and executed when that stream reaches it, so that missing order shows. An
+operation in none of the lists here is refused. Every rank is a thread with a GPU of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_READY = 600
 
 
 def gpu_of(ordinal: int) -> Gpu:
-    """Its context is then this thread's."""
+    """Returns the GPU, and makes its context that of this thread."""
     return Gpu(DRIVERS[0], ordinal)
 
 
@@ -78,7 +78,7 @@ def stream(of: Stream) -> Iterator[None]:
         current.streams = before
 
 
-# ---- what is queued: fake_cuda_enqueue() with a closure. What the driver calls with its lock held needs no GIL
+# ---- queued work: fake_cuda_enqueue() with a closure. Calls under the driver's lock need no GIL
 
 waiting: dict[int, Callable[[], None]] = {}
 numbers = itertools.count(1)
@@ -106,7 +106,7 @@ def enqueue(device: torch.device, operation: Callable[[], None]) -> None:
 
 # ---- tensors
 
-# Those whose results are views of the same memory, or say something about the tensor.
+# Operations that return views of the same memory, or properties of the tensor.
 LOOKS = {
     "__get__", "__getitem__", "__len__", "__repr__", "_is_view", "as_strided", "chunk", "data_ptr", "detach", "dim",
     "element_size", "flatten", "is_complex", "is_conj", "is_contiguous", "is_floating_point", "is_neg", "is_set_to",
@@ -127,7 +127,7 @@ def current_work_stream(device_type: int, index: int, into: Any) -> int:
 
 
 class CudaTensor(GpuTensor):
-    """FAKE. What its operations make lies on its GPU."""
+    """FAKE. The results of its operations are on its GPU."""
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -174,7 +174,7 @@ def find(value: Any) -> Iterator[torch.Tensor]:
 
 
 def plainly(value: Any) -> Any:
-    """As torch on the CPU sees it."""
+    """Returns the value as torch on the CPU sees it."""
     if isinstance(value, torch.Tensor):
         return value.detach().as_subclass(torch.Tensor)
     return type(value)(map(plainly, value)) if isinstance(value, list | tuple) else value
@@ -190,7 +190,7 @@ def wrap(ordinal: int, value: Any) -> Any:
 
 
 def on_gpu(ordinal: int, plain: torch.Tensor) -> CudaTensor:
-    """A copy in the memory of that GPU, there at once."""
+    """Returns a copy in the memory of that GPU, which is complete at once."""
     values = plain.detach().contiguous().numpy()
     tensor = torch.from_numpy(Array(gpu_of(ordinal), values).host).as_subclass(CudaTensor)
     tensor.gpu = ordinal
@@ -205,7 +205,7 @@ API = fake_torch_api()
 API.current_work_stream = current_work_stream
 CudaTensor.__dlpack_c_exchange_api__ = make_capsule(ctypes.addressof(API), CAPSULE_NAME, None)  # type: ignore[attr-defined]
 
-# ---- Futures of tensors on GPUs: what torch's own do there, in C++
+# ---- Futures of tensors on GPUs, which do what torch's own do in C++
 
 make_future = torch.futures.Future.__init__
 make_empty = torch.empty
@@ -260,11 +260,11 @@ def future_then(self: Any, callback: Any) -> Any:
     return child
 
 
-# ---- the whole
+# ---- installation
 
 
 def anywhere(make: Any) -> Any:
-    """A function of torch that makes a tensor on any device."""
+    """Wraps a function of torch so that it makes a tensor on any device."""
 
     def made(*shape: Any, device: Any = None, **keywords: Any) -> torch.Tensor:
         if device is None or torch.device(device).type != "cuda":
@@ -275,7 +275,7 @@ def anywhere(make: Any) -> Any:
 
 
 def play() -> None:
-    """From now on, in this process."""
+    """Installs the fakes in this process, for good."""
     cuda: Any = torch.cuda
     cuda.get_device_capability = lambda _: (9, 0)
     cuda.Stream, cuda.stream, cuda.current_stream = Stream, stream, current_stream
@@ -284,6 +284,6 @@ def play() -> None:
         future_init, future_set_result, future_wait, future_then,
     )  # fmt: skip
     torch.empty, torch.zeros = anywhere(torch.empty), anywhere(torch.zeros)  # type: ignore[assignment]
-    # torch's tensors on GPUs are no subclass, so torch.distributed asks none.
+    # torch's tensors on GPUs are no subclass, so torch.distributed checks none of them.
     torch.distributed.distributed_c10d.has_torch_function = lambda _: False  # type: ignore[attr-defined]
     assert fake_gpu_tensors.torch_api().minor >= 3

@@ -1,4 +1,4 @@
-"""Lists of tensors that lie beside each other, apart or in another order come out right, and nothing between."""
+"""Lists of tensors that are adjacent, apart or in another order are right, and nothing between."""
 
 from __future__ import annotations
 

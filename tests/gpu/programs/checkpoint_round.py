@@ -1,4 +1,4 @@
-"""A sharded model and its Adam that torch's checkpoints saved and loaded train on as if nothing had been."""
+"""A sharded model and its Adam train on after torch's checkpoints, as if nothing had happened."""
 
 from __future__ import annotations
 

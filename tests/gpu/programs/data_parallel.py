@@ -1,4 +1,7 @@
-"""pc.torch.DataParallel trains as one process does, in small buckets, with accumulation and unused parameters."""
+"""pc.torch.DataParallel trains as one process does.
+
+It uses small buckets, accumulation and unused parameters.
+"""
 
 from __future__ import annotations
 

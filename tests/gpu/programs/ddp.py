@@ -21,7 +21,7 @@ def net() -> Any:
 
 
 def trained(model: Any, rows: slice) -> list[Any]:
-    """The parameters after some steps on these rows of each batch."""
+    """Returns the parameters after some steps on these rows of each batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     source = torch.Generator().manual_seed(11)
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""A call waits for the stream that makes its array, and what the stream does next waits for the call."""
+"""A call waits for the stream that makes its array, and the stream then waits for the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNT, ROUNDS, DELAY_CYCLES = 1 << 18, 4, 100_000_000  # about a twentieth of a 
 
 
 def beside() -> Any:
-    """A stream of its own on a GPU. The CPU has none: there the call comes when the array is made."""
+    """Opens another stream on a GPU. The CPU has none: there the array is made before the call."""
     return torch.cuda.stream(torch.cuda.Stream()) if DEVICE == "cuda" else contextlib.nullcontext()
 
 
@@ -30,7 +30,7 @@ for rounds in range(ROUNDS):
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     with beside():
-        if rank == rounds % size:  # the others are early
+        if rank == rounds % size:  # the other ranks are early
             delay()
         x.fill_(rank + rounds)
         pc.allreduce(x, out=y)

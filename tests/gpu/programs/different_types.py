@@ -1,4 +1,7 @@
-"""float64 on one rank and float32 on the other: refused on both in that call, and the group goes on."""
+"""float64 on one rank and float32 on the other: both ranks refuse that call.
+
+The group stays usable.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from here import DEVICE, proved
 
 import pycollective as pc
 
-TURNS = 3 if DEVICE == "cpu" else 1  # on GPUs the group has ended then, for arrays there
+TURNS = 3 if DEVICE == "cpu" else 1  # on GPUs the group has then ended for arrays there
 pc.init()
 rank, size = pc.rank(), pc.size()
 total = float(sum(range(size)))
@@ -27,7 +30,7 @@ for _ in range(TURNS):
         raise AssertionError(f"a sum of float64 and float32 was not refused: {mine[:3].tolist()}")
 pc.resync()
 for _ in range(2):
-    y = torch.full((10,), float(rank))  # of the host
+    y = torch.full((10,), float(rank))  # a tensor of the host
     pc.allreduce(y)
     assert y.tolist() == [total] * 10, y
 pc.shutdown()

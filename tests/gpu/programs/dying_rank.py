@@ -1,4 +1,4 @@
-"""A rank is killed by kill -9 while another waits for it: that one hears of it at once, and who it was."""
+"""A rank is killed by kill -9 while another waits for it: the waiting rank soon gets its number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from here import DEVICE, proved
 import pycollective as pc
 
 SOON_S = 1.0
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # when a rank dies the launcher stops the others
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # when a rank dies the launcher stops the other ranks
 
 pc.init()
 x = torch.ones(1000, device=DEVICE)

@@ -25,7 +25,7 @@ def whole(x: Any) -> Any:
 
 
 def trained(model: Any, rows: slice) -> list[Any]:
-    """The norms of the gradients, and the parameters."""
+    """Returns the norms of the gradients, and the parameters."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     source = torch.Generator().manual_seed(5)
     norms = []

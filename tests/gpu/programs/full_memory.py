@@ -1,4 +1,7 @@
-"""The GPU is full: a call works or says so on every rank, and the group goes on with arrays of the host."""
+"""The GPU is full: a call works or raises on every rank.
+
+The group stays usable with arrays of the host.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ SMALLEST, PARTS, PART = 1 << 20, 8, 1 << 22  # 8 tensors of 16 MiB
 
 
 def take_all() -> list[Any]:
-    """Whatever the GPU has left, in smaller and smaller pieces."""
+    """Allocates all that the GPU has left, in smaller and smaller pieces."""
     taken, nbytes = [], int(torch.cuda.mem_get_info()[0])
     while nbytes >= SMALLEST:
         try:
@@ -26,7 +29,7 @@ def take_all() -> list[Any]:
 pc.init()
 rank, size = pc.rank(), pc.size()
 parts = [torch.full((PART,), float(rank + each), device="cuda") for each in range(PARTS)]
-if not BY_NCCL:  # NCCL takes memory when a group first calls, which is what is tried here
+if not BY_NCCL:  # NCCL allocates memory in the first call of a group, which is what this program tests
     pc.allreduce(torch.ones(4, device="cuda"))
 torch.cuda.synchronize()
 pc.barrier()

@@ -1,4 +1,4 @@
-"""A group of another backend lives beside one of ours, and neither takes the calls of the other."""
+"""A group of another backend exists beside one of ours, and neither takes the other's calls."""
 
 from __future__ import annotations
 

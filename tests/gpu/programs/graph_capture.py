@@ -30,7 +30,7 @@ for value in range(REPLAYS):
     wanted = 2 * size * (size * value + total + 1)
     assert bool((y == wanted).all()), (value, wanted, y)
     assert bool((whole == wanted).all()), (value, wanted, whole)
-    z = torch.full((8,), float(rank), device="cuda")  # between the replays as ever
+    z = torch.full((8,), float(rank), device="cuda")  # a plain call between the replays
     pc.allreduce(z)
     assert z.tolist() == [total] * 8, z
 pc.shutdown()

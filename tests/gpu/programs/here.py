@@ -1,7 +1,8 @@
-"""Where a program runs, and what it says at its end. The first thing that each program imports.
+"""Where a program runs, and what it prints at its end. Every program imports it first.
 
-PROGRAM_DEVICE is cpu or cuda. Ranks of a machine with one GPU share it: then calls go from array to array. With
-PROGRAM_WAY=nccl they go by NCCL, which takes ranks for those of several hosts where each has another NCCL_HOSTID.
+PROGRAM_DEVICE is cpu or cuda. Ranks of a machine with one GPU share it: then calls go from array to
+array. With PROGRAM_WAY=nccl they go by NCCL, which takes ranks for those of several hosts if each
+has another NCCL_HOSTID.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if BY_NCCL:
 
 
 def proved(what: str) -> None:
-    """Rank 0 says it for all, in one line; where rank 0 is not there to say it, another rank prints it itself."""
+    """Prints on rank 0, once for all ranks. A program without a rank 0 prints the line itself."""
     if RANK == 0:
         print(f"proved: {what}", flush=True)
 

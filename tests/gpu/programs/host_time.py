@@ -1,4 +1,7 @@
-"""How long the host is in a call, beside torch's own backend in the same process, in turns: NCCL, on the CPU gloo."""
+"""The time that the host spends in a call, beside torch's own backend in the same process.
+
+The calls alternate. torch's own backend is NCCL, or on the CPU gloo.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ TURNS, WARM = (400, 50) if DEVICE == "cuda" else (40, 5)
 SIZES = {8: "8 B", 1 << 20: "1 MiB"}
 TORCHS = "nccl" if DEVICE == "cuda" else "gloo"
 
-warnings.simplefilter("ignore", FutureWarning)  # of names that later versions of torch have anew
+warnings.simplefilter("ignore", FutureWarning)  # about names that later versions of torch have renamed
 if DEVICE == "cuda":
     torch.cuda.set_device(0)
 dist.init_process_group("pycollective")
@@ -37,22 +40,22 @@ def calls(count: int, group: Any) -> dict[str, Callable[[], Any]]:
 
 
 def at(share: float, seconds: list[float]) -> float:
-    """In microseconds."""
+    """Returns the quantile in microseconds."""
     return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)] * 1e6
 
 
 worst, where = 0.0, ""
 for nbytes, size_text in SIZES.items():
-    both = {whose: calls(nbytes // 4, group) for whose, group in groups.items()}
+    both = {owner: calls(nbytes // 4, group) for owner, group in groups.items()}
     for name in both["ours"]:
-        took: dict[str, list[float]] = {whose: [] for whose in both}
+        took: dict[str, list[float]] = {owner: [] for owner in both}
         for turn in range(WARM + TURNS):
-            for whose in sorted(both, reverse=turn % 2 == 0):  # each is the first as often as the other
+            for owner in sorted(both, reverse=turn % 2 == 0):  # each is the first as often as the other
                 began = time.perf_counter()
-                both[whose][name]()
+                both[owner][name]()
                 seconds = time.perf_counter() - began
                 if turn >= WARM:
-                    took[whose].append(seconds)
+                    took[owner].append(seconds)
             if turn % 10 == 0 and DEVICE == "cuda":
                 torch.cuda.synchronize()  # so that no queue of launches is full
         ours, theirs = at(0.5, took["ours"]), at(0.5, took[TORCHS])

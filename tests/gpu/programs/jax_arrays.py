@@ -1,4 +1,7 @@
-"""Arrays of JAX outside of jit: every call gives a new array on the same device, in the background, too."""
+"""Arrays of JAX outside of jit: every call gives a new array on the same device.
+
+Calls in the background do so, too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ rank, size = pc.rank(), pc.size()
 total = float(sum(range(size)))
 for rounds in range(3):
     made = jax.device_put(jnp.ones((64, 64), "float32"), place)
-    x = (made @ made) * 0 + rank + rounds  # JAX is still at it
+    x = (made @ made) * 0 + rank + rounds  # JAX still computes it
     y = pc.allreduce(x)
     assert isinstance(y, jax.Array)
     assert y.devices() == {place}

@@ -1,4 +1,7 @@
-"""NumPy on one rank and a tensor on another: done right or refused, on every rank in that call; the group goes on."""
+"""NumPy on one rank and a tensor on another: every rank gets the result, or refuses that call.
+
+The group stays usable.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def values(x: Any) -> Any:
 
 
 def is_refused(host_rank: int) -> bool:
-    """In a world of its own: one that has refused arrays of a GPU may take none any more."""
+    """Runs in a world of its own, which may accept no arrays of a GPU after the refusal."""
     pc.init()
     rank, size = pc.rank(), pc.size()
     wanted = np.arange(1000, dtype=np.float32) * size + sum(range(size))

@@ -1,4 +1,7 @@
-"""Objects that hold tensors come as they were sent: a state dict of Adam, views, bfloat16, empty ones."""
+"""Objects with tensors arrive as they were sent.
+
+They are a state dict of Adam, views, bfloat16 and empty tensors.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pycollective as pc
 
 
 def state(seed: int) -> Any:
-    """Of a small model and its optimizer after one step."""
+    """Returns the state of a small model and its optimizer after one step."""
     torch.manual_seed(seed)
     model = nn.Linear(4, 3).to(DEVICE)
     adam = torch.optim.Adam(model.parameters(), lr=0.01)

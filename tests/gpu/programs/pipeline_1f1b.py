@@ -1,4 +1,4 @@
-"""torch's pipeline schedules over pycollective give the loss and the gradients of the whole model."""
+"""torch's pipeline schedules over pycollective give the loss and gradients of the whole model."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ for rounds in range(3):
         x = torch.full((100,), float(10**rank + rounds), device=DEVICE)
         works.append(dist.all_reduce(x, group=group, async_op=True))
         sums.append((x, float(sum(10**each + rounds for each in ranks)), ranks))
-    everybody = torch.full((3,), 10.0**rank, device=DEVICE)
-    dist.all_reduce(everybody)
-    assert everybody.tolist() == [111.0] * 3, everybody
+    all_ranks = torch.full((3,), 10.0**rank, device=DEVICE)
+    dist.all_reduce(all_ranks)
+    assert all_ranks.tolist() == [111.0] * 3, all_ranks
     for work in works:
         work.wait()
     for x, wanted, ranks in sums:

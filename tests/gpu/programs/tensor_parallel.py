@@ -1,4 +1,4 @@
-"""A linear layer cut by columns and the next one by rows compute what both compute in one process."""
+"""A linear layer cut by columns and one cut by rows compute what both compute in one process."""
 
 from __future__ import annotations
 

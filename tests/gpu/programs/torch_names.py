@@ -1,4 +1,4 @@
-"""The calls of torch.distributed on whole tensors, of different sizes too, and messages between neighbours."""
+"""The calls of torch.distributed on whole tensors, also of different sizes; messages in a ring."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ assert swapped.tolist() == [100.0 * each + 2 * rank + place for each in range(si
     swapped
 )
 
-sent = [rank + other + 1 for other in range(size)]  # row i goes to rank i, and the rows differ in length
+sent = [rank + other + 1 for other in range(size)]  # row i is sent to rank i, and the rows differ in length
 uneven = torch.zeros(sum(sent), device=DEVICE)
 rows = torch.cat(
     [torch.full((count,), 10.0 * rank + other, device=DEVICE) for other, count in enumerate(sent)]

@@ -1,4 +1,7 @@
-"""The Trainer of transformers knows backends by name: by PYCOLLECTIVE_REPLACES it trains over pycollective."""
+"""The Trainer of transformers, which knows backends by name, trains over pycollective.
+
+PYCOLLECTIVE_REPLACES makes it do so.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ for _ in range(STEPS):
     loss.backward()
     optimizer.step()
     losses.append(float(loss))
-mean = torch.tensor(said.training_loss, device=DEVICE)  # each rank says its own
+mean = torch.tensor(said.training_loss, device=DEVICE)  # each rank has its own
 dist.all_reduce(mean, dist.ReduceOp.AVG)
 assert abs(float(mean) - sum(losses) / STEPS) < 1e-4, (mean, losses)
 for mine, wanted in zip(model.parameters(), alone.parameters(), strict=True):

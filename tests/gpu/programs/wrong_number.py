@@ -1,4 +1,4 @@
-"""A program that never waits on the host gets no wrong number of a call that its ranks did not agree on."""
+"""A program that never waits on the host gets no wrong number from a call with a mismatch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/test gpu`: everything that only a GPU can prove, within eight minutes, and one table at its end."""
+"""`scripts/test gpu`: all that only a GPU can prove, in eight minutes and one final table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .ended import Ended, run
 from .parts import LIMIT_S, ROOT, Part, Places
 from .readers import listed_tests
 
-ASK_S = 10.0  # which tests there are
+ASK_S = 10.0  # for the list of tests
 
 
 def environment(places: Places) -> dict[str, str]:
     env = {**os.environ, "PYTHONPATH": str(places.site), "PYTHONUNBUFFERED": "1"}
     if named := env.get("PYCOLLECTIVE_NCCL_LIB"):
-        env["PYCOLLECTIVE_NCCL_LIB"] = str(Path(named).resolve())  # parts run elsewhere
+        env["PYCOLLECTIVE_NCCL_LIB"] = str(Path(named).resolve())  # parts run in another folder
     if "PYCOLLECTIVE_NCCL_LIB" not in env and (library := machine.nccl_of_python()):
         env["PYCOLLECTIVE_NCCL_LIB"] = library
     return env
@@ -42,7 +42,7 @@ def run_part(part: Part, env: Mapping[str, str], left_s: float, logs: Path) -> l
     ended = run(part.command, {**env, **part.env}, deadline_s, logs / f"{part.name}.log")
     try:
         return part.read(ended)
-    except (ValueError, KeyError, TypeError) as error:  # of output that nobody has foreseen
+    except (ValueError, KeyError, TypeError) as error:  # of output with an unexpected form
         return [Check(part.name, "its output can be read", FAILED, repr(error))]
 
 
@@ -54,7 +54,7 @@ def run_parts(
     has_package: bool = True,
     done: Callable[[Sequence[Check]], None] = lambda _: None,
 ) -> list[Check]:
-    """`done` gets the checks of each part when that has ended."""
+    """Runs the parts. `done` receives the checks of each part when it has ended."""
     checks: list[Check] = []
     for part in everything:
         if part.needs_package and not has_package:
@@ -68,7 +68,7 @@ def run_parts(
 
 @dataclass
 class Report:
-    """The table, written anew whenever there are more checks: a run that is killed leaves what it has."""
+    """The table, rewritten whenever checks are added: a run that is killed leaves what it has."""
 
     logs: Path
     site: Path
@@ -95,14 +95,17 @@ class Report:
         return shown
 
     def _put(self, name: str, text: str) -> None:
-        """All of it or nothing."""
+        """Replaces the file as a whole."""
         new = self.logs / f"{name}.new"
         new.write_text(text)
         new.replace(self.logs / name)
 
 
 def checks_listed(said: Ended, part: str = "Python") -> tuple[list[str], list[str], list[Check]]:
-    """What `on_gpu.py list` and `gpu list` name: what is made together, what alone; what is wrong with that."""
+    """Returns the checks in the lists of `on_gpu.py list` and `gpu list`: together, and alone.
+
+    The third list has a failed check if the output is wrong.
+    """
     names: dict[str, list[str]] = {"together": [], "alone": []}
     unknown = []
     for line in said.text.splitlines():
@@ -131,7 +134,7 @@ def gtests_listed(said: Ended) -> tuple[list[str], list[Check]]:
 def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> None:
     until, logs = time.monotonic() + LIMIT_S, report.logs
     shutil.rmtree(places.site, ignore_errors=True)
-    report.add([])  # so that nobody takes the table of an earlier run for this one's
+    report.add([])  # so that the table of an earlier run is not taken for that of this one
     (package,) = run_parts([parts.install(places)], env, logs, until, done=report.add)
     installed = package.outcome != FAILED
     tests, wrong = gtests_listed(
@@ -153,7 +156,7 @@ def make_all_checks(places: Places, env: Mapping[str, str], report: Report) -> N
     cpp, sanitizer = parts.cpp(places, tests)
     doctor = [places.python, "-m", "pycollective", "doctor", "--gpu"]
     everything = [
-        Part("doctor", doctor, 10, lambda _: []),  # for who reads the logs
+        Part("doctor", doctor, 10, lambda _: []),  # for readers of the logs
         cpp,
         *parts.python_checks(places, together, alone),
         *parts.benchmarks(places),

@@ -1,4 +1,4 @@
-"""One check of the report, and how it came out."""
+"""One check of the report, and its outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Check:
     said: str = ""
 
     def where_required(self) -> Check:
-        """A check that could not be made, where it must be."""
+        """Returns it as failed if it could not be made but is required."""
         if self.outcome != SKIPPED:
             return self
         return replace(self, outcome=FAILED, said=f"not skipped, since a GPU is required: {self.said}")

@@ -1,4 +1,4 @@
-"""Runs one command with a deadline of its own, so that what hangs takes no time of the others."""
+"""Runs one command with a deadline of its own, so that a hang takes no time from the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRACE_S = 2.0  # between SIGTERM and SIGKILL
 
 @dataclass(frozen=True)
 class Ended:
-    """`code` is None if the deadline came first."""
+    """How a command ended. `code` is None if the deadline passed first."""
 
     code: int | None
     text: str  # of both outputs
@@ -34,7 +34,7 @@ class Ended:
 
 
 def run(command: Sequence[str], env: Mapping[str, str], deadline_s: float, log: Path) -> Ended:
-    """What it says goes into `log`, all of it, also when it is killed."""
+    """Runs the command. `log` receives all its output, also if it is killed."""
     began = time.monotonic()
     with log.open("wb") as file:
         file.write(f"$ {shlex.join(command)}\n".encode())
@@ -77,5 +77,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, number)
         except ProcessLookupError:
             break
-        with contextlib.suppress(subprocess.TimeoutExpired):  # one that is stuck in a driver stays
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is stuck in a driver remains
             process.wait(GRACE_S)

@@ -1,4 +1,4 @@
-"""What the figures were made on: GPU, driver, NCCL and the versions of what takes part."""
+"""What the figures were made on: GPU, driver, NCCL and the versions of the packages."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PACKAGES = (
 ASK_S = 15.0
 
 
-@functools.cache  # the machine stays as it is, and is described after every part
+@functools.cache  # the machine does not change, and is described after every part
 def said(*command: str) -> str:
-    """The output of a command, empty if there is none."""
+    """Returns the output of a command, or "" if there is none."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S)
     except (OSError, subprocess.TimeoutExpired):
@@ -45,7 +45,7 @@ def versions(site: Path) -> str:
 
 
 def nccl_of_python() -> str | None:
-    """The library of NVIDIA's wheel, which a program outside Python would not find."""
+    """Returns the library of NVIDIA's wheel, which a program outside Python would not find."""
     try:
         spec = importlib.util.find_spec("nvidia.nccl")
     except (ImportError, ValueError):
@@ -56,7 +56,7 @@ def nccl_of_python() -> str | None:
 
 
 def nccl_in(logs: str) -> str:
-    """Which NCCL the benchmark has used, by its own words."""
+    """Returns which NCCL the benchmark has used, according to its output."""
     found = re.search(r'"nccl_version": "([^"]+)"', logs)
     return found.group(1) if found else "none was used"
 

@@ -16,16 +16,16 @@ from .readers import Judge, Read
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 480.0  # of all parts
-PROGRAMS_S = 165.0  # in which those of users begin
+PROGRAMS_S = 165.0  # in which the programs of users begin
 COMPARED = "allreduce,broadcast,allgather,reduce_scatter,alltoall"  # with NCCL's own
 EVERY = "allreduce,broadcast,reduce,allgather,reduce_scatter,alltoall,gather,scatter,scan,exscan"
-# Two ranks of NCCL on one GPU: they meet on this host, and leave each other room to run.
+# Two ranks of NCCL on one GPU: they connect on this host, and leave each other room to run.
 SHARED = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4", "NCCL_RAS_ENABLE": "0"}
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are."""
+    """The paths of what the parts run."""
 
     python: str
     test_gpu: Path
@@ -35,7 +35,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Part:
-    """`instead`: why it is not run, which are its checks then."""
+    """`instead`: why it is not run, as its checks."""
 
     name: str
     command: Sequence[str]
@@ -97,7 +97,7 @@ def cpp(places: Places, tests: Sequence[str]) -> list[Part]:
 
 
 def python_checks(places: Places, together: Sequence[str], alone: Sequence[str]) -> list[Part]:
-    """In two programs, so that ranks that hang take no time of the checks of one rank."""
+    """In two programs, so that ranks that hang take no time from the checks of one rank."""
     script = str(ROOT / "tests" / "gpu" / "card" / "on_gpu.py")
     parts = []
     for name, checks, deadline_s in (("together", together, 75), ("alone", alone, 45)):
@@ -107,7 +107,10 @@ def python_checks(places: Places, together: Sequence[str], alone: Sequence[str])
 
 
 def programs(places: Places, names: Sequence[str], logs: Path) -> Part:
-    """Those of users: tests/gpu. With nothing beside them, because some fill the GPU and others measure time."""
+    """The programs of users in tests/gpu.
+
+    They run alone, because some fill the GPU or measure time.
+    """
     path = os.pathsep.join([str(places.site), str(ROOT / "tests")])
     words = [
         "-m",

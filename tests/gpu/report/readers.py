@@ -1,4 +1,7 @@
-"""What the output of a part means: checks, of what GoogleTest, tests/gpu/card/on_gpu.py and the benchmark print."""
+"""What the output of a part means: checks, read from what its program prints.
+
+The programs are GoogleTest, tests/gpu/card/on_gpu.py and the benchmark.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def one_line(text: str, most: int = 200) -> str:
 
 
 def to_its_end(part: str, checks: Sequence[Check], ended: Ended) -> list[Check]:
-    """And what no check says: that it crashed, or hung, when all of them had been made."""
+    """Adds a failed check if the program crashed or hung after all its checks had been made."""
     if ended.code == 0 or any(each.outcome == FAILED for each in checks):
         return list(checks)
     return [*checks, Check(part, "to its end", FAILED, one_line(ended.why()))]
@@ -39,7 +42,7 @@ OUTCOMES = {"OK": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
 
 
 def listed_tests(text: str) -> list[str]:
-    """The names that --gtest_list_tests prints."""
+    """Returns the names that --gtest_list_tests prints."""
     names, suite = [], ""
     for line in text.splitlines():
         word = line.partition("#")[0].rstrip()
@@ -99,7 +102,7 @@ def read_bench(part: str, name: str, judge: Judge, ended: Ended) -> list[Check]:
     rows = [json.loads(line) for line in ended.text.splitlines() if re.match(r"{.*}$", line)]
     if ended.code == CANNOT_HERE and not rows:
         return [Check(part, name, SKIPPED, one_line(ended.text.strip().removeprefix("pycollective-bench: ")))]
-    if ended.code != 0 or not rows:  # what it has measured until then counts
+    if ended.code != 0 or not rows:  # what it measured until then counts
         measured = judge(part, name, rows) if rows else []
         return [*measured, Check(part, f"{name}: to its end", FAILED, one_line(ended.why()))]
     return judge(part, name, rows)
@@ -123,13 +126,13 @@ def way_of(rows: Rows) -> str:
 
 
 def all_right(part: str, name: str, rows: Rows) -> list[Check]:
-    """Ours, and NCCL's own where they are measured too."""
+    """Checks ours, and NCCL's own if they are measured too."""
     ours = [half["nwrong"] for half in halves(rows)]
     raw = [half["raw_nwrong"] for half in halves(rows) if "raw_time" in half]
     said = f"{len({row['collective'] for row in rows})} collectives, {way_of(rows)}"
-    for counts, whose in ((ours, ""), (raw, " of NCCL's own calls")):
+    for counts, owner in ((ours, ""), (raw, " of NCCL's own calls")):
         if wrong := sum(each or 0 for each in counts):
-            return [Check(part, name, FAILED, f"{wrong} wrong elements{whose}; {said}")]
+            return [Check(part, name, FAILED, f"{wrong} wrong elements{owner}; {said}")]
     if None in [*ours, *raw]:
         return [Check(part, name, FAILED, "not verified")]
     return [Check(part, name, PASSED, said)]
@@ -140,7 +143,10 @@ def sides(half: dict[str, Any], key: str) -> str:
 
 
 def figures_beside_nccl(part: str, name: str, rows: Rows) -> list[Check]:
-    """One figure per collective and size: until the calls have ended, and how long single calls keep the host."""
+    """Makes one figure per collective and size.
+
+    It has the time until the calls have ended, and how long single calls occupy the host.
+    """
     checks = []
     for row in rows:
         said = []
@@ -157,7 +163,10 @@ def figures_beside_nccl(part: str, name: str, rows: Rows) -> list[Check]:
 
 
 def added_to_nccl(part: str, name: str, rows: Rows) -> list[Check]:
-    """Several runs of one small call, where the call is all: by medians, which no slow turn moves."""
+    """Compares the medians of several runs of one small call, where the call itself dominates.
+
+    A median ignores a slow run.
+    """
     checks = all_right(part, f"{name}: results", rows)
     for place, most in MOST_ADDED_US.items():
         pairs = [(row[place]["p50"], row[place]["raw_p50"]) for row in rows if row[place] is not None]
@@ -172,10 +181,10 @@ def added_to_nccl(part: str, name: str, rows: Rows) -> list[Check]:
 
 
 def bandwidth(part: str, name: str, rows: Rows) -> list[Check]:
-    """Of the largest row, beside what the memory of this GPU allows.
+    """Compares the largest row with what the memory of this GPU allows.
 
-    Two ranks that share a GPU read both arrays and write both results: 4 bytes for each byte of an array, where the
-    driver's copy moves 2.
+    Two ranks that share a GPU read both arrays and write both results: 4 bytes for each byte of an
+    array, where the driver's copy moves 2.
     """
     row = max(rows, key=lambda each: each["size"])
     best = max(half["bus_bw"] for half in halves([row]))
@@ -183,7 +192,7 @@ def bandwidth(part: str, name: str, rows: Rows) -> list[Check]:
     goal = SHARE_OF_COPY * bound
     said = f"{best:.1f} GB/s, {way_of(rows)}; at least {goal:.0f}, 60 % of the {bound:.0f} that the driver's copy shows"
     right = all_right(part, f"{name}: results", rows)
-    if row["way"] == "staged":  # over the host's bus, which says nothing of the GPU's memory
+    if row["way"] == "staged":  # over the host's bus, which does not measure the GPU's memory
         return [*right, Check(part, f"{name}: busbw", FIGURE, f"through the host; {said}")]
     return [*right, Check(part, f"{name}: busbw", PASSED if best >= goal else FAILED, said)]
 
@@ -198,7 +207,7 @@ def read_code(part: str, name: str, ended: Ended) -> list[Check]:
 
 
 def read_sanitizer(part: str, name: str, ended: Ended) -> list[Check]:
-    """Its summary must be there: a test that was skipped has run no kernel."""
+    """Requires its summary: a test that was skipped has run no kernel."""
     summary = re.search(r"ERROR SUMMARY: (\d+) errors?", ended.text)
     if ended.code is None or summary is None:
         return [Check(part, name, FAILED, one_line(ended.why()))]

@@ -1,4 +1,4 @@
-"""What is required of GPUs, and by which checks each requirement is judged: benchmarks/gpu.md."""
+"""What is required of GPUs, and which checks judge each requirement: benchmarks/gpu.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ PROGRAMS = [
 
 @dataclass(frozen=True)
 class Requirement:
-    """`checks`: how the names of its checks begin, with their part. Of each there must be one that passed."""
+    """`checks`: prefixes of the names of its checks, with their part.
+
+    Each needs one check that passed.
+    """
 
     name: str
     wanted: str
@@ -71,7 +74,7 @@ REQUIREMENTS = (
     ),
     Requirement(
         "allreduce of 8 B, 1 rank by NCCL",
-        "the median at most 1 us over that of NCCL's own call, in place 2 us, in 4 of 5 runs",
+        "median at most 1 us over NCCL's own call, in place 2 us, in 4 of 5 runs",
         tuple(
             f"benchmark: 8 B, 1 rank beside NCCL: {each}" for each in ("results", "out of place", "in place")
         ),
@@ -81,7 +84,7 @@ REQUIREMENTS = (
     Requirement("every collective, 8 ranks on one GPU", "right", ("benchmark: 8 ranks on one GPU",)),
     Requirement(
         "allreduce of 256 MiB, 2 ranks on one GPU",
-        "at least 60 % of what the driver's copy on that GPU shows to be possible",
+        "at least 60 % of what the driver's copy on that GPU allows",
         ("benchmark: 256 MiB on one GPU, 2 ranks: busbw", "benchmark: 256 MiB on one GPU, 2 ranks: results"),
     ),
     Requirement(
@@ -119,7 +122,7 @@ REQUIREMENTS = (
         tuple(f"programs: {name}" for name in PROGRAMS),
     ),
     Requirement(
-        "no wrong number without a word (`PYCOLLECTIVE_STREAM_CHECK=on`)",
+        "no silent wrong number (`PYCOLLECTIVE_STREAM_CHECK=on`)",
         "an error, or NaN and then an error",
         ("programs: wrong_number",),
     ),
@@ -127,8 +130,8 @@ REQUIREMENTS = (
         "a full GPU", "an error that names its memory; the group goes on", ("programs: full_memory",)
     ),
     Requirement(
-        "host time of torch's calls beside its own nccl, 1 and 2 ranks",
-        "p50 at most 1.15 times, five calls of 8 B and 1 MiB",
+        "host time of torch's calls beside its nccl, 1 and 2 ranks",
+        "p50 at most 1.15 times: 5 calls, 8 B and 1 MiB",
         ("programs: host_time_1_rank", "programs: host_time_2_ranks"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Arrays of any library, lying in memory in any way, one or many of them, numbers too: every call takes them."""
+"""Every call takes arrays of any library and memory layout, one or many of them, and numbers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def everything_mixed() -> None:
         assert gathered is None
     got = pc.scatter(mine(even) if rank == 0 else None)
     np.testing.assert_array_equal(np.asarray(got), numbered(0, (2 * size, 3))[2 * rank : 2 * rank + 2])
-    assert type(got) is np.ndarray  # the root's library
+    assert type(got) is np.ndarray  # the library of the root
     if size > 1 and rank < 2:
         if rank == 0:
             pc.send(x(), 1)
@@ -78,7 +78,7 @@ def numbers_and_lists() -> None:
     rank, size = pc.rank(), pc.size()
     assert pc.allreduce(1.5) == 1.5 * size
     assert type(pc.allreduce(2)) is int
-    assert pc.allreduce(rank == 0) == 1  # a bool counts
+    assert pc.allreduce(rank == 0) == 1  # a bool counts as a number
     assert pc.allreduce(rank == 0, "lor") is True
     assert pc.allreduce(np.float32(2)).dtype == np.float32
     assert pc.allreduce([1, 2.5]) == [size, 2.5 * size]
@@ -87,14 +87,14 @@ def numbers_and_lists() -> None:
     assert pc.allreduce([float(rank), rank], "maxloc") == [size - 1, size - 1]
     assert pc.allgather(rank).tolist() == list(range(size))
     assert pc.allgather([rank, 7]).tolist() == [each for r in range(size) for each in (r, 7)]
-    # Lists: arrays of several types and libraries, nested, some of them not in one block, one of them empty.
+    # Lists: arrays of several types and libraries, nested, some not contiguous, one of them empty.
     arrays = {
         "b": [np.ones(3), torch.ones(2, 2).T, np.ones((4, 2), np.float32)[:, 1]],
         "a": (jnp.ones(2), np.ones(0)),
         "c": np.full(1, rank, np.int64),
     }
     got = pc.allreduce(arrays)
-    assert got is not arrays  # it holds an array that cannot be written
+    assert got is not arrays  # it holds a read-only array
     assert got["b"][0] is arrays["b"][0]
     assert (arrays["b"][0] == size).all()
     assert (arrays["b"][1] == size).all()
@@ -122,7 +122,7 @@ def test_numbers_and_lists_of_arrays_take_part(n: int) -> None:
 
 def lists_with_large_arrays() -> None:
     rank, size = pc.rank(), pc.size()
-    count = 1 << 18  # 1 MiB: such lists are sent from where they lie
+    count = 1 << 18  # 1 MiB: such lists are sent without packing
     calls = debug.dump()["calls"][-1]["sequence"] if size > 1 else 0
     lying = [
         np.full(count, rank, np.float32),
@@ -162,13 +162,13 @@ class Pair(NamedTuple):
 
 def odd_lists() -> None:
     rank, size = pc.rank(), pc.size()
-    # The same immutable array in two places has two results.
+    # The same immutable array at two positions has two results.
     same = jnp.full(2, rank, jnp.float32)
     mine = [np.full(2, 1, np.float32), np.full(2, 2, np.float32)] if rank == 0 else [same, same]
     got = pc.broadcast(mine, root=0)
     assert [np.asarray(x).tolist() for x in got] == [[1, 1], [2, 2]]
     assert pc.allreduce(Pair(1.0, 2.0)) == Pair(1.0 * size, 2.0 * size)
-    # What cannot be right is refused before anything is sent, wherever it stands in the list.
+    # What cannot be right is refused before anything is sent, wherever it is in the list.
     masked = np.ma.masked_array([1.0, 999.0], [False, True])
     first, last = np.ones(2, np.float32), np.ones(2)
     rows: list[tuple[Callable[[], Any], str]] = [
@@ -187,7 +187,7 @@ def odd_lists() -> None:
             call()
         assert first.tolist() == [1, 1]
         assert last.tolist() == [1, 1]
-    assert pc.allreduce(1) == size  # in step
+    assert pc.allreduce(1) == size  # the ranks are in step
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -213,7 +213,7 @@ def tied_weights() -> None:
     if size > 1 and rank < 2:
         got = pc.send([x, y, x], 1) if rank == 0 else pc.recv([x, y, x], 0)
         assert [each.tolist() for each in got] == [[0] * 6, [0] * 2, [0] * 6]
-    # Where it would be wrong, each rank says so, the root too, and none is left waiting.
+    # Where it would be wrong, each rank raises, the root too, and none is left waiting.
     for overlapping in ([x[:4], x[2:]], [x.reshape(2, 3), x]):
         with pytest.raises(
             pc.InvalidArgument, match=r"x\[0\] and x\[1\] share memory: one would be written over"
@@ -265,11 +265,11 @@ def test_lists_that_differ_are_a_mismatch_even_with_as_many_elements() -> None:
         assert "list" in said[0]
 
 
-# ---- any shape, axis, cut and way of lying in memory
+# ---- any shape, axis, cut and memory layout
 
 
 def layouts(shape: tuple[int, ...], which: int) -> Any:
-    """Zeros of that shape, lying in memory in one of several ways."""
+    """Returns zeros of that shape, in one of several memory layouts."""
     match which:
         case 0:
             return np.zeros(shape, np.int32)
@@ -319,7 +319,7 @@ def any_array(shape: tuple[int, ...], axis: int, which: int, lengths: list[int])
     got = pc.gather(mine, root=size - 1, counts=lengths[:size], axis=axis)
     if rank == size - 1:
         np.testing.assert_array_equal(np.asarray(got), joined)
-    # reduce_scatter and scatter of an array that is cut so
+    # reduce_scatter and scatter of an array that is cut in the same way
     whole, plain = filled(rank, cut(rank, sum(lengths[:size])), which)
     total = sum(filled(r, cut(r, sum(lengths[:size])), which)[1] for r in range(size))
     begin = sum(lengths[:rank])
@@ -338,7 +338,7 @@ def any_array(shape: tuple[int, ...], axis: int, which: int, lengths: list[int])
         pieces.append(theirs[(slice(None),) * axis + (slice(begin, begin + between[r][rank]),)])
     got = pc.alltoall(sent, counts=between[rank], axis=axis)
     np.testing.assert_array_equal(np.asarray(got), np.concatenate(pieces, axis=axis))
-    # in place on what does not lie in one block
+    # in place on arrays that are not contiguous
     pc.allreduce(whole)
     np.testing.assert_array_equal(np.asarray(whole), total)
 
@@ -353,7 +353,7 @@ def test_any_shape_axis_cut_and_layout_is_right(n: int) -> None:
 
 
 def what_lies_between() -> None:
-    """A result written into a strided array leaves what lies between its elements."""
+    """A result written into a strided array preserves the gaps between its elements."""
     for x in (np.full((3, 4), 7.0), torch.full((3, 4), 7.0)):
         column = x[:, 1]
         column[...] = pc.rank()
@@ -415,7 +415,7 @@ def test_what_cannot_be_right_is_refused_before_anything_is_sent() -> None:
         "no axis to cut",
         "counts add up to 8",
         "recv_counts needs counts",
-        "nobody else knows",
+        "only this rank knows it",
         "avg is over all ranks, and scan over some",
         'counts="auto" is for calls without out=',
         "out= is for one array, not for a list",

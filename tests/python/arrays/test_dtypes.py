@@ -1,4 +1,4 @@
-"""Every element type with every operation, as docs/dtypes.md has them, against NumPy's own result."""
+"""Every element type of docs/dtypes.md with every operation, against NumPy's own result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UFUNCS: dict[str, Any] = {
 
 
 def table() -> dict[tuple[str, str], bool]:
-    """(dtype, op) -> whether it is offered, read from the page."""
+    """Returns, for (dtype, op), whether it is supported, as read from the page."""
     rows = [line.strip("| \n").split("|") for line in _core.dtypes_markdown().splitlines() if line[:1] == "|"]
     ops = [cell.strip() for cell in rows[0]]
     return {
@@ -56,7 +56,10 @@ def op_called(name: str) -> Any:
 
 
 def given(dtype: str, op: str, rank: int) -> Array:
-    """Numbers whose results are exact in every order: small whole ones, any for integers, few for 8-bit floats."""
+    """Returns numbers with exact results in every order of summation.
+
+    They are small whole numbers, any value for integers, and few values for 8-bit floats.
+    """
     random = np.random.default_rng([rank, len(op), len(dtype)])
     kind = dtype_of(dtype)
     if dtype == "bool":
@@ -177,7 +180,8 @@ def the_definitions() -> None:
         assert pc.allreduce(x.copy(), "land").astype(float)[0] == 1  # NaN is true
     flags = np.array([2, 0, 7], np.uint8).view(bool) if rank == 0 else np.zeros(3, bool)
     assert pc.allreduce(flags).view(np.uint8).tolist() == [1, 0, 1]
-    # Of equal values the smaller location; NaN wins, of two the smaller location; -0 is less than 0.
+    # Of equal values, the smaller location. NaN wins, and of two NaNs the smaller location. -0 is
+    # less than 0.
     pairs = np.array(
         [[5, 3 - rank], [np.nan if rank else -9, 7], [np.nan, 2 - rank], [-0.0 if rank else 0.0, rank]]
     )
@@ -188,11 +192,11 @@ def the_definitions() -> None:
         pc.allreduce(pairs.copy(), "maxloc"), [[5, 2], [np.nan, 7], [np.nan, 1], [0, 0]]
     )
     largest = np.array([60000], np.float16)
-    assert pc.allreduce(largest, pc.scaled("sum", 0.5)) == 60000  # as contributions it would overflow
+    assert pc.allreduce(largest, pc.scaled("sum", 0.5)) == 60000  # a sum of the contributions would overflow
     third = np.array([1.0, 3.0], np.float32)
     np.testing.assert_array_equal(pc.allreduce(third, pc.scaled("sum", 1 / 3)), np.float32([1 / 3, 1]) * 2)
     product = pc.allreduce(np.array([1e200 + 1e200j, np.inf + 0j]), "prod")
-    assert np.isnan(product[0].real)  # inf - inf: not recovered
+    assert np.isnan(product[0].real)  # inf - inf is not recovered
     assert product[0].imag == np.inf
 
 
@@ -211,7 +215,7 @@ OPAQUE = [
 
 
 def opaque_array(dtype: np.dtype[Any], seed: int, count: int = 100) -> Array:
-    """Of all bytes, padding too, which NumPy's copies leave out."""
+    """Fills all bytes, including the padding, which NumPy's copies omit."""
     raw = np.random.default_rng(seed).integers(0, 8, count * dtype.itemsize, np.uint8)
     return np.frombuffer(bytearray(raw), dtype)
 
@@ -240,12 +244,12 @@ def disagree_about_layouts() -> None:
     rank = pc.rank()
     for ours in (("M8[D]", "M8[s]"), ("f4,i4", "i4,f4"), ("S8", "M8[D]"), ("V8", "f8")):
         names = [str(np.dtype(name)) if name != "f8" else "float64" for name in ours]
-        with pytest.raises(pc.CollectiveMismatch) as told:
+        with pytest.raises(pc.CollectiveMismatch) as caught:
             pc.broadcast(np.zeros(3, ours[rank]))
         for name in names:
-            assert f"broadcast {name}[3]" in str(told.value)
+            assert f"broadcast {name}[3]" in str(caught.value)
     if rank == 0:
-        pc.send(np.zeros(3, "S4"), 1)  # so small that it has gone before rank 1 can say anything
+        pc.send(np.zeros(3, "S4"), 1)  # so small that it is sent before rank 1 can report anything
     else:
         with pytest.raises(pc.CollectiveMismatch):
             pc.recv(np.zeros(3, "U1"), 0)
@@ -254,7 +258,7 @@ def disagree_about_layouts() -> None:
             pc.allreduce(np.ones(2), pc.scaled("sum", factor if rank == 0 else 0.75 - factor))
 
 
-def test_ranks_with_other_records_or_another_factor_are_told() -> None:
+def test_ranks_with_other_records_or_another_factor_are_reported() -> None:
     testing.run(disagree_about_layouts, 2, env={"PYCOLLECTIVE_CHECK": "strict"})
 
 

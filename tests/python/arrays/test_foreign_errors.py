@@ -1,4 +1,4 @@
-"""What a framework would say of an array that cannot be moved is said at our edge, with a type of ours."""
+"""An array that cannot be moved raises an error type of ours, not the error of its framework."""
 
 from __future__ import annotations
 
@@ -67,11 +67,15 @@ OF_TORCH: dict[str, Callable[[], Any]] = {
     "jagged tensor": lambda: nested("jagged"),
     "tensor without memory": lambda: torch.ones(2, device="meta"),
 }
-MOVES = ("broadcast", "broadcast of a list", "allgather", "gather", "scatter", "alltoall")  # of any dtype
+# calls that take any dtype
+MOVES = ("broadcast", "broadcast of a list", "allgather", "gather", "scatter", "alltoall")
 
 
 def is_refused(array: str, call: str) -> bool:
-    """Whether the call takes no such array: scalars can be moved, are numbers among arrays, and have a sum."""
+    """Returns whether the call rejects such an array.
+
+    Scalars can be moved, are numbers among arrays, and have a sum.
+    """
     if array == "scalar without kernels" and call == "metrics.sum":
         return False
     return array not in ("scalar without kernels", "text") or (call not in MOVES and "list" not in call)
@@ -94,7 +98,7 @@ def test_it_is_refused_with_an_error_of_ours(world_of_one: pc.Group, array: str,
     assert pc.allreduce(1) == 1
 
 
-def test_keys_of_jax_are_told_the_way(world_of_one: pc.Group) -> None:
+def test_keys_of_jax_raise_what_to_write_instead(world_of_one: pc.Group) -> None:
     for call in (pc.broadcast, pc.allreduce, pc.allgather):
         with pytest.raises(
             pc.Unsupported, match=r"array of random keys \(key<fry>\) .*jax\.random\.key_data\(x\)"
@@ -108,7 +112,7 @@ def test_elements_of_four_bits_are_refused_by_their_name(world_of_one: pc.Group)
 
 
 class Layer:
-    """As Paddle's, to which the errors of torch meant nothing."""
+    """Imitates Paddle's layer, for which the errors of torch had no meaning."""
 
     __module__ = "paddle.nn.layer.common"
 
@@ -118,9 +122,7 @@ class Layer:
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
 @pytest.mark.parametrize("wrapper", ["DataParallel", "DistributedOptimizer", "SyncBatchNorm.convert"])
-def test_models_of_other_frameworks_are_told_what_to_write_instead(
-    world_of_one: pc.Group, wrapper: str
-) -> None:
+def test_models_of_other_frameworks_raise_what_to_write_instead(world_of_one: pc.Group, wrapper: str) -> None:
     wrap: Any = pc.torch
     for name in wrapper.split("."):
         wrap = getattr(wrap, name)
@@ -147,7 +149,7 @@ def test_models_of_other_frameworks_are_told_what_to_write_instead(
         ("mlx.nn", "lists of NumPy arrays"),
     ],
 )
-def test_every_framework_is_told_what_it_can_do(module: str, way: str) -> None:
+def test_every_framework_has_a_hint_of_what_it_can_do(module: str, way: str) -> None:
     model = type("Model", (), {"__module__": module})()
     with pytest.raises(pc.InvalidArgument) as error:
         pc.torch.DataParallel(model)
@@ -157,7 +159,7 @@ def test_every_framework_is_told_what_it_can_do(module: str, way: str) -> None:
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
-def test_torchs_name_of_convert_is_told_ours() -> None:
+def test_torchs_name_of_convert_is_answered_by_ours() -> None:
     with pytest.raises(AttributeError, match=r"write pc\.torch\.SyncBatchNorm\.convert\(model\)"):
         pc.torch.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Linear(2, 2))
 

@@ -1,4 +1,4 @@
-"""Python's numbers have no dtype: sums and products of ints never wrap, and a bool counts as one of them."""
+"""Python's numbers have no dtype: sums and products of ints never wrap, and a bool is an int."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Counts(NamedTuple):
 
 
 def sums() -> list[Any]:
-    """What is exact, and of which type it is."""
+    """Returns results that are exact, and have the expected type."""
     results: list[Any] = [
         pc.allreduce(2**62 - 1),
         pc.allreduce(-(2**62) + 1),
@@ -89,11 +89,12 @@ def test_what_fits_is_exact_and_a_bool_counts() -> None:
 
 
 def mine(*by_rank: Any) -> Any:
-    """That of this rank; the last one is that of all others."""
+    """Returns the value of this rank; the last value is that of all further ranks."""
     return by_rank[min(pc.rank(), len(by_rank) - 1)]
 
 
-# What no rank can judge by its own numbers, and what three ranks get: a tuple has what each of them gets.
+# Calls with a result that no rank can judge by its own numbers, and the results of three ranks. A
+# tuple has one per rank.
 FITTING: list[tuple[Callable[[], Any], Any]] = [
     (lambda: pc.allreduce(mine(2**63 + 5, 0)), 2**63 + 5),
     (lambda: pc.allreduce(mine(2**64 - 1, 0)), 2**64 - 1),
@@ -141,7 +142,7 @@ NOT_FITTING: list[Callable[[], object]] = [
 
 
 def of_different_ranks() -> tuple[list[str], list[str]]:
-    """What is wrong, and the errors."""
+    """Returns the wrong results, and the errors of calls that must fail."""
     wrong, errors = [], []
     for number, (call, wanted) in enumerate(FITTING):
         expected = wanted[pc.rank()] if isinstance(wanted, tuple) else wanted
@@ -168,7 +169,7 @@ def test_whether_a_result_fits_is_found_by_all_ranks_together() -> None:
 
 
 def of_one_rank_only() -> list[str]:
-    """Parts and prefixes are different results: the rank that cannot have its own says so, after the call."""
+    """Parts and prefixes differ by rank: a rank without a valid result raises after the call."""
     errors = []
     for call in (
         lambda: pc.reduce(2**63, root=1),

@@ -1,4 +1,4 @@
-"""Whether arrays share memory is decided exactly where that is cheap, and never wrongly for the unsafe side."""
+"""Overlaps of arrays are found exactly where that is cheap, and no overlap is ever missed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pycollective.arrays import overlaps
 from pycollective.arrays.numpy_arrays import NumpyArrays
 from pycollective.arrays.overlaps import Layout, overlap_in, overlaps_itself
 
-BLOCK = 1 << 28  # bytes, of which nothing is touched
+BLOCK = 1 << 28  # bytes, which are never accessed
 
 
 def bytes_of(layout: Layout) -> list[int]:

@@ -1,13 +1,15 @@
-"""THE conformance matrix: every operation with every element type, count, placement and root, against NumPy.
+"""The conformance matrix: every operation with every element type, count, placement and root.
 
-These worlds talk over tcp. The transport between threads, inproc, is there in C++ only:
-tests/cpp/comm/collectives_test.cc runs tests/cpp/conformance/executor_suite.h over both, with several tables of
-algorithms. There allreduce, reduce, scans and reduce_scatter go through every type and operation, what only moves
-through one type of each width (broadcast through all), with every root, in place and not. What Python adds is proved
-here alone: arrays with gaps, counts="auto", out=, NumPy's other types.
+NumPy computes what is expected. These worlds use tcp. The transport between threads, inproc, exists
+in C++ only: tests/cpp/comm/collectives_test.cc runs tests/cpp/conformance/executor_suite.h over
+both, with several tables of algorithms. There allreduce, reduce, scans and reduce_scatter are
+tested with every type and operation. Calls that only move data are tested with one type of each
+width (broadcast with all), with every root, in place and not. Only these tests cover what Python
+adds: arrays with gaps, counts="auto", out=, NumPy's other types.
 
-A case is a row of a table, the oracle computes what every rank must get from what all ranks put in, and run_case()
-makes the call on one rank and compares. Values are small whole numbers, so that every result is exact in every type.
+A case is a row of a table. The oracle computes what every rank must get from what all ranks
+contribute, and run_case() makes the call on one rank and compares. Values are small whole numbers,
+so that every result is exact in every type.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 COMPLEX = ("complex64", "complex128")
 MOVED = ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX, "datetime64[s]", "S5", "f4,i2")
-REDUCED = {  # docs/dtypes.md has the whole table, and test_dtypes.py goes through it
+REDUCED = {  # docs/dtypes.md has the whole table, which test_dtypes.py tests
     "sum": ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX),
     "prod": ("bool", *INTEGERS, *FLOATS, *FLOAT8, *COMPLEX),
     "min": ("bool", *INTEGERS, *FLOATS, *FLOAT8),
@@ -66,8 +68,10 @@ REDUCING = ("allreduce", "reduce", "reduce_scatter", "scan", "exscan")
 class Case:
     operation: str
     dtype: str
-    op: str  # "" where nothing is reduced
-    count: int  # elements of the array, or of the parts all together where `parts` is uneven; of each part where even
+    op: str  # "" for calls that do not reduce
+    # elements of the array, or of all parts together where `parts` is uneven, or of each part where
+    # even
+    count: int
     parts: str  # "", "even", "uneven", "auto"
     placement: str  # "new", "in place", "out", "strided"
     root: int
@@ -90,7 +94,7 @@ def placements(operation: str) -> tuple[str, ...]:
 
 
 def cases(size: int) -> Iterator[Case]:
-    """All cases of a world of that size."""
+    """Yields all cases of a world of that size."""
     for operation in ELEMENTWISE + PARTED:
         ops = (
             [op for op in REDUCED if op != "avg" or "scan" not in operation]
@@ -113,13 +117,13 @@ def cases(size: int) -> Iterator[Case]:
 
 
 def sample(size: int, share: float, seed: int) -> list[Case]:
-    """That share of the cases, the same on every rank."""
+    """Returns that share of the cases, the same on every rank."""
     chosen = random.Random(seed * 1000 + size)
     return [case for case in cases(size) if chosen.random() < share]
 
 
 class Oracle:
-    """What the ranks of a world put into a call, and what each must get."""
+    """What the ranks of a world contribute to a call, and what each must get."""
 
     def __init__(self, case: Case, size: int) -> None:
         self.case, self.size = case, size
@@ -127,7 +131,7 @@ class Oracle:
         self.lengths = self._lengths()
 
     def _lengths(self) -> list[int]:
-        """Of the parts."""
+        """Returns the lengths of the parts."""
         count, size = self.case.count, self.size
         if self.case.parts == "even":
             return [count // 8 if count == LARGE else count] * size
@@ -137,7 +141,7 @@ class Oracle:
         return [b - a for a, b in itertools.pairwise([0, *cuts, count])]
 
     def between(self, source: int, target: int) -> int:
-        """How much goes from one rank to another in an alltoall."""
+        """Returns how many elements one rank sends to another in an alltoall."""
         return (
             self.lengths[0] if self.case.parts == "even" else self.lengths[(source + 2 * target) % self.size]
         )
@@ -168,7 +172,7 @@ class Oracle:
             ).reduce(columns)
         wide = np.int64 if self.case.dtype in INTEGERS else complex if self.case.dtype in COMPLEX else float
         total = COMBINE[self.case.op].reduce([column.astype(wide) for column in columns])
-        if self.case.op == "avg":  # of a complex number: of its two parts
+        if self.case.op == "avg":  # a complex number is divided by its two parts
             total = (total.view(float) / self.size).view(total.dtype)
         return total.astype(self.dtype)  # integers wrap
 
@@ -177,7 +181,7 @@ class Oracle:
         return whole[begin : begin + self.lengths[rank]]
 
     def wanted(self, rank: int) -> Any:
-        """None: the call gives this rank nothing."""
+        """Returns what the call returns to that rank, or None if it returns nothing."""
         case, everyone = self.case, range(self.size)
         match case.operation:
             case "allreduce":
@@ -209,15 +213,15 @@ class Oracle:
         if case.parts in ("", "even"):
             return {}
         if case.operation == "alltoall":
-            told = {"counts": [self.between(rank, peer) for peer in everyone]}
+            arguments = {"counts": [self.between(rank, peer) for peer in everyone]}
             if case.count % 2:
-                told["recv_counts"] = [self.between(peer, rank) for peer in everyone]
-            return told
+                arguments["recv_counts"] = [self.between(peer, rank) for peer in everyone]
+            return arguments
         return {"counts": "auto" if case.parts == "auto" else self.lengths}
 
 
 def laid(x: Any, placement: str) -> Any:
-    """`x` as the case wants it to lie in memory."""
+    """Returns `x` in the memory layout of the case."""
     if placement != "strided":
         return x
     loose = np.zeros((x.size, 2), x.dtype)[:, 1]
@@ -226,7 +230,7 @@ def laid(x: Any, placement: str) -> Any:
 
 
 def run_case(case: Case) -> str:
-    """Makes the call on this rank. What is wrong, or nothing."""
+    """Makes the call on this rank. Returns what is wrong, or ""."""
     rank, oracle = pc.rank(), Oracle(case, pc.size())
     before = oracle.put_in(rank)
     x = laid(before.copy(), case.placement)
@@ -269,7 +273,10 @@ def _call(case: Case, oracle: Oracle, x: Any, wanted: Any) -> tuple[Any, Any]:
 
 
 def run(share: float, seed: int, part: int, parts: int) -> tuple[int, list[str]]:
-    """On one rank of a world, one slice of the sample: how many cases there were, and what is wrong with some."""
+    """Runs one slice of the sample on a rank.
+
+    Returns the number of cases, and what is wrong with some.
+    """
     size = pc.size()
     chosen = sample(size, share, seed)[part::parts]
     wrong = []

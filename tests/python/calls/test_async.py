@@ -1,4 +1,4 @@
-"""Calls that go on in the background: order, results, asyncio, and that none of them gets lost.
+"""Calls in the background: order, results, asyncio, and that none of them gets lost.
 
 How they fail: test_async_errors.py.
 """
@@ -84,7 +84,7 @@ def lists_of(count: int) -> None:
     assert pc.allreduce_async([]).wait() == []
 
 
-@pytest.mark.parametrize("count", [5, 200_000])  # copied into one block, and sent from where it lies
+@pytest.mark.parametrize("count", [5, 200_000])  # copied into one block, and sent without packing
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_lists_are_one_call(n: int, count: int) -> None:
     testing.run(lists_of, n, count)
@@ -175,7 +175,7 @@ def thousand() -> None:
 
     def sums(count: int) -> None:
         try:
-            with lock:  # the calls of a group are ordered by the caller: these are all alike
+            with lock:  # the caller orders the calls of a group; these are all alike
                 arrays = [np.full(4, pc.rank() + 1) for _ in range(count)]
                 works = [pc.allreduce_async(x) for x in arrays]
             works[-1].wait()
@@ -249,7 +249,7 @@ def test_a_wait_that_times_out_leaves_the_call_and_can_be_repeated() -> None:
 def deadline() -> None:
     if pc.rank() == 0:
         work = pc.recv_async(np.zeros(1), 1, timeout=0.2)
-        assert eventually(work.done), "nobody waits, and it ends all the same"
+        assert eventually(work.done), "it ends without a wait"
         with pytest.raises(pc.CollectiveTimeout, match="recv from rank 1"):
             work.wait()
         assert isinstance(work.exception(), pc.CollectiveTimeout)
@@ -288,7 +288,7 @@ def drop() -> None:
     x = np.ones(100_000)
     references = sys.getrefcount(x)
     pc.allreduce_async(x)
-    pc.allreduce_async(np.ones(100_000))  # nobody has that array
+    pc.allreduce_async(np.ones(100_000))  # the program keeps no reference to that array
     pc.barrier()
     assert x[0] == x[-1] == pc.size()
     assert eventually(lambda: sys.getrefcount(x) == references), "the array is let go"
@@ -401,7 +401,7 @@ def test_cancelling_a_task_leaves_the_call_as_it_is() -> None:
 
 
 def wait_beside_shutdown(fifo: str) -> None:
-    """The other rank comes to shutdown() only when the main thread waits, and that outlasts this rank's shutdown()."""
+    """The other rank shuts down only when the main thread waits, which outlasts our shutdown()."""
     if pc.rank() == 1:
         Path(fifo).read_text()
         pc.shutdown(timeout=LATE_S)

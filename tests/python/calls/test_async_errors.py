@@ -1,4 +1,4 @@
-"""Calls in the background that go wrong: who is told what, and when."""
+"""Calls in the background that fail: which rank is informed of what, and when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def has_failed(work: pc.Work[Any]) -> bool:
 
 
 def issued(calls: list[Any]) -> list[pc.Work[Any]]:
-    """Of each its work; a call that hears of the failure before it instead is made again."""
+    """Returns the work of each call. Repeats a call that raises the previous failure."""
     works = []
     for call in calls:
         try:
@@ -58,15 +58,15 @@ def sums_in_another_order() -> list[tuple[Any, ...]]:
     ]
     if pc.rank() == 1:
         calls[0], calls[2] = calls[2], calls[0]
-    told = [(type(error).__name__, str(error)) for work in issued(calls) if (error := work.exception())]
+    errors = [(type(error).__name__, str(error)) for work in issued(calls) if (error := work.exception())]
     assert pc.allreduce(np.ones(1))[0] == pc.size()
-    return told
+    return errors
 
 
 def test_each_of_two_swapped_calls_is_a_mismatch_that_names_both_and_the_one_between_is_right() -> None:
-    for told in testing.run(sums_in_another_order, 3):
-        assert [kind for kind, _ in told] == ["CollectiveMismatch"] * 2
-        for _, text in told:
+    for errors in testing.run(sums_in_another_order, 3):
+        assert [kind for kind, _ in errors] == ["CollectiveMismatch"] * 2
+        for _, text in errors:
             assert "allreduce float64[4]" in text
             assert "allgather float64[15]" in text
             assert text.count("test_async_errors.py:") == 2, "and where each was made"
@@ -94,7 +94,7 @@ def test_lists_of_other_lengths_are_a_mismatch_that_names_both() -> None:
             assert "Lists must be equal in order, keys, dtypes and shapes; this rank's is x[" in text
 
 
-def failure_that_nobody_asks_for() -> None:
+def failure_without_a_wait() -> None:
     work = pc.allreduce_async(np.zeros(4 + pc.rank()))
     assert has_failed(work)
     del work
@@ -103,8 +103,8 @@ def failure_that_nobody_asks_for() -> None:
     assert pc.allreduce(np.ones(1))[0] == pc.size()
 
 
-def test_a_failure_that_nobody_asks_for_is_raised_by_the_next_call() -> None:
-    testing.run(failure_that_nobody_asks_for, 2)
+def test_a_failure_without_a_wait_is_raised_by_the_next_call() -> None:
+    testing.run(failure_without_a_wait, 2)
 
 
 def is_stopped(pid: int) -> bool:

@@ -1,7 +1,8 @@
-"""What cannot be right is refused at once, in words that say what to write instead; nothing else changes.
+"""Invalid arguments are refused at once, with what to write instead; nothing else changes.
 
-One table. Each row is played in a world of one and in one of three ranks, by all ranks and by the last rank alone (a
-refused call gets no number, so the others need not notice). To add a case, add a row.
+The rows of one table are played in a world of one and in one of three ranks, by all ranks and by
+the last rank alone (a refused call gets no number, so the other ranks need not notice). To add a
+case, add a row.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def six() -> np.ndarray[Any, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """`call(given())` raises exactly `error`, with `words` (a pattern; LAST is the last rank) in its message."""
+    """`call(given())` raises exactly `error`.
+
+    Its message matches `words`, in which LAST is the last rank.
+    """
 
     name: str
     call: Callable[[Any], object]
@@ -40,11 +44,11 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Good:
-    """`call(given())`, made by all ranks, reads the first and writes the second, which is then `right`."""
+    """`call(given())` on all ranks reads the first and writes the second, which is then `right`."""
 
     name: str
     call: Callable[[Any], object]
-    right: Callable[[Any, int], object]  # of the result and the number of ranks
+    right: Callable[[Any, int], object]  # takes the result and the number of ranks
     given: Callable[[], tuple[Any, Any]]
 
 
@@ -82,7 +86,7 @@ def old_style_dtype() -> Any:
 
 
 class Reshaping(Dlpack):
-    """Changes another array while it is asked for its memory."""
+    """Changes another array when its memory is requested."""
 
     def __init__(self, other: np.ndarray[Any, Any]) -> None:
         super().__init__(np.ones(3))
@@ -301,7 +305,7 @@ if torch is not None:
 
 
 def image(x: Any) -> Any:
-    """All bits of what a row was given, those between its elements too."""
+    """Returns all bits of what a row was given, including the gaps between its elements."""
     if isinstance(x, list | tuple):
         return [image(each) for each in x]
     if torch is not None and isinstance(x, torch.Tensor):
@@ -317,7 +321,7 @@ def image(x: Any) -> Any:
 
 
 def usable() -> str:
-    """Nothing, if the group computes exactly."""
+    """Returns "" if the group computes exactly."""
     x = six() * (pc.rank() + 1)
     total = pc.size() * (pc.size() + 1) // 2
     try:
@@ -327,7 +331,7 @@ def usable() -> str:
 
 
 def refused(row: Row) -> str:
-    """What is wrong with the row's outcome on this rank, or nothing."""
+    """Returns what is wrong with the row's outcome on this rank, or ""."""
     x = row.given()
     before = image(x)
     began = time.monotonic()
@@ -350,7 +354,7 @@ def refused(row: Row) -> str:
 def accepted(row: Good) -> str:
     read, written = row.given()
 
-    def bits() -> Any:  # of what is read alone: it may lie beside what is written
+    def bits() -> Any:  # of only the elements that are read, because what is written may be between them
         if isinstance(read, np.ndarray):
             return image(read.copy())
         return image(read.detach().clone() if torch is not None and torch.is_tensor(read) else read)
@@ -363,18 +367,21 @@ def accepted(row: Good) -> str:
 
 
 def play() -> dict[str, str]:
-    """What is wrong with each row on this rank: by all ranks, then by the last one alone."""
+    """Returns what is wrong with each row on this rank.
+
+    All ranks make the call, then the last one alone.
+    """
     complaints = {row.name: [accepted(row), usable()] for row in GOOD}
     last = pc.rank() == pc.size() - 1
     for row in ROWS:
         complaints[row.name] = [refused(row), usable(), refused(row) if last else "", usable()]
-    complaints[HUGE.name] = [refused(HUGE), usable()]  # what all ranks find out together
+    complaints[HUGE.name] = [refused(HUGE), usable()]  # what only all ranks together can detect
     return {name: "\n".join(filter(None, said)) for name, said in complaints.items()}
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["alone", "three"])
 def complaints(request: pytest.FixtureRequest) -> list[dict[str, str]]:
-    """All rows in one world."""
+    """Plays all rows in one world."""
     return testing.run(play, request.param, env={"PYCOLLECTIVE_TIMEOUT_S": "20"})
 
 
@@ -425,7 +432,10 @@ def without_a_world(name: str) -> str:
 
 
 def before_and_after() -> list[str]:
-    """All calls without a world, before the first and between two; and each world computes."""
+    """Makes all calls without a world, before the first and between two worlds.
+
+    Each world computes.
+    """
     complaints = [f"{name} before init(): {without_a_world(name)}" for name in SENDS if without_a_world(name)]
     for _ in range(2):
         group = pc.init(timeout=20)
@@ -447,7 +457,7 @@ def test_without_a_world_every_call_says_so_and_a_world_may_follow(ranks: int) -
     assert testing.run(before_and_after, ranks, init=False) == [[]] * ranks
 
 
-# Arguments of init(): nothing comes about, and a world may follow.
+# Arguments of init(): no world is created, and another init() may follow.
 WORLDS: dict[str, tuple[dict[str, Any], type[BaseException], str]] = {
     "partial": (dict(rank=0), Invalid, "needs all three"),
     "no address": (dict(rank=0, size=2), Invalid, "needs all three"),

@@ -22,14 +22,14 @@ def many_in_few() -> None:
     count = np.array([rank], np.int64)
     strided = np.full((4, 4), float(rank)).T[::2]
     tensor = torch.full((5,), float(rank)) if torch is not None else np.zeros(5, np.float32)
-    told = np.full(3, rank, np.int16)
+    given = np.full(3, rank, np.int16)
     before = collectives_made()
     with pc.coalesce() as calls:
         for x in weights:
             assert calls.allreduce(x, "avg") is x
         calls.allreduce(strided, "avg")
         calls.allreduce(count)
-        calls.broadcast(told, root=size - 1)
+        calls.broadcast(given, root=size - 1)
         calls.allreduce(tensor, "avg")
         assert collectives_made() == before
     assert collectives_made() - before <= (
@@ -40,7 +40,7 @@ def many_in_few() -> None:
         assert (x == mean).all()
     assert float(tensor[0]) == (mean if torch is not None else 0)
     assert count == sum(range(size))
-    assert (told == size - 1).all()
+    assert (given == size - 1).all()
     with pc.coalesce():
         pass
 
@@ -82,7 +82,7 @@ def refusals() -> None:
     frozen.flags.writeable = False
     with pc.coalesce() as others:
         if pc.rank() == 0:
-            others.broadcast(frozen)  # it is read
+            others.broadcast(frozen)  # broadcast reads it on the root
         else:
             others.broadcast(np.zeros(3))
         with pytest.raises(pc.InvalidArgument, match="read-only"):
@@ -109,7 +109,7 @@ def different() -> None:
     assert pc.allreduce(1) == 2
 
 
-def test_ranks_that_collect_different_calls_are_told() -> None:
+def test_ranks_that_collect_different_calls_are_reported() -> None:
     testing.run(different, 2)
 
 

@@ -1,6 +1,6 @@
-"""Every call with every dtype, on 1 to 8 ranks: one world of processes per size runs the whole matrix.
+"""Every call with every dtype, on 1 to 8 ranks: one world of processes per size runs the matrix.
 
-Daily one of the two large worlds runs a part of it: sampled.py.
+The daily run has a part of it in one of the two large worlds: sampled.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPS: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "m
 
 
 def values(rank: int, count: int) -> Any:
-    """Small whole numbers: sums and products of 8 ranks are exact in every dtype (modulo 256 in uint8)."""
+    """Small whole numbers: sums and products of 8 ranks are exact (in uint8 modulo 256)."""
     return (np.arange(count) * 7 + rank * 3) % 2 + 1
 
 
@@ -78,7 +78,7 @@ def allreduce_and_reduce_everything(part: slice) -> int:
     return done
 
 
-def broadcast_from_everybody() -> None:
+def broadcast_from_every_rank() -> None:
     for root in range(pc.size()):
         for library in LIBRARIES:
             for dtype in DTYPES:
@@ -87,7 +87,8 @@ def broadcast_from_everybody() -> None:
                     assert pc.broadcast(x, root=root) is x
                     assert_equal(library, x, values(root, count), dtype, (root, library.name, dtype, count))
         pc.barrier()
-    for dtype in ("bool", "int16", "uint64", "complex64"):  # cannot all be reduced, but all be moved
+    # dtypes that not every operation reduces, but all calls move
+    for dtype in ("bool", "int16", "uint64", "complex64"):
         x = np.full(3, pc.rank()).astype(dtype)
         assert pc.broadcast(x, root=pc.size() - 1).tolist() == [np.array(pc.size() - 1).astype(dtype)] * 3
 
@@ -109,7 +110,7 @@ def send_around_the_ring() -> None:
 
 def whole_matrix(part: slice) -> int:
     done = allreduce_and_reduce_everything(part)
-    broadcast_from_everybody()
+    broadcast_from_every_rank()
     send_around_the_ring()
     pc.barrier()
     return done
@@ -143,7 +144,7 @@ def several_things_of_two_ranks() -> None:
             pc.send(x, peer, tag=(1 << 32) - 1)
         else:
             assert (pc.recv(np.zeros(count), peer, tag=(1 << 32) - 1) == count).all()
-    # NaN and infinities go through; min and max propagate NaN.
+    # NaN and infinities are moved unchanged; min and max propagate NaN.
     x = np.array([np.nan if rank else 1.0, np.inf, -0.0], np.float32)
     got = pc.allreduce(x, "max")
     assert np.isnan(got[0])

@@ -1,4 +1,4 @@
-"""Attributes that objects have elsewhere are answered with what to write here."""
+"""Attributes that objects of other systems have raise an error that names what to write here."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_an_unknown_attribute_gets_the_error_of_python(world_of_one: pc.Group) -
 
 
 def test_every_attribute_of_the_table_is_answered(world_of_one: pc.Group) -> None:
-    """Those of other classes are in the tests of their framework."""
+    """Attributes of other classes are in the tests of their framework."""
     objects = {kind: make() for kind, make in MAKERS.items()}
     for words in foreign_words.ATTRIBUTES:
         for kind, _, name in (word.partition(".") for word in words.split()):
@@ -107,7 +107,7 @@ def test_a_word_for_a_function_is_answered_by_that_of_the_module_that_is_asked()
 
 
 def test_a_word_for_a_function_is_answered_by_what_a_group_has(world_of_one: pc.Group) -> None:
-    """What is no method is not called there."""
+    """An attribute that is no method is not called in other systems."""
     for word in " ".join(foreign_words.NAMES).split():
         answer = str(foreign_words.missing_in(pc.Group, "Group", word))
         assert ": " in answer, word

@@ -1,4 +1,4 @@
-"""Names, arguments and options of other systems are answered with what to write here."""
+"""Names, arguments and options of other systems raise errors that name what to write here."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _run_options() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "told"),
+    ("module", "name", "answer"),
     [
         ("pycollective", "get_rank", r"write pc\.rank\(\)"),
         ("pycollective", "get_world_size", r"write pc\.size\(\)"),
@@ -84,12 +84,12 @@ def _run_options() -> list[Any]:
         ("pycollective.checkpoint", "lode", r"did you mean load\?"),
     ],
 )
-def test_a_name_of_elsewhere_is_answered_by_ours(module: str, name: str, told: str) -> None:
-    with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute '{name}': .*{told}"):
+def test_a_name_of_elsewhere_is_answered_by_ours(module: str, name: str, answer: str) -> None:
+    with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute '{name}': .*{answer}"):
         getattr(importlib.import_module(module), name)
 
 
-def test_what_nobody_knows_is_told_as_python_does() -> None:
+def test_an_unknown_name_is_reported_as_python_does() -> None:
     with pytest.raises(AttributeError, match="^module 'pycollective' has no attribute 'xyzzy'$"):
         _ = pc.xyzzy
     assert not hasattr(pc, "__wrapped__")
@@ -123,7 +123,7 @@ WORDS = """
 
 
 @pytest.mark.parametrize("word", WORDS.split())
-def test_a_word_that_somebody_has_typed_has_an_answer(word: str) -> None:
+def test_a_word_that_a_user_has_typed_has_an_answer(word: str) -> None:
     if word.startswith("-"):
         answer = foreign_words.of_option(word)
     elif word.endswith("="):
@@ -134,7 +134,7 @@ def test_a_word_that_somebody_has_typed_has_an_answer(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "answer"),
     [
         (
             "from pycollective import all_reduce",
@@ -153,8 +153,8 @@ def test_a_word_that_somebody_has_typed_has_an_answer(word: str) -> None:
         ),
     ],
 )
-def test_an_import_of_elsewhere_is_answered_by_ours(line: str, told: str) -> None:
-    with pytest.raises(ImportError, match=told):
+def test_an_import_of_elsewhere_is_answered_by_ours(line: str, answer: str) -> None:
+    with pytest.raises(ImportError, match=answer):
         exec(line, {})
 
 
@@ -237,19 +237,19 @@ OF_TORCH: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "given", "told"), ARGUMENTS + (OF_TORCH if torch is not None else []))
+@pytest.mark.parametrize(("call", "given", "answer"), ARGUMENTS + (OF_TORCH if torch is not None else []))
 def test_an_argument_of_elsewhere_is_answered_by_ours(
-    world_of_one: pc.Group, call: Callable[..., Any], given: dict[str, Any], told: str
+    world_of_one: pc.Group, call: Callable[..., Any], given: dict[str, Any], answer: str
 ) -> None:
     (name,) = given
     with pytest.raises(
-        TypeError, match=rf"got an unexpected keyword argument '{name}'(: .*{told})?"
+        TypeError, match=rf"got an unexpected keyword argument '{name}'(: .*{answer})?"
     ) as error:
         call(np.ones(2), **given)
-    assert not told or re.search(told, str(error.value))
+    assert not answer or re.search(answer, str(error.value))
 
 
-# What has no parameter that is called otherwise elsewhere.
+# Functions without a parameter that has another name elsewhere.
 WITHOUT_HINTS = tuple(
     [
         "Availability",
@@ -268,7 +268,7 @@ WITHOUT_HINTS = tuple(
 
 
 def public_calls() -> list[tuple[str, Callable[..., Any]]]:
-    """Those with parameters that do not take any keyword."""
+    """Returns the calls with parameters that do not take every keyword."""
     modules = [pc, pc.checkpoint, pc.data, pc.metrics]
     if torch is not None:
         modules += [pc.torch, pc.torch.functional]
@@ -286,7 +286,7 @@ def _is_without_keywords(call: Any) -> bool:
         return True
     try:
         kinds = {each.kind for each in inspect.signature(call).parameters.values()}
-    except ValueError:  # of the core
+    except ValueError:  # a function of the core
         return False
     named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     return kinds.isdisjoint(named) or inspect.Parameter.VAR_KEYWORD in kinds
@@ -327,8 +327,8 @@ def takes_nothing() -> None:
     wants_a_rank(1)  # type: ignore[call-arg]
 
 
-def test_a_function_that_waits_for_its_rank_is_told_where_it_is() -> None:
-    """torch's spawn passes one before the arguments."""
+def test_a_function_that_waits_for_its_rank_raises_where_it_is() -> None:
+    """torch's spawn passes the rank before the arguments."""
     with pytest.raises(
         TypeError, match=r"missing 1 required positional argument: 'world_size': run\(\) .*write pc\.rank\(\)"
     ):
@@ -337,7 +337,7 @@ def test_a_function_that_waits_for_its_rank_is_told_where_it_is() -> None:
         pc.run(takes_nothing, n=1)
 
 
-def test_no_hint_is_a_name_that_nobody_can_pass() -> None:
+def test_no_hint_is_a_name_that_cannot_be_passed() -> None:
     def call(self: int, *args: int, other: int = 0, **kwargs: int) -> None: ...
 
     error = TypeError("call() got an unexpected keyword argument 'sel'")
@@ -390,7 +390,7 @@ def test_an_error_from_inside_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         ("--nproc-per-node 2", "for --nproc-per-node write -n 4"),
         ("--nproc_per_node=2", "for --nproc_per_node write -n 4"),
@@ -412,11 +412,11 @@ def test_an_error_from_inside_is_left_alone() -> None:
     ],
 )
 def test_an_option_of_elsewhere_is_answered_by_ours(
-    words: str, told: str, capsys: pytest.CaptureFixture[str]
+    words: str, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["run", *words.split(), "train.py"])
-    assert re.search(told, capsys.readouterr().err)
+    assert re.search(answer, capsys.readouterr().err)
 
 
 def test_other_commands_are_no_launchers(capsys: pytest.CaptureFixture[str]) -> None:

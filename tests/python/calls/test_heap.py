@@ -39,7 +39,7 @@ def arrays_are_ordinary() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_they_are_ordinary_arrays_with_and_without_neighbours(ranks: int) -> None:
+def test_they_are_ordinary_arrays_with_and_without_local_peers(ranks: int) -> None:
     testing.run(arrays_are_ordinary, ranks)
 
 
@@ -158,7 +158,7 @@ def made_inside(count: int) -> None:
         grown = np.ones(4)
         grown.resize(count)
         inside = used()
-        y = x * 2 + 1  # and what NumPy makes on the way
+        y = x * 2 + 1  # and NumPy's intermediate arrays
     assert inside >= before + 24 * count
     assert not zeros.any()
     assert grown[:4].all()
@@ -201,7 +201,7 @@ def blocks_end() -> None:
         with pc.heap_arrays():
             pass
         kept.append(np.ones(1000))
-        elsewhere = contextvars.Context()  # some versions of Python let a thread begin with a copy
+        elsewhere = contextvars.Context()  # some versions of Python start a thread with a copy of the context
         thread = threading.Thread(target=elsewhere.run, args=(lambda: kept.append(np.ones(100_000)),))
         thread.start()
         thread.join()
@@ -269,7 +269,7 @@ def test_a_forked_child_takes_nothing_of_the_heap() -> None:
 def forked_outside() -> None:
     x = pc.empty(100_000)
     x[:] = 5
-    kept = lifetime._runtime  # as anybody may, in the child too
+    kept = lifetime._runtime  # any program may keep it, in the child too
     child = os.fork()
     if child == 0:
         signal.alarm(30)  # locks of the parent's threads would be held for ever
@@ -346,7 +346,7 @@ def test_what_a_forked_child_writes_stays_with_it(shuts_down: bool) -> None:
 
 
 class Handler(ctypes.Structure):
-    """numpy/ndarraytypes.h."""
+    """Declared in numpy/ndarraytypes.h."""
 
     _fields_ = (
         ("name", ctypes.c_char * 127),
@@ -360,7 +360,7 @@ class Handler(ctypes.Structure):
 
 
 def inside(capsule: object) -> Handler:
-    """What NumPy calls; by ctypes, that is without the GIL."""
+    """Returns the handler that NumPy calls. ctypes calls it without the GIL."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     return Handler.from_address(pointer(capsule, b"mem_handler"))

@@ -1,6 +1,6 @@
-"""Arguments whose own Python code does the worst: nothing crashes, nothing is written elsewhere, Ctrl-C is never lost.
+"""Arguments with hostile Python code: nothing crashes, and nothing else is written.
 
-What used to crash runs in a process of its own.
+Ctrl-C is never lost. What used to crash runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUPPORT = str(Path(__file__).resolve().parents[2] / "support")
 
 
 def survives(script: str) -> str:
-    """What `script` prints in a fresh interpreter that overwrites freed memory."""
+    """Returns what `script` prints in a fresh interpreter that overwrites freed memory."""
     head = f"import sys; sys.path.insert(0, {SUPPORT!r})\nfrom arrays import *\n"
     ended = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", f"{head}import pycollective as pc\n{script}"],
@@ -56,7 +56,7 @@ AT_DELETER = 56  # bytes from the start of a DLManagedTensor
 
 
 class Clearing(OldDlpack):
-    """Its capsule's destructor, or its tensor's deleter, clears the error that is set, as those of JAX do."""
+    """Its capsule's destructor, or its tensor's deleter, clears the error, as those of JAX do."""
 
     def __init__(self, x: Any, where: str) -> None:
         super().__init__(x)
@@ -82,7 +82,7 @@ def test_an_error_outlives_an_exporter_that_clears_errors(world_of_one: pc.Group
 
 
 class Interrupting(Dlpack):
-    """Ctrl-C is pressed while it is asked for `what`."""
+    """Ctrl-C is pressed while `what` is requested from it."""
 
     def __init__(self, what: str) -> None:
         super().__init__(np.ones(3))

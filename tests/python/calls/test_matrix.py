@@ -1,6 +1,7 @@
-"""Every operation with every type, count, placement and root gives what NumPy says: tests/python/calls/matrix.py.
+"""Every case of the matrix in tests/python/calls/matrix.py has NumPy's result.
 
-A seeded sample by default; all of it with PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test full does.
+Runs a seeded sample by default, and all of it with PYCOLLECTIVE_TEST_MATRIX=full, as scripts/test
+full does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""plan_allreduce(): a call whose arguments are looked at once, and what must not change under it."""
+"""plan_allreduce(): a call that checks its arguments once, and what must not change afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def lists() -> None:
 
 
 def what_the_core_cannot_take() -> None:
-    """Is called as it stands, each time."""
+    """Arrays that the core cannot take are converted again in each call."""
     rank, size = pc.rank(), pc.size()
     total = sum(range(size))
     whole = np.zeros((4, 6))
@@ -128,7 +128,7 @@ def test_over_tcp_and_with_strict_checks_too(what: Any, name: str) -> None:
 
 
 def among_plain_calls() -> None:
-    """On the wire it is the plain call: ranks may mix the two."""
+    """The plan sends the same messages as the plain call, so ranks may mix the two."""
     rank, size = pc.rank(), pc.size()
     x, pair = np.zeros(3), [np.zeros(2), np.zeros(3)]
     call, both = pc.plan_allreduce(x), pc.plan_allreduce(pair)
@@ -173,14 +173,14 @@ def test_a_mismatch_is_the_plain_calls() -> None:
 
 
 def late() -> str:
-    """The second plan is older than its seconds when it is called: they begin with the call."""
+    """The second plan is older than its timeout, which starts with the call."""
     gate = pc.world().split(0)
     assert gate is not None
     said, token = "", np.zeros(1)
     first = pc.plan_allreduce(np.zeros(3), timeout=LATE_S)
     second = gate.plan_allreduce(np.zeros(3), timeout=LATE_S)
     if gate.rank == 1:
-        gate.recv(token, 0)  # until the other has waited in vain
+        gate.recv(token, 0)  # until the call of the other rank has timed out
     try:
         first()
     except pc.CollectiveTimeout as error:
@@ -201,7 +201,7 @@ def test_the_timeout_is_that_of_each_call() -> None:
     assert "gave up" in second
 
 
-# ---- what changes under it
+# ---- changes of a planned array
 
 
 def test_numpy_arrays_that_changed_are_refused(world_of_one: pc.Group) -> None:
@@ -275,7 +275,7 @@ def test_lists_that_hold_other_arrays_are_refused(world_of_one: pc.Group) -> Non
 
 
 class Meddler(Dlpack):
-    """Looking at it changes another array."""
+    """A request for its memory changes another array."""
 
     other: np.ndarray[Any, Any] | None = None
 
@@ -371,7 +371,7 @@ def test_leaves_are_looked_at_when_they_are_planned(world_of_one: pc.Group) -> N
 
 
 def test_a_list_in_itself_is_refused(world_of_one: pc.Group) -> None:
-    """In a process of its own it would end that one."""
+    """Runs in a process of its own, because a failure would end this one."""
     x: list[Any] = []
     x.append(x)
     y: dict[str, Any] = {}
@@ -409,7 +409,7 @@ def test_a_plan_ends_with_its_world(n: int) -> None:
 
 
 class Array(np.ndarray[Any, Any]):
-    """May have attributes."""
+    """A subclass of arrays that may have attributes."""
 
 
 def test_arrays_that_hold_their_plans_are_collected(world_of_one: pc.Group) -> None:
@@ -424,7 +424,7 @@ def test_arrays_that_hold_their_plans_are_collected(world_of_one: pc.Group) -> N
 
 
 class Bytes(bytearray):
-    """May have attributes."""
+    """A subclass of bytearray with attributes."""
 
 
 def test_so_are_exporters_of_memory(world_of_one: pc.Group) -> None:

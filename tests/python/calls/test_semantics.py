@@ -1,4 +1,7 @@
-"""Calls mean what those of the same name elsewhere do: torch.distributed runs beside them, MPI's words are executed."""
+"""Calls mean what those of the same name elsewhere mean: torch.distributed and the MPI standard.
+
+torch.distributed runs beside them, and the rules of the standard are executed.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from arrays import torch
 import pycollective as pc
 from pycollective import testing
 
-N = 3  # no power of two
+N = 3  # not a power of two
 
-# ---- torch.distributed: the same inputs in the same processes, through its gloo backend and through ours
+# ---- torch.distributed: the same inputs in the same processes, through its gloo and through ours
 
 needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
@@ -33,7 +36,7 @@ def gloo(rendezvous: str) -> Iterator[Any]:
 
 
 class Comparison:
-    """What differed."""
+    """Collects the differences."""
 
     def __init__(self) -> None:
         self.made, self.wrong = 0, list[str]()
@@ -56,7 +59,7 @@ BITS = {"band": "BAND", "bor": "BOR", "bxor": "BXOR"}
 
 
 def number(count: int, dtype: str, op: str) -> Any:
-    """Exact in every type; sums and products of int8 wrap, and means of three need no rounding."""
+    """Exact in every type: sums and products of int8 wrap, and means of three need no rounding."""
     x = torch.arange(count) * 5 % 11 + pc.rank() * 3
     if op == "avg":
         x = x - x % 3
@@ -84,7 +87,8 @@ def reductions(rendezvous: str) -> None:
                     ours, theirs = x.clone(), x.clone()
                     dist.reduce(theirs, root, theirs_op)
                     assert pc.reduce(ours, op, root=root) is ours
-                    # What gloo leaves off the root is its partial sums; ours is promised to be the input.
+                    # gloo leaves partial sums outside of the root; our call promises to leave the
+                    # input there.
                     seen.same(f"reduce {what} to {root}", ours, theirs if root == pc.rank() else x)
 
                 theirs = torch.empty(6, dtype=x.dtype)
@@ -141,7 +145,7 @@ def test_moves_are_those_of_torch_distributed(tmp_path: Path) -> None:
 
 
 def rows_between(source: int, target: int) -> int:
-    return (2 * source + target) % 4  # none between some
+    return (2 * source + target) % 4  # zero between some ranks
 
 
 def uneven(rendezvous: str) -> None:
@@ -154,7 +158,7 @@ def uneven(rendezvous: str) -> None:
             x = (torch.arange(2 * sum(to)).reshape(sum(to), 2) + 100 * rank).to(kind)
             theirs = torch.empty(sum(coming), 2, dtype=kind)
             dist.all_to_all_single(theirs, x, output_split_sizes=coming, input_split_sizes=to)
-            seen.same(f"{dtype}, both told", pc.alltoall(x, counts=to, recv_counts=coming), theirs)
+            seen.same(f"{dtype}, both given", pc.alltoall(x, counts=to, recv_counts=coming), theirs)
             seen.same(f"{dtype}, found out", pc.alltoall(x, counts=to), theirs)
     found(seen, 6)
 
@@ -183,7 +187,7 @@ def test_messages_are_those_of_torch_distributed(tmp_path: Path) -> None:
     testing.run(ring_of_messages, N, str(tmp_path / "rendezvous"))
 
 
-# ---- MPI 4.1, chapter 6: the standard says what most collectives do by other calls, and so do these tests
+# ---- MPI 4.1, chapter 6: the standard defines most collectives by other calls; these tests do, too
 
 
 def mine(count: int) -> Any:
@@ -191,7 +195,10 @@ def mine(count: int) -> Any:
 
 
 def gatherv_and_scatterv() -> None:
-    """6.5, 6.6: "as if" each process sent its part to the root, which received them at their places; and back."""
+    """6.5, 6.6: "as if" each process sent its part to the root, which received them in order.
+
+    And the reverse.
+    """
     rank, size = pc.rank(), pc.size()
     counts = [(2 * r + 1) % 4 for r in range(size)]  # 1, 3, 1
     places = np.cumsum([0, *counts])
@@ -233,7 +240,7 @@ def test_allgather_with_counts_is_mpis_allgatherv() -> None:
 
 
 def alltoallv() -> None:
-    """6.8: "as if each process sent a message to every other process and received a message from every other"."""
+    """6.8: "as if each process sent a message to every other process" and received one from it."""
     rank, everyone = pc.rank(), range(pc.size())
     to = [rows_between(rank, peer) for peer in everyone]
     coming = [rows_between(peer, rank) for peer in everyone]
@@ -253,7 +260,7 @@ def test_alltoall_with_counts_is_mpis_alltoallv() -> None:
 
 
 def reduced_and_scattered() -> None:
-    """6.10: MPI_Reduce_scatter is MPI_Reduce, followed by MPI_Scatterv; 6.9.6: all get what MPI_Reduce gives."""
+    """6.10: MPI_Reduce_scatter is MPI_Reduce and MPI_Scatterv; 6.9.6: all get its result."""
     counts = [2, 0, 5]
     for op in ("sum", "prod", "min", "max", "band", "bor", "bxor", "land", "lor", "lxor"):
         total = pc.reduce(mine(7), op, root=1)
@@ -268,7 +275,7 @@ def test_reduce_scatter_and_allreduce_are_mpis_reduce_and_then_a_move() -> None:
 
 
 def scans() -> None:
-    """6.11: on rank i the reduction of ranks 0 to i; exclusive: 0 to i - 1, and nothing on rank 0."""
+    """6.11: rank i gets the reduction of ranks 0 to i; exclusive: 0 to i - 1, rank 0 nothing."""
     rank = pc.rank()
     every = np.array([[3, 1, 2], [5, 5, 0], [2, 9, 4]])
     for op, of in {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}.items():

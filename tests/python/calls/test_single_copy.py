@@ -1,4 +1,7 @@
-"""Large arrays that are only moved are right whichever way they go, private memory of another process included."""
+"""Large arrays that are only moved are right by either method.
+
+The methods read shared memory or the private memory of another process.
+"""
 
 import os
 from pathlib import Path
@@ -10,7 +13,7 @@ import pycollective as pc
 from pycollective import _core, testing
 
 COUNT = 100_003  # of float32: several rounds and an odd rest
-CALLS = 60  # both ways are tried in a rank's first five calls of a kind, as a broadcast's root too
+CALLS = 60  # a rank tries both methods in its first five calls of a kind, also as the root of a broadcast
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_anything_with_a_buffer_or_dlpack_is_an_array(world_of_one: pc.Group) ->
 def test_a_buffer_is_released_after_the_call(world_of_one: pc.Group) -> None:
     x = bytearray(8)
     pc.allreduce(x)
-    x.extend(b"more")  # BufferError while anybody still holds the memory
+    x.extend(b"more")  # BufferError while any reference to the memory remains
 
 
 def test_rank_and_size_of_a_world_of_one(world_of_one: pc.Group) -> None:
@@ -96,12 +96,12 @@ def test_init_again_with_the_same_arguments_returns_the_world() -> None:
     assert group.size == 1
     pc.shutdown()
     pc.init()
-    assert pc.init("env://").size == 1  # the same in other words
+    assert pc.init("env://").size == 1  # the same arguments, written as a URL
     pc.shutdown()
 
 
 def test_a_world_knows_its_arguments_as_soon_as_it_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread may call init() with them at once."""
+    """Another thread may call init() with the same arguments at once."""
     made = lifetime.become_world
 
     def then_again(*arguments: Any, **named: Any) -> pc.Group:
@@ -120,7 +120,7 @@ def test_init_works_again_after_shutdown_and_old_groups_say_so() -> None:
         group = pc.init()
         pc.allreduce(x)
         pc.shutdown()
-        pc.shutdown()  # of no world: nothing
+        pc.shutdown()  # without a world: nothing to do
         with pytest.raises(pc.NotInitialized, match="shut down"):
             group.allreduce(x)
         assert "shut down" in repr(group)
@@ -164,7 +164,7 @@ def test_calls_leak_no_references(world_of_one: pc.Group) -> None:
     assert after[3] - before[3] < 50
 
 
-def test_a_forked_child_is_told_not_to_use_its_parents_world() -> None:
+def test_a_forked_child_must_not_use_its_parents_world() -> None:
     script = """
 import os, sys
 import numpy as np

@@ -1,4 +1,4 @@
-"""PYCOLLECTIVE_CHECK=strict compares what else is not looked at: shapes of equal counts, and parameters of ranks."""
+"""PYCOLLECTIVE_CHECK=strict also compares shapes of equal counts, and the parameters of ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRICT = {"PYCOLLECTIVE_CHECK": "strict"}
 
 
 def mismatch(call: Callable[[Any], object], make: Callable[[tuple[int, ...]], Any]) -> None:
-    """On both ranks, and the next call is right."""
+    """Makes a mismatch on both ranks. The next call is right."""
     odd = pc.rank() == pc.size() - 1
     with pytest.raises(
         pc.CollectiveMismatch, match=r"shape \(3, 2\) instead of \(2, 3\)|shape \(2, 3\) instead of"
@@ -75,7 +75,7 @@ def test_without_it_counts_are_compared_alone() -> None:
 def steps_with_its_own_gradients() -> None:
     weight, template = np.zeros(4, np.float32), np.full(2, pc.rank(), np.float32)
     reducer = pc.GradientReducer({"template": template, "weight": weight})
-    for _ in range(2):  # with those of all ranks
+    for _ in range(2):  # with the parameters of all ranks
         gradient = np.full(4, pc.rank() + 1.0, np.float32)
         weight -= reducer.reduce({"weight": gradient})["weight"]
     gradient = np.full(4, pc.rank() + 1.0, np.float32)
@@ -145,7 +145,7 @@ def test_a_model_that_was_changed_on_one_rank_is_found_in_backward() -> None:
 
 
 class Halves(torch.nn.Module if torch is not None else object):  # type: ignore[misc]
-    """A model whose backward may raise between its halves."""
+    """A model that may raise in backward, between its two layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,8 @@ def makes_collectives_of_its_own_in_backward() -> None:
         torch.nn.Sequential(first, norm, last), bucket_nbytes=1, first_bucket_nbytes=1
     )
     x = norm(first(torch.randn(4, 3)))
-    (last(x) if pc.rank() == 0 else x).square().sum().backward()  # elsewhere `last` is sent at the end
+    # on the other ranks the bucket of `last` is sent at the end
+    (last(x) if pc.rank() == 0 else x).square().sum().backward()
     same = pc.allgather(last.weight.grad[None])
     assert all(torch.equal(each, same[0]) for each in same)
     assert model.module is not None

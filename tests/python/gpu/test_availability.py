@@ -1,6 +1,7 @@
-"""What can be used here, and why not the rest: the driver and NCCL, missing, refusing, too old or found.
+"""What can be used here, and why not the rest: the driver and NCCL in every state.
 
-The libraries are the fakes of tests/cpp/fakes, opened like real ones in a process of their own.
+Each is missing, refusing, too old or found. The libraries are the fakes of tests/cpp/fakes, opened
+like real ones in a process of its own.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def nccl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """In a folder like that of NVIDIA's wheel, below one that can be on sys.path."""
+    """Makes a folder like that of NVIDIA's wheel, below a folder that can be on sys.path."""
     folder = tmp_path_factory.mktemp("site") / "nvidia" / "nccl" / "lib"
     folder.mkdir(parents=True)
     return fake_gpus.build_nccl(folder)
 
 
 def said(program: str, *arguments: str, **variables: Path | str) -> str:
-    """What Python prints with these variables and none of ours besides."""
+    """Returns what Python prints with these variables and no other variable of ours."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYCOLLECTIVE_")}
     for name in ("NCCL_ROOT", "NCCL_HOME", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
         environment.pop(name, None)
@@ -58,15 +59,15 @@ def test_the_ways_between_ranks_are_there() -> None:
     assert "memfd" in str(pc.available("shm"))
 
 
-def test_without_a_name_all_are_told() -> None:
-    told = pc.available()
-    assert list(told) == ["tcp", "shm", "cuda", "nccl"]
-    assert told["tcp"] == pc.available("tcp")
-    assert told["nccl"].name == "nccl"
-    assert told["nccl"].usable == pc.available("nccl").usable
+def test_without_a_name_all_are_reported() -> None:
+    reported = pc.available()
+    assert list(reported) == ["tcp", "shm", "cuda", "nccl"]
+    assert reported["tcp"] == pc.available("tcp")
+    assert reported["nccl"].name == "nccl"
+    assert reported["nccl"].usable == pc.available("nccl").usable
 
 
-def test_a_name_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(pc.Unsupported, match=r"available\('mpi'\): the names are tcp, shm, cuda and nccl"):
         pc.available("mpi")
 
@@ -167,15 +168,15 @@ def test_the_doctor_says_for_which_gpus_this_build_has_kernels(cuda: Path, nccl:
     assert gpu.kernels([]).found.startswith("none: built without nvcc")
 
 
-@pytest.mark.parametrize(("setting", "told"), [("0", "15 times"), ("1", "inside NCCL"), ("", "")])
-def test_the_doctor_tells_what_nccl_is_told_about_waiting(
-    monkeypatch: pytest.MonkeyPatch, setting: str, told: str
+@pytest.mark.parametrize(("setting", "reported"), [("0", "15 times"), ("1", "inside NCCL"), ("", "")])
+def test_the_doctor_reports_how_nccl_is_set_to_wait(
+    monkeypatch: pytest.MonkeyPatch, setting: str, reported: str
 ) -> None:
     monkeypatch.setenv("NCCL_COMM_BLOCKING", setting)
     facts = {"version": "2.28.9", "path": "libnccl.so.2", "how": "the loader", "tried": [], "warning": ""}
     lines = gpu.nccl(facts)
     assert len(lines) == (2 if setting else 1)
-    assert told in lines[-1].found
+    assert reported in lines[-1].found
 
 
 def test_the_doctor_says_what_is_missing_and_what_mends_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`pycollective-bench --device cuda` as a whole program, on FAKES of the driver and of NCCL.
 
-Ranks as threads go by NCCL, and as processes through the host, because the fake NCCL knows the ranks of one process.
+Ranks that are threads use NCCL, and ranks that are processes the host, because the fake NCCL knows
+the ranks of one process.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def test_messages_go_there_and_back_beside_nccls_own(on_fakes: Run, threads: str
 
 def test_a_wrong_result_of_nccls_own_calls_is_said_and_the_exit_code_is_1(on_fakes: Run) -> None:
     words = ("allreduce", "-t", "2", *SMALL, "--raw")
-    done = on_fakes(*words, FAKE_NCCL_SPOILS="world 2")  # that of its own calls
+    done = on_fakes(*words, FAKE_NCCL_SPOILS="world 2")  # the world of its own calls
     assert done.returncode == 1
     assert re.search(
         r"^pycollective-bench: \d elements of the results of NCCL's own calls are wrong$", done.stderr, re.M
@@ -176,8 +177,8 @@ def test_json_has_one_object_per_row_and_nothing_else(on_fakes: Run) -> None:
                 assert len(half[turns]) == 4
                 assert half[median] == sorted(half[turns])[1]
                 assert half[median.replace("p50", "p99")] == max(half[turns])
-            for whose in ("", "raw_"):
-                assert 0 < half[f"{whose}host_p50"] <= half[f"{whose}host_p99"]
+            for prefix in ("", "raw_"):
+                assert 0 < half[f"{prefix}host_p50"] <= half[f"{prefix}host_p99"]
 
 
 def test_without_a_driver_it_is_skipped_with_one_line_of_reason(on_fakes: Run) -> None:

@@ -1,4 +1,4 @@
-"""The kernels for GPUs as CMake builds them: with nvcc, without one, and with one that does not work."""
+"""The kernels for GPUs as CMake builds them: with nvcc, without it, and with a broken one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries(fat: bytes) -> Iterator[tuple[int, int]]:
 
 
 def nvcc_of(folder: Path, script: str) -> str:
-    """Write a script that stands in for nvcc, and return the word that makes CMake take it."""
+    """Writes a script that stands in for nvcc, and returns the option that makes CMake take it."""
     nvcc = folder / "nvcc"
     nvcc.write_text("#!/bin/sh\n" + script)
     nvcc.chmod(0o755)
@@ -51,7 +51,7 @@ def test_nothing_is_searched_for_and_nothing_carried_if_it_is_off(tmp_path: Path
 
 def test_a_machine_without_nvcc_builds_without_kernels_and_says_so(tmp_path: Path) -> None:
     compiler = f"-DCMAKE_CXX_COMPILER={tool('c++')}"
-    # Programs are searched for below an empty folder only, wherever this machine has them.
+    # Programs are searched for only below an empty folder, wherever this machine has them.
     nowhere = (f"-DCMAKE_FIND_ROOT_PATH={tmp_path}", "-DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=ONLY", compiler)
     done = configure(tmp_path, *nowhere)
     assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ def test_the_targets_are_all_that_are_wanted_and_known_and_are_asked_for_once(tm
 
 @pytest.fixture(scope="module")
 def two_targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A build for two targets and one that no nvcc knows; nvcc keeps what it makes on the way."""
+    """A build for two targets and one that no nvcc knows. nvcc keeps its intermediate files."""
     folder = tmp_path_factory.mktemp("two_targets")
     (folder / "kept").mkdir()
     keeping = nvcc_of(folder, f'exec "{NVCC}" "$@" --keep --keep-dir "{folder}/kept"')
@@ -147,6 +147,6 @@ def test_nothing_is_fused_flushed_or_approximated(two_targets: Path) -> None:
     kernels = dict(re.findall(r"\.entry (\w+)\((.*?)^\}", text, re.MULTILINE | re.DOTALL))
     assert len(kernels) == 44
     assert "div.rn.f32" in kernels["pc_weighted_f16"]
-    # What a thread reads at once is a vector, four of each array before the first is used.
+    # A thread reads vectors, four of each array before it uses the first.
     moves = re.findall(r"(ld|st)\.global(?:\.\w+)*\.v4\.\w+", kernels["pc_sum_f32"])
     assert moves == ["ld"] * 8 + ["st"] * 4

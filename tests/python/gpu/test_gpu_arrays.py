@@ -1,6 +1,7 @@
-"""Arrays on GPUs, as users pass them: on fakes of the driver and NCCL, in processes of their own (gpu_checking.py).
+"""Arrays on GPUs, as users pass them: on fakes of the driver and NCCL (gpu_checking.py).
 
-What only a GPU can prove is in tests/cpp/gpu/card and `scripts/test gpu`.
+The checks run in processes of their own. What only a GPU can prove is in tests/cpp/gpu/card and
+`scripts/test gpu`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 
 @pytest.fixture(scope="module", params=sampled.some(("off", "on"), 1, of="PYCOLLECTIVE_STREAM_CHECK"))
 def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The tracebacks of the checks that failed."""
+    """Returns the tracebacks of the checks that failed."""
     folder = tmp_path_factory.mktemp("fakes")
     failures: dict[str, str] = {}
     for file in FILES:
@@ -41,6 +42,6 @@ def test_an_array_of_jax_over_several_devices_lies_on_no_gpu() -> None:
     class Spread:
         @property
         def __cuda_array_interface__(self) -> dict[str, object]:
-            raise ValueError("supported only for unsharded arrays")  # what JAX says
+            raise ValueError("supported only for unsharded arrays")  # the error of JAX
 
     assert not is_on_gpu(Spread())

@@ -1,4 +1,7 @@
-"""The programs of tests/gpu on the CPU, and what their runner makes of programs that fail, hang or cannot be run."""
+"""The programs of tests/gpu on the CPU, and how their runner reports failures and hangs.
+
+Some programs cannot be run, which the runner reports, too.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def test_every_program_has_a_row_and_every_row_a_program() -> None:
 
 
 def outcome_of(folder: Path, text: str, **how: Any) -> Outcome:
-    """Of a program with this text."""
+    """Returns the outcome of a program with this text."""
     (folder / "tiny.py").write_text(text)
     program = Program("tiny", **{"needs": (), "deadline_s": LATE_S, "folder": folder, **how})
     return Runner("cpu", folder).run(program)
@@ -106,7 +109,7 @@ threading.Event().wait()
 def test_a_program_that_hangs_ends_at_its_deadline_with_all_its_ranks(tmp_path: Path, launcher: str) -> None:
     if launcher == TORCHRUN and importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
-    deadline_s = 6.0 if launcher == TORCHRUN else 3.0  # until the ranks have said what they are
+    deadline_s = 6.0 if launcher == TORCHRUN else 3.0  # until the ranks have printed what they are
     outcome = outcome_of(
         tmp_path, HANGS, env={"PIDS": str(tmp_path)}, launcher=launcher, deadline_s=deadline_s
     )

@@ -1,4 +1,7 @@
-"""The table of `scripts/test gpu`: what canned output becomes in it; a part that hangs takes no time of the others."""
+"""The table of `scripts/test gpu`, made of canned output.
+
+A part that hangs takes no time of others.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,7 @@ def test_what_ours_adds_to_nccls_own_small_call_has_a_bar_in_four_of_five_runs()
     assert judged(4.9, 4.8, 4.5, 4.9, 9) == (PASSED, PASSED, PASSED)
     assert judged(4.9, 4.8, 4.5, 5.1, 9) == (PASSED, FAILED, PASSED)
     assert judged(4.9, 4.9, 4.9, 4.9, 4.9, into=6.1) == (PASSED, PASSED, FAILED)
-    assert judged(4.9) == (PASSED, FAILED, FAILED)  # one run shows nothing
+    assert judged(4.9) == (PASSED, FAILED, FAILED)  # one run proves nothing
     said = bench(readers.added_to_nccl, *[row(8, half(4.5, 4), None)] * 2)[1].said
     assert said == "+0.50, +0.50 us to NCCL's own 4.00, 4.00, at most: +1.0 in all runs but 1"
 
@@ -308,7 +311,7 @@ def test_where_a_gpu_is_required_the_table_of_a_run_that_is_killed_says_so_too(t
     assert "| C++ | a | failed | not skipped, since a GPU is required" in (tmp_path / "table.md").read_text()
 
 
-def test_lists_of_tests_that_say_what_nobody_knows_have_failed() -> None:
+def test_lists_of_tests_with_unknown_lines_have_failed() -> None:
     names = "together: a\nalone: b\n"
     assert checks_listed(Ended(0, names)) == (["a"], ["b"], [])
     for text, why in (
@@ -358,7 +361,7 @@ def test_the_deadlines_of_all_parts_fit_into_eight_minutes() -> None:
         *parts.python_checks(places, [], []),
         *parts.benchmarks(places),
     ]
-    others = 10 + 10 + 10 + 10  # the names of the tests, and doctor
+    others = 10 + 10 + 10 + 10  # the lists of the tests, and doctor
     assert (
         sum(each.deadline_s for each in everything) + others <= parts.LIMIT_S - 60
     )  # for programs, the last part

@@ -1,4 +1,7 @@
-"""Ranks that share a GPU reach each other's arrays: processes, on a FAKE driver that maps their memory."""
+"""Ranks that share a GPU access each other's arrays: processes, on a FAKE driver.
+
+The driver maps their memory.
+"""
 
 from __future__ import annotations
 

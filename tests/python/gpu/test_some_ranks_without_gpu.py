@@ -1,4 +1,4 @@
-"""Ranks without a GPU take part in calls of ranks that have one, whichever call of the group is the first."""
+"""Ranks without a GPU take part in calls of ranks that have one, also in the first of a group."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""torch.distributed on tensors of GPUs: on fakes of the driver, of NCCL and of torch.cuda, in a process of its own.
+"""torch.distributed on tensors of GPUs: on fakes of the driver, of NCCL and of torch.cuda.
 
-The checks are in torch_gpu_checks.py; daily each is made by 2 ranks or by 3 (sampled.py).
-What only a GPU can prove is in tests/gpu/card/on_gpu.py.
+The checks are in torch_gpu_checks.py and run in a process of its own. The daily run makes each with
+2 ranks or with 3 (sampled.py). What only a GPU can prove is in tests/gpu/card/on_gpu.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ needs_compiler = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", params=STREAM_CHECKS)
 def failed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The tracebacks of the checks that failed."""
+    """Returns the tracebacks of the checks that failed."""
     return failures_of(CHECKS, tmp_path_factory.mktemp("fakes"), CASES, request.param)
 
 
@@ -48,7 +48,7 @@ def test_on_fakes(failed: dict[str, str], case: str) -> None:
 
 
 def test_a_future_that_looks_for_tensors_on_devices_takes_an_error_as_well() -> None:
-    """As the Futures of a GPU do; devices of torch that are nowhere will do here."""
+    """Futures of a GPU do so; device numbers that do not exist are enough here."""
     future: Future[object] = Future(devices=["meta:0"])
 
     def fails() -> NoReturn:
@@ -58,7 +58,8 @@ def test_a_future_that_looks_for_tensors_on_devices_takes_an_error_as_well() -> 
     assert future.done()
     with pytest.raises(pc.PeerFailure, match="rank 1 is gone"):
         future.wait()
-    # Whoever looks next is C++ that wants a tensor, as DDP's does: what it asks the one that it finds raises the error.
+    # The next reader is C++ code that expects a tensor, as DDP's does; its first query of the value
+    # raises the error.
     failure = _Failure(pc.PeerFailure("rank 1 is gone"), looked_into=True)
     assert _extract_tensors(failure) == []
     (found,) = _extract_tensors(failure)

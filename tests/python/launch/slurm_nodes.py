@@ -1,4 +1,7 @@
-"""A Slurm of two nodes on this host, as root: its daemons are children of the tests and end with them."""
+"""A Slurm of two nodes on this host, as root: its daemons are children of the tests.
+
+They end with the tests.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ READY_S = 60.0
 
 @contextlib.contextmanager
 def two_nodes(folder: Path) -> Iterator[dict[str, str]]:
-    """What srun needs in its environment to find them."""
+    """Yields the environment by which srun finds them."""
     folder.chmod(0o755)
     for name in ("state", "spool-n0", "spool-n1"):
         (folder / name).mkdir()
@@ -92,7 +95,7 @@ def daemon(words: Sequence[str], env: dict[str, str], folder: Path) -> Iterator[
 
 
 def wait_until(words: Sequence[str], env: dict[str, str], said: str) -> None:
-    """Asks again and again: these daemons tell nobody when they are ready."""
+    """Polls, because these daemons do not report when they are ready."""
     end = time.monotonic() + READY_S
     while True:
         done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=READY_S)

@@ -1,4 +1,4 @@
-"""By which addresses others reach this host."""
+"""The addresses by which other hosts reach this host."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_else_all_that_are_up_ipv4_first_and_the_default_routes_first() -> None:
         ("eth0", ["192.0.2.7", "2001:db8::7"]),
         ("ib0, eth0", ["10.1.0.7", "192.0.2.7", "2001:db8::7"]),
         ("2001:0db8::0007", ["2001:db8::7"]),
-        ("docker0", ["172.17.0.1"]),  # who names it has it
+        ("docker0", ["172.17.0.1"]),  # usable if it is named explicitly
         ("lo", ["127.0.0.1", "::1"]),
     ],
 )
@@ -88,7 +88,10 @@ def test_a_name_of_this_host_stands_for_all_its_addresses() -> None:
 
 
 def test_a_numeric_address_of_this_host_stands_for_itself() -> None:
-    """Another job may have the same port at another address. The two loopbacks are one."""
+    """Another job may have the same port at another address.
+
+    The two loopback addresses count as one.
+    """
     assert addresses.other_spellings("192.0.2.7", ["192.0.2.7"], HOST) == []
     assert addresses.other_spellings("127.0.0.2", ["127.0.0.2"], HOST) == []
     for host in ("localhost", "127.0.0.1"):
@@ -97,7 +100,7 @@ def test_a_numeric_address_of_this_host_stands_for_itself() -> None:
 
 
 def test_a_rank_0_that_was_given_a_name_is_at_loopback_too() -> None:
-    for name in ("node", "localhost"):  # as a master pod of Kubeflow calls itself
+    for name in ("node", "localhost"):  # the name that a master pod of Kubeflow has for itself
         assert addresses.opened_besides(name, ["192.0.2.7"], HOST) == ["127.0.0.1"]
         assert addresses.opened_besides(name, ["127.0.0.1"], HOST) == []
     assert addresses.opened_besides("192.0.2.7", ["192.0.2.7"], HOST) == []
@@ -128,7 +131,7 @@ def test_brackets_are_taken_off() -> None:
     assert addresses.store_hosts("[::1]", one_host=True, what="") == ["::1"]
 
 
-def test_loopback_that_is_down_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_that_is_down_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses.check_loopback(["127.0.0.1"])
     addresses.check_loopback(["127.0.0.1", "192.0.2.7"])
     monkeypatch.setattr(addresses, "unreachable", lambda host: "Network is unreachable")
@@ -150,9 +153,7 @@ def test_a_host_name_that_is_loopback_here_stands_for_all_addresses(monkeypatch:
     monkeypatch.setattr(addresses, "default_route", lambda: ["eth0"])
     assert addresses.store_hosts("debian", one_host=False, what="") == on_host()
     assert addresses.store_hosts("debian", one_host=True, what="") == ["127.0.0.1"]
-    assert addresses.store_hosts("localhost", one_host=False, what="") == [
-        "127.0.0.1"
-    ]  # said in so many words
+    assert addresses.store_hosts("localhost", one_host=False, what="") == ["127.0.0.1"]  # named explicitly
     assert addresses.store_hosts("127.0.1.1", one_host=False, what="") == ["127.0.1.1"]
 
 

@@ -1,4 +1,7 @@
-"""Python's debugger in a rank: what is typed at the launcher's terminal reaches it, and the other ranks wait."""
+"""Python's debugger in a rank: it gets what is typed at the launcher's terminal.
+
+The other ranks wait.
+"""
 
 from __future__ import annotations
 
@@ -57,12 +60,12 @@ def test_ranks_that_stop_at_the_same_time_are_answered_one_after_another(program
 def test_the_others_wait_until_the_rank_that_stopped_goes_on(
     program: Callable[..., str], command_: str
 ) -> None:
-    """The sum of all ranks comes after what was typed, and a step leads to the caller's next line."""
+    """The sum of all ranks follows what was typed, and a step stops at the caller's next line."""
     script = program(INIT, "pc.debug.breakpoint(rank=1)", "value = 42", SUM)
     with on_a_terminal(*command("-n", "3", "--no-banner", script)) as (process, terminal):
         before = answered(terminal, "[1] (Pdb) ", command_)
         assert b"sum" not in before
-        assert b"pc.debug.breakpoint(rank=1)" in before  # where it stands
+        assert b"pc.debug.breakpoint(rank=1)" in before  # the current line
         if command_ != "continue":
             shown = answered(terminal, "[1] (Pdb) ", "continue")
             assert b"-> value = 42" in shown

@@ -1,4 +1,4 @@
-"""Which rank is this process? A table of environments and what each must give."""
+"""Determines the rank of this process: a table of environments and the result of each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_torch_variables_give_a_place_and_a_store() -> None:
     assert not place.hosts_store
     assert len(set(place.store_addresses)) == 16
     assert all(address.startswith("127.0.0.1:") for address in place.store_addresses)
-    assert detect(TORCH).local_size == 0  # not told
+    assert detect(TORCH).local_size == 0  # not specified
 
 
 def test_rank_0_hosts_the_store_where_the_others_look_for_it() -> None:
@@ -52,7 +52,7 @@ def test_rank_0_hosts_the_store_where_the_others_look_for_it() -> None:
 
 
 def test_master_port_is_never_bound_nor_are_ports_that_the_kernel_hands_out() -> None:
-    for master_port in range(20000, 32768):  # all, so that some would be hit by chance
+    for master_port in range(20000, 32768):  # all ports, so that some would be hit by chance
         found = ports({}, f"127.0.0.1:{master_port}//4", taken=master_port)
         assert master_port not in found
         assert all(20000 <= port < 32768 for port in found)
@@ -75,7 +75,7 @@ def test_different_jobs_have_different_ids_and_ports(change: dict[str, str]) -> 
 
 
 def test_agents_that_count_their_restarts_differently_mean_the_same_job() -> None:
-    # One agent's ranks failed; the other agents restart theirs as well, and do not count that.
+    # The ranks of one agent failed. The other agents restart theirs as well, without counting that.
     once, never = (
         detect({**TORCH, "TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_RESTART_COUNT": count})
         for count in ("1", "0")
@@ -99,7 +99,7 @@ def test_paddles_endpoints_may_be_spelled_in_several_ways() -> None:
 
 
 def test_a_rank_0_that_calls_itself_localhost_among_several_hosts_is_found_by_the_others() -> None:
-    """As in a master pod of Kubeflow. Ranks of its own host find it at loopback."""
+    """A master pod of Kubeflow does so. Ranks of its own host find it at loopback."""
     several = {**TORCH, "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
     usable = [address for name, address, flags in interfaces() if is_usable((name, address, flags))]
     first = detect({**several, "RANK": "0", "LOCAL_RANK": "0"})
@@ -109,7 +109,7 @@ def test_a_rank_0_that_calls_itself_localhost_among_several_hosts_is_found_by_th
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
-def test_every_rank_is_told_that_any_address_is_none(address: str) -> None:
+def test_every_rank_raises_that_any_address_is_none(address: str) -> None:
     for rank in ("0", "1"):
         with pytest.raises(InvalidArgument, match=f"MASTER_ADDR={address}: name the address"):
             detect({**TORCH, "MASTER_ADDR": address, "RANK": rank})
@@ -167,7 +167,7 @@ def test_a_launcher_that_cannot_be_joined_is_refused_with_what_works(name: str) 
     with pytest.raises(Unsupported) as info:
         detect({size: "2", rank: "1"})
     assert f"RANK=${rank} WORLD_SIZE=${size}" in str(info.value)
-    assert detect({size: "2", rank: "1", **TORCH}).size == 4  # after that advice
+    assert detect({size: "2", rank: "1", **TORCH}).size == 4  # after following that advice
     assert detect({size: "1", rank: "0"}).size == 1
 
 
@@ -198,14 +198,17 @@ def test_paddles_spawn_leaves_local_places_to_the_endpoints() -> None:
 
 
 def test_what_tells_paddles_functions_the_place_is_not_taken_for_its_launcher(pmi_fd: str) -> None:
-    """Our launchers and init() set it for ranks, whose children have it, too, with or without our own variables."""
+    """Our launchers and init() set it for ranks, whether or not our own variables are set.
+
+    Their children inherit it.
+    """
     mine = variables_of(2, 3, 1)
     assert detect(mine) == detect({})
     for launcher in set(ALL) - {"paddle"}:
         alone = detect(environment_of(launcher, pmi_fd))
         place = detect({**environment_of(launcher, pmi_fd), **mine})
         assert (place.launcher, place.rank, place.job) == (alone.launcher, alone.rank, alone.job)
-    assert detect({**mine, **PADDLE}).launcher == "Paddle"  # its launcher started by a rank
+    assert detect({**mine, **PADDLE}).launcher == "Paddle"  # a rank started its launcher
     with pytest.raises(InvalidArgument, match="did not start this process"):
         detect({**mine, "PYCOLLECTIVE_LAUNCHER": "paddle"})
     by_hand = {name: mine[name] for name in list(mine)[:2]}
@@ -288,7 +291,7 @@ def test_what_is_derived_from_a_key_does_not_give_it_away_and_differs() -> None:
     assert key_id(key) not in key.hex()
 
 
-# Each of them as its launcher was seen to set them, for rank 1 of 4.
+# The variables of each launcher as observed, for rank 1 of 4.
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",
     "OMPI_COMM_WORLD_SIZE": "4",
@@ -344,7 +347,7 @@ ALL = {
 
 @pytest.fixture
 def pmi_fd() -> Iterator[str]:
-    """A descriptor as mpiexec or srun would hand it over."""
+    """A descriptor as mpiexec or srun hands it over."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield str(ours.fileno())
@@ -418,7 +421,7 @@ def test_variables_set_beside_a_launcher_do_not_disturb_it(
     assert detect({**plain, **extra}).launcher == detect(plain).launcher
 
 
-def test_intel_mpi_is_told_by_its_name(pmi_fd: str) -> None:
+def test_intel_mpi_is_recognized_by_its_name(pmi_fd: str) -> None:
     assert detect({**HYDRA, "PMI_FD": pmi_fd, "I_MPI_HYDRA_UUID": "1"}).launcher == "Intel MPI"
 
 

@@ -12,7 +12,7 @@ from pycollective.bootstrap.kvs.file import FileKvs
 from pycollective.errors import CollectiveTimeout, InvalidArgument
 
 pytestmark = pytest.mark.timeout(60)
-SHORT = 0.05  # for what shall time out
+SHORT = 0.05  # for calls that must time out
 TEXT = "x" * 900
 
 
@@ -47,13 +47,13 @@ def test_what_a_dead_run_has_left_is_replaced_and_a_live_run_is_not(tmp_path: Pa
 
 
 @pytest.mark.parametrize("left_behind", [False, True])
-def test_of_runs_that_race_for_a_path_one_wins_and_the_others_are_told(
+def test_of_runs_that_race_for_a_path_one_wins_and_the_others_are_informed(
     tmp_path: Path, left_behind: bool
 ) -> None:
     for _ in range(20):
         if left_behind:
             file_kvs(tmp_path).publish("key", "old", timeout_s=S)
-        # A fresh card is in use, the old one is not.
+        # A fresh card is in use, an old one is not.
         results = together(
             *(
                 lambda text=text: FileKvs(str(tmp_path), lambda text: text != "old").publish(  # type: ignore[misc]
@@ -96,7 +96,7 @@ def test_a_file_that_does_not_come_is_said_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_somebody_elses_file_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_not_believed(tmp_path: Path) -> None:
     file_kvs(tmp_path).publish("key", TEXT, timeout_s=S)
     os.chown(tmp_path / "key", 65534, -1)
     with pytest.raises(InvalidArgument, match=r"belongs to user 65534 and not to us"):

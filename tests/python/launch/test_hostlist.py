@@ -1,4 +1,4 @@
-"""Slurm's short forms, with `scontrol show hostnames` as the judge where it is installed."""
+"""Slurm's short forms, compared with `scontrol show hostnames` if that is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTS = {
     "n[1],m": ["n1", "m"],
     "10.0.0.[1-2]": ["10.0.0.1", "10.0.0.2"],
 }
-BEYOND = {"a-b[1,3]-ib": ["a-b1-ib", "a-b3-ib"]}  # text after the last bracket: not every Slurm reads it
+BEYOND = {"a-b[1,3]-ib": ["a-b1-ib", "a-b3-ib"]}  # text after the last bracket, which not every Slurm reads
 NEEDS_SCONTROL = pytest.mark.skipif(shutil.which("scontrol") is None, reason="scontrol is not installed")
 
 
@@ -33,7 +33,7 @@ def test_host_lists(text: str, names: list[str]) -> None:
 @NEEDS_SCONTROL
 @pytest.mark.parametrize("text", LISTS)
 def test_scontrol_reads_them_alike(text: str, tmp_path: Path) -> None:
-    conf = tmp_path / "slurm.conf"  # it insists on one
+    conf = tmp_path / "slurm.conf"  # scontrol needs one
     conf.write_text("ClusterName=none\nSlurmctldHost=localhost\nNodeName=n0\nPartitionName=all Nodes=n0\n")
     done = subprocess.run(
         ["scontrol", "show", "hostnames", text],

@@ -1,4 +1,4 @@
-"""Where the key comes from, and which files are not trusted with one."""
+"""The sources of the key, and which files are not trusted with one."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_file_that_others_can_touch_is_refused_with_the_chmod_line(file: Path,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_somebody_elses_file_is_refused(file: Path) -> None:
+def test_a_file_of_another_user_is_refused(file: Path) -> None:
     os.chown(file, 65534, -1)
     with pytest.raises(InvalidArgument, match=rf"belongs to user 65534.*chown 0 {file}"):
         named(file)

@@ -1,4 +1,4 @@
-"""`pycollective run`: what the user sees, which exit code comes out, and that nothing survives."""
+"""`pycollective run`: what the user sees, its exit code, and that no process survives."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from pycollective.launching.options import Options
 pytestmark = pytest.mark.timeout(90)
 
 DEADLINE_S = 40.0
-SAY_HI = (sys.executable, "-c", "print('hi')")  # a command that is there whatever the PATH
-# Ranks are plain Python here: whether they can talk is the business of other tests.
+SAY_HI = (sys.executable, "-c", "print('hi')")  # a command that does not depend on PATH
+# Ranks are plain Python here. Other tests cover their communication.
 READY = "print('ready', os.getpid(), flush=True)"
 WAIT = "import threading; threading.Event().wait()"
-# Until the launcher passes the signal on, which is lost by no race.
+# Blocks the signal until the launcher passes it on, so no race loses it.
 BLOCK_USR1 = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})"
 AWAIT_USR1 = "signal.sigwait({signal.SIGUSR1})"
 
@@ -82,7 +82,7 @@ def started(*words: str, wrapper: Sequence[str] = ()) -> Iterator[subprocess.Pop
 
 
 def pids_of(process: subprocess.Popen[str], ranks: int) -> list[int]:
-    """Waits until every rank has said "ready <pid> ..." and returns all numbers after it."""
+    """Waits until every rank has printed "ready <pid> ..." and returns all numbers after it."""
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(ranks)]
     assert all("ready" in line for line in lines), lines
@@ -90,7 +90,7 @@ def pids_of(process: subprocess.Popen[str], ranks: int) -> list[int]:
 
 
 def wait_until_gone(pids: Sequence[int]) -> None:
-    """Ends when every process is dead. A zombie counts: whoever inherits it reaps it."""
+    """Returns when every process is dead. A zombie counts, because its new parent reaps it."""
     with selectors.DefaultSelector() as selector:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -146,7 +146,8 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause(
     os.mkfifo(tmp_path / "pipe")
     script = program(
         "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
-        "if rank < 2: open(os.path.join(os.path.dirname(__file__), 'pipe'), 'wr'[rank]).close()",  # both are up
+        # both are up
+        "if rank < 2: open(os.path.join(os.path.dirname(__file__), 'pipe'), 'wr'[rank]).close()",
         "if rank == 0: raise PeerFailure('rank 1 is gone')",
         "signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))",
         "if rank == 1: signal.setitimer(signal.ITIMER_REAL, 0.3)",  # ends later than its victim
@@ -160,9 +161,10 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause(
 SLOW = (
     "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
     "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})",
-    "open(os.path.join(os.path.dirname(__file__), 'pipe'), 'rw'[rank]).close()",  # both block the signal
+    # both ranks block the signal before either continues
+    "open(os.path.join(os.path.dirname(__file__), 'pipe'), 'rw'[rank]).close()",
     "if rank == 0: raise PeerFailure('rank 1 is gone')",
-    "signal.sigwait({signal.SIGTERM})",  # sent when the time for the others has passed
+    "signal.sigwait({signal.SIGTERM})",  # sent after the grace period of the other ranks
 )
 
 
@@ -173,12 +175,12 @@ def test_a_root_cause_that_ends_after_the_others_were_stopped_is_the_root_cause(
     done = run("-n", "2", program(*SLOW, "raise ValueError('the cause')"))
     assert "rank 1 failed first" in done.stderr
     assert done.stderr.splitlines()[-1] == "ValueError: the cause"
-    done = run("-n", "2", program(*SLOW, "sys.exit(3)"))  # what it does when it is told to stop
+    done = run("-n", "2", program(*SLOW, "sys.exit(3)"))  # its reaction to the request to stop
     assert "rank 0 failed first" in done.stderr
 
 
 def test_what_a_rank_wrote_counts_though_it_arrives_after_its_end() -> None:
-    """Its reader, and so the launcher, may pause."""
+    """The task that reads its output, and so the launcher, may pause."""
 
     async def root_causes() -> list[int]:
         ranks = LocalRanks(
@@ -208,7 +210,7 @@ def test_the_root_cause_is_a_failure_for_a_reason_of_its_own() -> None:
             b"ValueError: PeerExited",
         ]
     )
-    assert not is_consequence([b"Aborted!"])  # what command line programs say when their user gives up
+    assert not is_consequence([b"Aborted!"])  # what command line programs print when their user gives up
     assert is_consequence([b"pycollective.errors.Aborted: this group has ended"])
 
 
@@ -237,8 +239,9 @@ def test_the_grace_time_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [0.5]
 
 
-@pytest.mark.parametrize("ranks", [25, 100])  # too few descriptors for the pipes of the last; for the keys
-def test_a_start_that_fails_is_told_in_a_line_and_leaves_nothing(ranks: int) -> None:
+# too few descriptors for the pipes of the last ranks; one for the keys
+@pytest.mark.parametrize("ranks", [25, 100])
+def test_a_start_that_fails_is_reported_in_a_line_and_leaves_nothing(ranks: int) -> None:
     words = command("-n", str(ranks), "--", sys.executable, "-c", WAIT)
     done = subprocess.run(
         ["sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *words],
@@ -348,7 +351,7 @@ def test_sigterm_is_passed_on_and_ranks_may_save_their_work(program: Callable[..
 def test_what_was_ignored_before_the_start_stays_ignored(
     program: Callable[..., str], number: signal.Signals
 ) -> None:
-    """As under nohup: it ends neither us nor the ranks."""
+    """As under nohup: the signal ends neither the launcher nor the ranks."""
     ready = f"print('ready', int(signal.getsignal({number:d}) is signal.SIG_IGN), flush=True)"
     ignoring = ["sh", "-c", f'trap "" {number:d}; exec "$@"', "sh"]
     with started("-n", "2", program(BLOCK_USR1, ready, AWAIT_USR1), wrapper=ignoring) as process:
@@ -371,7 +374,7 @@ def test_user_signals_are_passed_on_to_the_ranks_alone(program: Callable[..., st
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_the_world_ends_when_nobody_reads(program: Callable[..., str]) -> None:
+def test_the_world_ends_when_nothing_is_read(program: Callable[..., str]) -> None:
     with started("-n", "2", program(READY, "while True: print('more')")) as process:
         pids = pids_of(process, 1)
         assert process.stdout is not None
@@ -404,7 +407,7 @@ def test_ranks_find_their_place_in_the_environment(program: Callable[..., str]) 
     assert sorted(done.stdout.splitlines()) == [f"[{r}] {r} 2 {r} 2 {r} 2 {r} 2 127.0.0.1" for r in range(2)]
 
 
-def test_threads_per_rank_share_the_cores_unless_told_otherwise() -> None:
+def test_threads_per_rank_share_the_cores_unless_specified_otherwise() -> None:
     cores = len(os.sched_getaffinity(0))
     world = World(size=2, store="127.0.0.1:1", master_port=2)
     base = {"HOME": "/"}
@@ -419,7 +422,7 @@ def test_what_an_outer_launcher_has_set_for_its_own_ranks_does_not_reach_ours() 
     assert not {"TORCHELASTIC_RUN_ID", "PYCOLLECTIVE_LAUNCHER"} & set(inside)
 
 
-def test_paddles_functions_are_told_the_place_and_nothing_of_an_outer_launcher_of_its() -> None:
+def test_paddles_functions_know_the_place_and_nothing_of_an_outer_launcher_of_its() -> None:
     outer = {
         "PADDLE_TRAINER_ID": "7",
         "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2",
@@ -587,7 +590,7 @@ def test_torchrun_works_as_it_is(tmp_path: Path) -> None:
 WITHOUT_LOOPBACK = ("unshare", "--map-root-user", "--net")
 
 
-def test_loopback_that_is_down_is_told_before_a_rank_is_started() -> None:
+def test_loopback_that_is_down_is_reported_before_a_rank_is_started() -> None:
     if subprocess.run([*WITHOUT_LOOPBACK, "true"], capture_output=True, timeout=DEADLINE_S).returncode:
         pytest.skip("no namespaces here")
     done = subprocess.run(

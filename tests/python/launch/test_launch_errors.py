@@ -1,4 +1,7 @@
-"""A world that fails prints one root cause: equal errors once, those of other ranks in short, the first cause last."""
+"""A world that fails prints one root cause: equal errors once, the first cause last.
+
+Errors of other ranks are shortened.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,16 @@ from pycollective.launching.worker import Outcome
 pytestmark = pytest.mark.timeout(90)
 HEAD = "Traceback (most recent call last):"
 PEER_FAILURE = "pycollective.errors.PeerFailure: barrier: rank 1 failed"
-# Each rank goes on when all have come here: the others write a byte to rank 0, which then writes one to each of them.
+# Each rank continues when all have reached this point: the other ranks write a byte to rank 0,
+# which then writes one to each of them.
 ALL_HERE = (
     "names = [sys.argv[0] + '.come', sys.argv[0] + '.go']",
-    "come, go = (os.open(name, os.O_RDWR) for name in names)",  # waits for nobody
+    "come, go = (os.open(name, os.O_RDWR) for name in names)",  # opens without waiting
     "others = int(os.environ['WORLD_SIZE']) - 1",
     "if rank == 0: [os.read(come, 1) for _ in range(others)]; os.write(go, bytes(others))",
     "else: os.write(come, b' '); os.read(go, 1)",
 )
-# As `pycollective run`, but nothing is shown or decided because of the time that has passed.
+# `pycollective run` without any decision that depends on elapsed time.
 PATIENT = """
 import sys
 from pycollective.cli import main
@@ -53,7 +57,7 @@ sys.exit(main())
 
 @pytest.fixture
 def program(tmp_path: Path) -> Callable[..., str]:
-    """As that of test_launch, with what ALL_HERE needs."""
+    """The fixture of test_launch, with what ALL_HERE needs."""
     for name in ("come", "go", "wrote", "end"):
         os.mkfifo(tmp_path / f"program.py.{name}")
 
@@ -68,7 +72,7 @@ def program(tmp_path: Path) -> Callable[..., str]:
 
 
 def merged(*words: str) -> str:
-    """Both streams as a user reads them."""
+    """Returns both streams as a user reads them."""
     done = subprocess.run(
         [sys.executable, "-c", PATIENT, *command(*words)[3:]],
         stdout=subprocess.PIPE,
@@ -82,7 +86,7 @@ def merged(*words: str) -> str:
 
 @pytest.mark.parametrize("prefix", ["", "[rank{rank}]: "])
 def test_ranks_that_raise_the_same_print_one_traceback(program: Callable[..., str], prefix: str) -> None:
-    """Torch puts a prefix of its own before the lines."""
+    """torch puts a prefix of its own before the lines."""
     script = program(
         *ALL_HERE,
         "import traceback",
@@ -102,7 +106,7 @@ def test_errors_of_a_whole_program_are_shown_once(program: Callable[..., str], l
     assert merged("-n", "2", program(*ALL_HERE, last)).count(HEAD) == 1
 
 
-# Until all have written it: the launcher stops the others when the first of them has ended.
+# Waits until all have written, because the launcher stops the other ranks when the first has ended.
 ALL_WROTE = tuple(line.replace(".come", ".wrote").replace(".go", ".end") for line in ALL_HERE)
 
 
@@ -112,7 +116,7 @@ def test_ranks_that_exit_with_the_same_words_show_them_once(program: Callable[..
     said = merged("-n", "8", program(*ALL_HERE, *ends, f"sys.exit(f{text!r})"))
     assert said.count("no data set") == 1, said
     assert said.count("in /data") == 1, said
-    assert "wrote the same. Its last lines:\nno data set" in said  # no other rank is left to be stopped
+    assert "wrote the same. Its last lines:\nno data set" in said  # no other rank remains to be stopped
 
 
 def test_lines_that_may_be_the_last_come_before_what_the_rank_prints_next(
@@ -144,7 +148,7 @@ def test_a_script_that_is_not_there_starts_no_rank(tmp_path: Path) -> None:
     assert done.stderr.startswith(f"pycollective run: cannot start the ranks: there is no file {missing} in ")
 
 
-def test_who_only_reports_the_end_of_another_rank_does_so_in_a_line(program: Callable[..., str]) -> None:
+def test_a_rank_that_only_reports_the_end_of_another_does_so_in_a_line(program: Callable[..., str]) -> None:
     victim = "pycollective.errors.PeerFailure: barrier on rank %d: rank 1 failed"
     script = program(
         *ALL_HERE,
@@ -164,7 +168,7 @@ def test_different_errors_are_all_shown(program: Callable[..., str]) -> None:
 
 
 def test_an_error_that_a_rank_survives_is_shown_while_it_lives(program: Callable[..., str]) -> None:
-    """The rank ends when what it has printed was seen."""
+    """The rank ends when its output was seen."""
     script = program(f"print('{HEAD}\\nValueError: logged', file=sys.stderr)", WAIT)
     with subprocess.Popen(
         command("-n", "1", script), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -178,7 +182,7 @@ def test_an_error_that_a_rank_survives_is_shown_while_it_lives(program: Callable
 
 
 def test_a_cause_that_ends_slowly_is_shown_before_its_victims(program: Callable[..., str]) -> None:
-    """The rank ends when its error has been seen, after the time for which errors are held back."""
+    """The rank ends when its error was seen, after the time for which errors are held back."""
     script = program(
         BLOCK_USR1,
         *ALL_HERE,
@@ -226,7 +230,7 @@ def test_errors_of_ranks_that_were_stopped_while_they_wrote_are_left_out() -> No
 
 
 def test_what_ranks_say_of_one_call_that_failed_on_all_is_one_error(program: Callable[..., str]) -> None:
-    """Each says it from its own side, with its own times and dtypes."""
+    """Each rank reports it from its own side, with its own times and dtypes."""
     script = program(
         "import numpy as np, pycollective as pc",
         "pc.init(timeout=60); pc.barrier()",
@@ -258,11 +262,12 @@ FatalError: `Termination signal` is detected by the operating system.
 def test_what_paddle_says_of_our_own_signal_is_left_out_and_of_another_one_is_not() -> None:
     mine, other = paddles_block(os.getpid()), paddles_block(os.getpid() + 1)
     assert without_block([b"epoch 1", *mine, b"saved"]) == [b"epoch 1", b"saved"]
-    assert without_block(mine[3:]) == []  # what comes before has been shown
+    assert without_block(mine[3:]) == []  # the lines before have been shown
     assert without_block(other) == other
     crash = [line.replace(b"SIGTERM", b"SIGSEGV") for line in mine]
     assert without_block(crash) == crash
-    assert without_block(mine[:-2]) == mine[:-2]  # the end, which says whose it is, is still to come
+    # the end of the block, which names the sender, is still missing
+    assert without_block(mine[:-2]) == mine[:-2]
 
 
 def test_what_a_stopped_rank_prints_is_shown_but_for_that_block(program: Callable[..., str]) -> None:
@@ -292,7 +297,7 @@ def test_a_long_output_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_long_lines_cost_little_and_are_compared_to_their_ends() -> None:
-    """A line of dots, as slow tests print them, once took minutes."""
+    """A line of dots, which slow tests print, once took minutes."""
     dots, ends = b"." * 1_000_000, b"1" * 1_000_000
     began = time.process_time()
     kinds = {tracebacks.identity(0, [HEAD.encode(), line]) for line in (dots, ends, ends + b"x", dots + b"x")}
@@ -332,7 +337,7 @@ def test_ctrl_c_shows_equal_tracebacks_once(program: Callable[..., str]) -> None
     assert said.count(HEAD) == 1
 
 
-def test_an_exit_code_of_the_programs_own_is_told_as_that(program: Callable[..., str]) -> None:
+def test_an_exit_code_of_the_programs_own_is_reported_as_that(program: Callable[..., str]) -> None:
     done = run("-n", "2", program("if rank == 1: sys.exit(3)", WAIT))
     assert done.returncode == 3
     assert "rank 1 failed first (exit code 3, as after sys.exit(3))" in done.stderr
@@ -347,9 +352,7 @@ def test_an_exit_code_of_the_programs_own_is_told_as_that(program: Callable[...,
 
 
 @pytest.mark.parametrize("statement", ["input()", "import pdb; pdb.set_trace()"])
-def test_a_rank_that_wants_input_is_told_how_it_gets_some(
-    program: Callable[..., str], statement: str
-) -> None:
+def test_a_rank_that_wants_input_raises_how_it_gets_some(program: Callable[..., str], statement: str) -> None:
     done = run(
         "-n", "2", program(f"if rank == 1: {statement}", "rank = 0", "" if "pdb" in statement else WAIT)
     )
@@ -413,7 +416,7 @@ def test_a_killed_rank_comes_with_the_counts(program: Callable[..., str]) -> Non
 
 
 @pytest.mark.parametrize("absent", [0, 2])
-def test_a_rank_that_ends_well_before_init_is_told_to_those_that_wait_there(
+def test_a_rank_that_ends_well_before_init_is_reported_to_those_that_wait_there(
     program: Callable[..., str], absent: int
 ) -> None:
     """Their own deadline is far away."""
@@ -430,7 +433,7 @@ def leaves_out_init(absent: int) -> None:
         pc.init(timeout=300)
 
 
-def test_a_function_that_returns_before_init_is_told_to_those_that_wait_there() -> None:
+def test_a_function_that_returns_before_init_is_reported_to_those_that_wait_there() -> None:
     with pytest.raises(pc.CollectiveError, match="rank 1 has ended .* without joining this world"):
         pc.run(leaves_out_init, 1, n=3, init=False)
 
@@ -488,7 +491,7 @@ def test_ranks_are_heard_while_the_store_that_hears_of_absent_ones_is_slow() -> 
 
 
 def test_a_process_may_call_itself_anything() -> None:
-    """Also what is no text, while the launcher looks which processes there are."""
+    """This includes names that are no text, while the launcher looks up the processes."""
     name = Path("/proc/self/comm")
     before = name.read_bytes()
     name.write_bytes(b"\xff) S 1 \xfe")
@@ -502,7 +505,7 @@ def test_a_process_may_call_itself_anything() -> None:
 def test_a_shell_that_leaves_its_rank_behind_is_no_absent_rank(
     program: Callable[..., str], tmp_path: Path
 ) -> None:
-    """It ends at once, and what it has started joins the world."""
+    """The shell ends at once, and the process that it has started joins the world."""
     os.mkfifo(tmp_path / "ended")
     script = program(
         "import pycollective as pc", "pc.init(timeout=60); print(pc.allreduce(1)); pc.shutdown()"

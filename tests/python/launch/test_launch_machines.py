@@ -1,4 +1,7 @@
-"""`pycollective run --nnodes`: one launcher on each of several machines, whose ranks meet without an agent."""
+"""`pycollective run --nnodes`: one launcher on each of several machines, without an agent.
+
+Their ranks form one world.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def words(number: int, of: int, master: str, *more: str) -> list[str]:
 def all_end(
     commands: Sequence[Sequence[str]], env: dict[str, str] | None = None
 ) -> list[tuple[int, str, str]]:
-    """Starts them all at once; exit code, output and errors of each."""
+    """Starts them all at once. Returns the exit code, output and errors of each."""
     pipe = subprocess.PIPE
     with contextlib.ExitStack() as stack:
         processes = []
@@ -75,8 +78,8 @@ def test_a_rank_that_fails_ends_the_ranks_of_the_other_machines(place: str, fail
     )
     assert [code for code, *_ in ended] == [1, 1], ended
     guilty, other = failing // 2, 1 - failing // 2
-    told = f"rank {failing} failed first on the machine with --node-rank {guilty} (exit code 1)"
-    assert told in ended[guilty][2]
+    reported = f"rank {failing} failed first on the machine with --node-rank {guilty} (exit code 1)"
+    assert reported in ended[guilty][2]
     assert "RuntimeError: this rank was requested to fail" in ended[guilty][2]
     assert f"failed first on the machine with --node-rank {other}" in ended[other][2]
     assert "pycollective.errors.Peer" in ended[other][2]
@@ -113,10 +116,10 @@ def test_two_machines_with_one_node_rank_are_an_error_that_names_the_processes(p
     assert all("on the machine with --node-rank 1" in err for _, _, err in ended[1:])
     assert (
         "two processes say that they are rank 1" in ended[0][2]
-    )  # it waits for rank 2, who took another's place
+    )  # it waits for rank 2, which took the place of another rank
 
 
-def test_a_port_that_is_taken_is_told_before_a_rank_is_started(place: str) -> None:
+def test_a_port_that_is_taken_is_reported_before_a_rank_is_started(place: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run(
@@ -130,8 +133,8 @@ def test_a_port_that_is_taken_is_told_before_a_rank_is_started(place: str) -> No
     )
 
 
-def test_a_master_that_cannot_be_is_told_before_a_rank_is_started(place: str) -> None:
-    master = "192.0.2.77"  # of no machine, by RFC 5737
+def test_a_master_that_cannot_be_is_reported_before_a_rank_is_started(place: str) -> None:
+    master = "192.0.2.77"  # an address of no machine, by RFC 5737
     done = run("--nnodes", "2", "--node-rank", "0", "--master", master, "-n", "1", place)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"pycollective run: cannot start the ranks: --master {master} is not an address of " in done.stderr

@@ -1,4 +1,4 @@
-"""What may be asked of `pycollective run`, what is refused, and what its ranks are told of it."""
+"""The options of `pycollective run`, what it refuses, and what its ranks receive of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Asked = Callable[..., Options]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What the launcher is asked to do by these words."""
+    """Returns a function that parses these words as the launcher does."""
     given: list[Options] = []
     monkeypatch.setattr("pycollective.launching.run.run", lambda options: given.append(options) or 0)
 
@@ -106,7 +106,7 @@ def test_what_makes_no_sense_is_refused(
         ("--nnodes 2 --node-rank 0 --master x --gpus 0", 7, 1),
     ],
 )
-def test_there_are_as_many_ranks_as_gpus_or_cores_unless_told_otherwise(
+def test_there_are_as_many_ranks_as_gpus_or_cores_unless_specified_otherwise(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, words: str, gpus: int, ranks: int
 ) -> None:
     monkeypatch.setattr(devices, "visible_gpus", lambda: gpus)
@@ -130,7 +130,7 @@ def test_ranks_of_several_machines_follow_each_other(asked: Asked, text: str, ho
     assert (options.here, options.size) == (range(3, 6), 6)
 
 
-def test_one_machine_is_no_special_case_for_whoever_writes_the_line(asked: Asked) -> None:
+def test_one_machine_is_no_special_case_in_the_line(asked: Asked) -> None:
     options = asked("-n", "3", "--nnodes", "1", "--node-rank", "0", "--master", "node1", "x.py")
     assert options.machines is None
     assert (options.here, options.size) == (range(3), 3)
@@ -147,7 +147,7 @@ def test_every_rank_sees_all_gpus_in_the_order_that_was_given(
 
 
 @pytest.mark.parametrize(
-    ("there", "asked", "told"),
+    ("there", "asked", "message"),
     [
         (0, "0,1", "--gpus 0,1: no such GPU is here, or its driver does not answer (try nvidia-smi)"),
         (0, "GPU-8f6f", "--gpus GPU-8f6f: no such GPU is here"),
@@ -159,12 +159,12 @@ def test_every_rank_sees_all_gpus_in_the_order_that_was_given(
         (2, "7", "--gpus 7: no such GPU is here"),
     ],
 )
-def test_gpus_that_are_not_there_are_told_once_before_any_rank_starts(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], there: int, asked: str, told: str
+def test_gpus_that_are_not_there_are_reported_once_before_any_rank_starts(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], there: int, asked: str, message: str
 ) -> None:
     monkeypatch.setattr(devices, "_present", lambda: there)
     assert cli.main(["run", "-n", "1", "--gpus", asked, "true"]) == 0
-    assert capfd.readouterr().err.count(told) == 1
+    assert capfd.readouterr().err.count(message) == 1
 
 
 def test_of_gpus_that_are_there_nothing_is_said(
@@ -179,10 +179,10 @@ def test_of_gpus_that_are_there_nothing_is_said(
 @pytest.mark.parametrize(
     ("option", "spelled"), [("--local-rank-arg", "--local_rank"), ("--local-rank-arg-dash", "--local-rank")]
 )
-def test_old_scripts_are_told_their_local_rank_before_what_else_they_take(
+def test_old_scripts_get_their_local_rank_before_what_else_they_take(
     asked: Asked, option: str, spelled: str
 ) -> None:
-    """As torch.distributed.launch did: what comes last may be swallowed by an option that takes the rest."""
+    """torch.distributed.launch did so: an option that takes the rest may swallow later words."""
     script = asked(option, "x.py", "--local-rank-arg", "SOLVER.LR", "0.1")
     assert script.words(1) == [
         sys.executable, "x.py", f"{spelled}=1", "--local-rank-arg", "SOLVER.LR", "0.1",
@@ -202,8 +202,8 @@ def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], 
     words = ["-n", "2", "--gpus", "1", "--log-dir", str(tmp_path / "logs")]
     done = run("--banner", *words, script, "an arg", env={"OMP_NUM_THREADS": "3"})
     assert done.returncode == 0
-    told = gpus.missing(("1",))  # where there is none
-    missing = f"pycollective run: {told}\n" if told else ""
+    message = gpus.missing(("1",))  # an error if there is none
+    missing = f"pycollective run: {message}\n" if message else ""
     banner, *rows = done.stderr.removesuffix(missing).splitlines()
     assert banner == (
         f"pycollective run: 2 ranks: {sys.executable} {script} 'an arg'; threads per rank: 3; GPUs: 1; "
@@ -215,10 +215,10 @@ def test_the_banner_says_what_is_started_and_where(program: Callable[..., str], 
     assert re.fullmatch(r"127\.0\.0\.1:\d+", table["rank 0's store"])
     assert table["MASTER_ADDR"] == "127.0.0.1"
     assert re.match(r"\d+ \(for torch", table["MASTER_PORT"])
-    assert ("GPU of each rank" in table) == (not told)
+    assert ("GPU of each rank" in table) == (not message)
     assert table["program"] == f"{sys.executable} {script} 'an arg'"
     assert (table["GPUs"], table["restarts"], table["OMP_NUM_THREADS"]) == ("1", "0", "3")
-    assert run(*words, script).stderr == missing  # nobody is at a terminal
+    assert run(*words, script).stderr == missing  # standard error is not a terminal
 
 
 def test_the_banner_of_one_of_several_machines_says_which(asked: Asked) -> None:
@@ -237,7 +237,7 @@ def test_the_banner_of_one_of_several_machines_says_which(asked: Asked) -> None:
         ("", {"CUDA_VISIBLE_DEVICES": ""}, None),
     ],
 )
-def test_the_table_says_where_the_ranks_meet_and_whose_each_gpu_is(
+def test_the_table_says_where_the_ranks_connect_and_which_gpu_each_has(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, words: str, env: dict[str, str], expected: str | None
 ) -> None:
     monkeypatch.setattr(devices, "_present", lambda: 3)
@@ -265,27 +265,27 @@ def test_on_a_terminal_there_is_a_banner_unless_it_is_not_wanted(
 
 @pytest.mark.parametrize("form", ["folder", "folder/", "app.zip"])
 def test_a_folder_and_a_zip_file_are_programs_as_python_has_it(tmp_path: Path, form: str) -> None:
-    """Their neighbours are found, too."""
+    """Modules beside the program are found, too."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "__main__.py").write_text("import sys, neighbour; print(neighbour.NAME, sys.argv[1:])")
-    (folder / "neighbour.py").write_text("NAME = 'neighbour'")
+    (folder / "__main__.py").write_text("import sys, helper; print(helper.NAME, sys.argv[1:])")
+    (folder / "helper.py").write_text("NAME = 'helper'")
     with zipfile.ZipFile(tmp_path / "app.zip", "w") as app:
         for file in folder.iterdir():
             app.write(file, file.name)
     done = run("-n", "2", f"{tmp_path}/{form}", "--epochs", "3")
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [f"[{r}] neighbour ['--epochs', '3']" for r in range(2)]
+    assert sorted(done.stdout.splitlines()) == [f"[{r}] helper ['--epochs', '3']" for r in range(2)]
 
 
-def test_a_folder_without_a_main_is_told_once(tmp_path: Path) -> None:
+def test_a_folder_without_a_main_is_reported_once(tmp_path: Path) -> None:
     done = run("-n", "2", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.count("can't find '__main__' module") == 1
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])
-def test_a_script_without_its_suffix_is_told_how_it_is_started(
+def test_a_script_without_its_suffix_raises_how_it_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -299,5 +299,5 @@ def test_a_script_without_its_suffix_is_told_how_it_is_started(
     assert "pycollective run -n 4 -- python train`" in said
     assert (", or ./train" in said) == (mode == 0o755)
     done = run("-n", "1", "./train")
-    assert done.returncode == 126  # no right to, or no #! line
+    assert done.returncode == 126  # not executable, or without a #! line
     assert "If it is a script for Python: pycollective run -n 4 -- python ./train" in done.stderr

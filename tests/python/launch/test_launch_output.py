@@ -1,4 +1,4 @@
-"""What the ranks print: how `pycollective run` shows it, to whom, and what it does if that is impossible."""
+"""The output of the ranks: how and where `pycollective run` shows it, and what if it cannot."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_full_disk_under_the_screen_ends_the_world(
 
 
 def wait_until_full(pipe: int) -> None:
-    """Returns when the pipe that we read takes no more."""
+    """Returns when the pipe that we read is full."""
     end = time.monotonic() + DEADLINE_S
     other_end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
     try:
@@ -155,7 +155,7 @@ def wait_until_full(pipe: int) -> None:
 
 
 def test_a_screen_that_does_not_block_gets_all_lines_too(program: Callable[..., str]) -> None:
-    """Whoever shares a terminal or pipe with us can set that, for instance ssh or node."""
+    """A process that shares a terminal or pipe with us, such as ssh or node, can set this."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     words = command("-n", "1", "--no-prefix", program("for i in range(10): print(str(i) * 900_000)"))
@@ -172,7 +172,7 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
         assert process.stdout is not None
         wait_until_full(process.stdout.fileno())
         process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE_S) == 130  # nobody has read on
+        assert process.wait(DEADLINE_S) == 130  # without any further read from the pipe
         wait_until_gone(pids)
 
 
@@ -180,7 +180,8 @@ def test_ctrl_c_is_heard_though_an_error_is_held_back_for_the_same_pipe(program:
     """`2>&1 | less`"""
     script = program(
         "signal.signal(signal.SIGINT, signal.SIG_DFL)",
-        "print('Traceback (most recent call last):\\n  ' + 'x' * 200_000, file=sys.stderr)",  # more than a pipe takes
+        # more than a pipe takes
+        "print('Traceback (most recent call last):\\n  ' + 'x' * 200_000, file=sys.stderr)",
         "sys.stderr.flush()",
         "while True: print('x' * 1000)",
     )
@@ -189,7 +190,7 @@ def test_ctrl_c_is_heard_though_an_error_is_held_back_for_the_same_pipe(program:
         assert process.stdout is not None
         wait_until_full(process.stdout.fileno())
         process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE_S) == 130  # nobody has read anything
+        assert process.wait(DEADLINE_S) == 130  # without any read from the pipe
 
 
 HOLDS_BACK_FOR_LONG = """
@@ -205,12 +206,12 @@ import asyncio, os, sys
 from pycollective import cli
 from pycollective.launching import local_ranks
 wait = asyncio.wait
-async def told(tasks, *, timeout):
+async def reporting(tasks, *, timeout):
     done, pending = await wait(tasks, timeout=timeout)
     if pending:
         os.write(2, b"waited in vain\\n")
     return done, pending
-asyncio.wait, local_ranks.DRAIN_S = told, 0.01
+asyncio.wait, local_ranks.DRAIN_S = reporting, 0.01
 sys.exit(cli.main())
 """
 
@@ -221,7 +222,7 @@ def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program:
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stderr is not None
-        for _ in range(3):  # it does not give up
+        for _ in range(3):  # it keeps trying
             assert process.stderr.readline() == "waited in vain\n"
         stdout, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
@@ -235,7 +236,7 @@ def test_a_reader_that_pauses_longer_than_the_ranks_live_gets_all_lines(program:
 def test_a_terminal_shows_unfinished_lines(
     program: Callable[..., str], unfinished: str, ranks: int, options: Sequence[str]
 ) -> None:
-    """The rank goes on when its line has been seen."""
+    """The rank continues when its line has been seen."""
     script = program(
         BLOCK_USR1,
         "if rank > 0: print('whole', flush=True)",
@@ -243,7 +244,7 @@ def test_a_terminal_shows_unfinished_lines(
         "if rank == 0: print('\\nfinished', file=sys.stderr)",
     )
     with on_a_terminal(*command("-n", str(ranks), *options, "--no-banner", script)) as (process, terminal):
-        read_until(terminal, b"7/40", *[b"whole"] * (ranks - 1))  # all ranks are up
+        read_until(terminal, b"7/40", *[b"whole"] * (ranks - 1))  # all ranks have started
         process.send_signal(signal.SIGUSR1)
         text = read_until(terminal, b"finished")
         assert process.wait(DEADLINE_S) == 0
@@ -251,7 +252,7 @@ def test_a_terminal_shows_unfinished_lines(
 
 
 def test_progress_moves_on_the_terminal_of_the_launcher(program: Callable[..., str]) -> None:
-    """The rank goes on when its line has been seen."""
+    """The rank continues when its line has been seen."""
     script = program(
         BLOCK_USR1,
         "import pycollective as pc; from pycollective.training import console; console.REDRAW_S = 0",
@@ -290,10 +291,12 @@ def test_lines_between_which_the_cursor_moves_are_drawn_over_together() -> None:
     line.update(1, "err", b"[1] ", b"outer 1")
     assert line.redrawn() == b"\r\x1b[K\x1b[A\x1b[K[1] outer 1"
     line.update(1, "err", b"[1] ", b"\n".join(b"%d" % number for number in range(100)))
-    assert line.redrawn().count(b"\n") == 22  # of 24 rows of a terminal, the last one is for what follows
+    # the last of a terminal's 24 rows is for the output that follows
+    assert line.redrawn().count(b"\n") == 22
 
 
-# What tqdm with position=0 and position=1 writes, and what rich with two tasks does. They wait until they are seen.
+# The output of tqdm with position=0 and position=1, and of rich with two tasks. They wait until it
+# is seen.
 NESTED = (
     "def shows(*texts): [(sys.stderr.write(text), sys.stderr.flush()) for text in texts]",
     "for outer in range(3):",
@@ -341,7 +344,7 @@ def test_several_bars_of_a_rank_leave_their_last_states_in_a_file(
 
 
 def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str]) -> None:
-    """What has come of its second line together with the first one is held back, too."""
+    """The part of its second line that arrived together with the first one is held back, too."""
     script = program(
         BLOCK_USR1,
         "os.write(2, b'before\\nTraceback (most recent call last):\\n  File')",
@@ -359,7 +362,7 @@ def test_a_traceback_leaves_no_unfinished_line_behind(program: Callable[..., str
 
 @pytest.mark.parametrize("end", ["print('after')", "sys.exit('last words')"])
 def test_a_terminal_shows_lines_that_may_be_the_last(program: Callable[..., str], end: str) -> None:
-    """The rank goes on when they have been seen. Nothing else shows them meanwhile."""
+    """The rank continues when they have been seen. Nothing else shows them meanwhile."""
     script = program(BLOCK_USR1, "print('before', file=sys.stderr)", AWAIT_USR1, end)
     words = [sys.executable, "-c", HOLDS_BACK_FOR_LONG, *command("-n", "1", "--no-banner", script)[3:]]
     with on_a_terminal(*words) as (process, terminal):
@@ -471,7 +474,7 @@ def test_a_question_on_a_terminal_is_answered(program: Callable[..., str]) -> No
 
 
 def test_a_terminal_is_left_as_it_was_found(program: Callable[..., str]) -> None:
-    """ipdb and its like have it for themselves while they read a line, and a rank may be killed meanwhile."""
+    """ipdb and the like change its mode to read a line, and a rank may be killed meanwhile."""
     script = program("import tty; tty.setraw(0)", "os.kill(os.getpid(), signal.SIGKILL)")
     with on_a_terminal(*command("-n", "1", "--stdin", "0", "--no-banner", script)) as (process, terminal):
         before = termios.tcgetattr(terminal)
@@ -481,7 +484,7 @@ def test_a_terminal_is_left_as_it_was_found(program: Callable[..., str]) -> None
 
 
 def test_standard_input_is_refused_in_the_background_of_a_terminal() -> None:
-    """A shell with job control starts it there."""
+    """A shell with job control starts it in the background."""
 
     def with_terminal() -> None:
         os.setsid()

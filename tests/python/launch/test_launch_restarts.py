@@ -1,4 +1,7 @@
-"""`pycollective run --max-restarts`: after a failure all ranks are started anew, and meet nobody of before."""
+"""`pycollective run --max-restarts`: after a failure all ranks start anew.
+
+They connect to no earlier rank.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ __all__ = ["program"]  # a fixture
 ATTEMPT = "attempt = int(os.environ['PYCOLLECTIVE_RESTART_COUNT'])"
 KEY = "key = os.pread(int(os.environ['PYCOLLECTIVE_KEY_FD']), 100, 0).hex()"
 FAILS_TWICE = "if rank == 1 and attempt < 2: sys.exit(7 + attempt)"
-# Rank 0 has printed before rank 1 fails: each waits for the other to open it.
+# Rank 0 has printed before rank 1 fails: each waits for the other to open the pipe.
 MEET_AT_A_PIPE = (
     "if attempt < 2: open(os.path.join(os.path.dirname(__file__), f'pipe{attempt}'), 'wr'[rank]).close()"
 )
@@ -38,7 +41,7 @@ def test_ranks_are_started_anew_with_a_new_key_until_none_fails(program: Callabl
     assert done.returncode == 0
     said = sorted(line.split() for line in done.stdout.splitlines())
     assert [each[:2] for each in said] == [[f"[{r}]", str(a)] for r in range(2) for a in range(3)]
-    assert [each[2:] for each in said[:3]] == [each[2:] for each in said[3:]]  # both ranks have the same
+    assert [each[2:] for each in said[:3]] == [each[2:] for each in said[3:]]  # both ranks have the same key
     assert len({each[2] for each in said}) == len({each[3] for each in said}) == 3
     assert [line for line in done.stderr.splitlines() if line.startswith(ANEW)] == [
         f"{ANEW} {number} of at most 3" for number in (1, 2)
@@ -62,7 +65,7 @@ def test_without_the_option_nothing_is_restarted(program: Callable[..., str]) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_who_asks_for_a_stop_gets_one(program: Callable[..., str], number: signal.Signals) -> None:
+def test_a_rank_that_requests_a_stop_gets_one(program: Callable[..., str], number: signal.Signals) -> None:
     script = program("signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))", READY, WAIT)
     with started("-n", "2", "--max-restarts", "5", script) as process:
         pids = pids_of(process, 2)
@@ -133,7 +136,7 @@ def test_what_is_asked_between_two_attempts_is_heard(
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == code, done.stderr
     assert (done.stdout == "[0] second\n") == (code == 0)
-    assert "threads: 1" in done.stderr  # none is left that a fork could meet
+    assert "threads: 1" in done.stderr  # no other thread exists at a fork
 
 
 MEET = """

@@ -1,4 +1,4 @@
-"""One program, unchanged, under every launcher that is installed; scripts/launchers installs them all."""
+"""One program, unchanged, under every installed launcher; scripts/launchers installs them all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(autouse=True)
 def a_host_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hosts cannot be told from one there, so somebody has to say that loopback will do."""
+    """Without a network two hosts look alike, so the variable must allow loopback."""
     if not any(is_usable(each) for each in interfaces()):
         monkeypatch.setenv("PYCOLLECTIVE_INTERFACE", "lo")
 
@@ -68,12 +68,12 @@ def started(command: Command) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         finally:
-            if process.poll() is None:  # it was late: its ranks end with it
+            if process.poll() is None:  # it timed out, so its ranks end with it
                 os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(commands: Sequence[Command]) -> tuple[list[int], str, str]:
-    """Exit codes, standard output and standard error of all."""
+    """Returns the exit codes, and the standard output and standard error of all."""
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(started(each)) for each in commands]
         said = [process.communicate(timeout=DEADLINE_S) for process in processes]
@@ -167,7 +167,7 @@ sys.stdout.write("still here\\n")
 """
 
 
-# The others hand nothing over: a child has the same right to what its parent has.
+# The other launchers hand nothing over: a child may use everything that its parent has.
 HANDING_OVER = [
     drawn_if_installed(each)
     for each in LAUNCHERS
@@ -195,7 +195,7 @@ pc.init()
 assert pc.allreduce(np.ones(1)) == 4  # from here on all ranks have looked
 if first_time:
     if pc.rank() == 3:
-        for other in range(3):  # who is still in the call would fail of itself
+        for other in range(3):  # a rank that is still in the call would fail by itself
             pc.recv(np.zeros(1), other)
         failed.touch()
         os._exit(1)
@@ -214,7 +214,7 @@ def test_agents_restart_their_ranks_though_they_count_differently(
 ) -> None:
     script = tmp_path / "restart.py"
     script.write_text(RESTART)
-    if shared_store == "0":  # then the key is the user's, who has one home
+    if shared_store == "0":  # then the key is in the user's one home folder
         monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
     commands = two_agents(
         4, [str(script), str(tmp_path / "failed")], homes=tmp_path, options=["--max-restarts", "2"]
@@ -255,7 +255,7 @@ ADDRESSES: dict[str, Callable[[Path], str]] = {
 @pytest.mark.parametrize("kind", ADDRESSES)
 def test_by_hand(tmp_path: Path, kind: str) -> None:
     (tmp_path / "shared").mkdir()
-    for _ in range(2):  # one run after the other on the same path
+    for _ in range(2):  # two runs on the same path, one after the other
         codes, out, err = by_hand(tmp_path, ADDRESSES[kind](tmp_path / "shared"))
         assert codes == [0, 0, 0], err
         assert sorted(out.splitlines()) == ["joined as 0", "joined as 1", "joined as 2"]

@@ -1,4 +1,4 @@
-"""How what ranks write is cut into lines: nothing is lost that a terminal would show, and much costs little."""
+"""How the output of ranks is cut into lines: nothing visible is lost, and the cost is low."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pycollective.launching.streams.rows import Rows
 
 
 def cut(text: bytes, *, raw: bool, seed: int) -> bytes:
-    """Of text that comes in pieces."""
+    """Returns the lines of text that arrives in pieces."""
     chance, cutter = random.Random(seed), LineCutter(raw=raw)
     places = sorted(chance.choices(range(len(text) + 1), k=5))
     pieces = [text[begin:end] for begin, end in itertools.pairwise([0, *places, len(text)])]
@@ -51,7 +51,7 @@ def test_a_progress_bar_leaves_its_last_state_alone() -> None:
         cutter.cut(b"\r%6d" % number)
         assert visible(cutter.unfinished()) == b"%6d" % number
     cutter = LineCutter()
-    for _ in range(200_000):  # tests that are long under way
+    for _ in range(200_000):  # the dots of long tests
         cutter.cut(b".")
         cutter.unfinished()
     assert len(cutter.last()) == 200_000
@@ -75,13 +75,13 @@ class Clock:
 
 
 def shown(text: bytes) -> list[bytes]:
-    """The lines, as a terminal has them."""
+    """Returns the lines as a terminal shows them."""
     return [visible(line).strip() for line in text.removesuffix(b"\n").split(b"\n") if text]
 
 
-# tqdm draws a bar below another one and goes back up; `position=1` means the second line.
+# tqdm draws a bar below another one and moves back up; `position=1` means the second line.
 BELOW, BACK = b"\n", b"\x1b[A"
-# rich hides the cursor, and draws all lines anew from the first one.
+# rich hides the cursor, and redraws all lines from the first one.
 HIDES, SHOWS, AGAIN = b"\x1b[?25l", b"\n\x1b[?25h", b"\r\x1b[2K\x1b[1A\x1b[2K"
 
 
@@ -94,7 +94,7 @@ def test_nested_bars_are_lines_that_change_until_they_end() -> None:
                 cuts += cutter.cut(piece)
             assert shown(cutter.unfinished()) == [b"outer %d" % outer, b"inner %d" % inner]
     assert cuts == b""
-    cuts += cutter.cut(BELOW + b"\r        \r" + BACK)  # leave=False
+    cuts += cutter.cut(BELOW + b"\r        \r" + BACK)  # what tqdm prints for leave=False
     cuts += cutter.cut(b"\r outer 3\n") + cutter.cut(b"loss 0.1\n")
     cuts += cutter.cut(b"loss 0.2\n")
     assert shown(cuts) == [b"outer 3", b"loss 0.1", b"loss 0.2"]

@@ -20,7 +20,7 @@ from pycollective.bootstrap.kvs.pmi2 import Pmi2
 from pycollective.errors import CollectiveTimeout, ForkedProcess, PeerFailure
 
 pytestmark = pytest.mark.timeout(60)
-SHORT = 0.5  # for what shall time out; the answers before it come in milliseconds
+SHORT = 0.5  # for calls that must time out; the answers before take milliseconds
 TEXT = "x" * 900
 
 
@@ -33,7 +33,7 @@ def launcher() -> Iterator[FakeLauncher]:
 
 @pytest.fixture(params=["pmi1", "pmi2"])
 def both_kvs(request: pytest.FixtureRequest, launcher: FakeLauncher) -> tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]:
-    """Those of two ranks of one job."""
+    """Yields the KVSs of two ranks of one job."""
     if request.param == "pmi1":
         return Pmi1(launcher.connect(launcher.pmi1), "a fake"), Pmi1(
             launcher.connect(launcher.pmi1), "a fake"
@@ -59,7 +59,7 @@ def test_what_rank_0_publishes_is_read_and_worlds_are_kept_apart(
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_who_comes_in_vain_says_so_and_can_come_again(
+def test_a_rank_that_comes_in_vain_says_so_and_can_come_again(
     both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher, late: int
 ) -> None:
     root, other = both_kvs
@@ -73,7 +73,8 @@ def test_who_comes_in_vain_says_so_and_can_come_again(
         ):
             calls[1 - late](SHORT)
     assert together(lambda: calls[0](S), lambda: calls[1](S)) == [None, TEXT]
-    assert sum("barrier_in" in line or "fence" in line for line in launcher.heard) == 2  # one of each rank
+    # one line of each rank
+    assert sum("barrier_in" in line or "fence" in line for line in launcher.heard) == 2
     assert sum("put" in line for line in launcher.heard) == 1
 
 
@@ -96,7 +97,7 @@ def test_a_launcher_that_dies_while_we_wait_is_noticed_at_once(
 
 
 def heard_of_barrier(launcher: FakeLauncher) -> None:
-    assert launcher.somebody_waits.wait(S)
+    assert launcher.rank_waits.wait(S)
 
 
 def test_a_refusal_is_passed_on(both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2]) -> None:
@@ -154,7 +155,7 @@ kvs.publish("key", "text", timeout_s=20)
     ("ending", "finalized"),
     [("", True), ("raise SystemExit(3)", True), ("raise ValueError", False), ("os._exit(0)", False)],
 )
-def test_only_a_clean_end_is_told_to_the_launcher(ending: str, finalized: bool) -> None:
+def test_only_a_clean_end_is_reported_to_the_launcher(ending: str, finalized: bool) -> None:
     fake = FakeLauncher(1)
     fd = fake.connect(fake.pmi1)
     try:

@@ -1,4 +1,4 @@
-"""Which libpmix is loaded. Its protocol is its own: test_launchers.py speaks it with real mpiruns."""
+"""Which libpmix is loaded. test_launchers.py tests its protocol with real mpiruns."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_libpmix_is_looked_for_beside_the_mpirun_that_started_us(tmp_path: Path)
         path.removeprefix(str(tmp_path)).split("/")[1] for path in paths if path.startswith(str(tmp_path))
     ]
     assert found == ["pmix", "opal", "mpirun"]
-    assert paths[0] == NAME  # one that is loaded already comes before them,
-    assert NAME in paths[4:]  # the system's after them
+    assert paths[0] == NAME  # a loaded library precedes them
+    assert NAME in paths[4:]  # the library of the system follows them
 
 
 def test_without_libpmix_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""From a place in the world to a rendezvous: what rank 0 publishes, and what the others make of it."""
+"""From a place in the world to a rendezvous: what rank 0 publishes, and how other ranks use it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def kvs() -> MemoryKvs:
 
 @pytest.fixture
 def found_by() -> Iterator[Callable[..., Rendezvous]]:
-    """find_rendezvous(), whose servers are closed at the end."""
+    """Yields find_rendezvous(), and closes its servers at the end."""
     found: list[Rendezvous] = []
 
     def find_and_keep(place: Placement, number: int = 0, timeout_s: float = S) -> Rendezvous:
@@ -119,7 +119,7 @@ def test_a_failed_init_offers_the_same_again_where_the_kvs_keeps_its_first_word(
     kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
 ) -> None:
     first = found_by(place(0, kvs))
-    first.close()  # the others were late
+    first.close()  # the other ranks were late
     second = found_by(place(0, kvs))
     assert second.server is not None
     assert (first.key, first.job, first.store_addresses) == (second.key, second.job, second.server.addresses)
@@ -152,7 +152,7 @@ def test_what_an_earlier_start_has_left_is_not_followed(found_by: Callable[..., 
     assert kvs.texts["pycollective.0"] != stale
 
 
-def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(
+def test_a_card_without_a_listener_ends_in_an_error_that_says_so(
     found_by: Callable[..., Rendezvous],
 ) -> None:
     kvs = MemoryKvs(lasting=True)
@@ -163,8 +163,8 @@ def test_a_card_behind_which_nobody_is_ends_in_an_error_that_says_so(
         found_by(place(1, kvs), timeout_s=0.2)
 
 
-def test_a_probe_that_meets_itself_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel may give the probe the very port that it asks for, and then connects it to itself."""
+def test_a_probe_that_connects_to_itself_finds_no_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may assign the probe the port that it probes, and then connects it to itself."""
     connect = socket.create_connection
     monkeypatch.setattr(
         socket, "create_connection", lambda at, timeout: connect(at, timeout, source_address=at)
@@ -248,7 +248,7 @@ def test_without_a_kvs_the_users_key_is_shared(found_by: Callable[..., Rendezvou
 def test_on_rank_0s_host_every_rank_listens_wherever_the_store_does(
     found_by: Callable[..., Rendezvous], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whichever it reached the store itself, others may reach it by another."""
+    """The other ranks may use another address than the one by which it reached the store."""
     own = [("nat0", "10.0.2.15", UP | RUNNING), ("eth0", "192.0.2.1", UP | RUNNING)]
     monkeypatch.setattr(addresses, "interfaces", lambda: own)
 
@@ -256,7 +256,7 @@ def test_on_rank_0s_host_every_rank_listens_wherever_the_store_does(
         return found_by(Placement(1, 2, 1, 0, "a fake", store_addresses=stores, job="a/2")).listen
 
     assert listens("10.0.2.15:80", "192.0.2.1:80", "192.0.2.1:81") == ["10.0.2.15", "192.0.2.1"]
-    assert listens("10.0.2.15:80", "192.0.2.7:80") == []  # another host that has one of the same addresses
+    assert listens("10.0.2.15:80", "192.0.2.7:80") == []  # another host with one of the same addresses
     assert listens("192.0.2.7:80") == []
 
 
@@ -286,7 +286,7 @@ def test_the_interface_chosen_by_the_user_is_where_ranks_listen(
     assert addresses.split(found_by(place(1, kvs)).store_addresses[0])[0] == "127.0.0.1"
 
 
-def test_a_world_of_one_needs_nobody(found_by: Callable[..., Rendezvous], home: Path) -> None:
+def test_a_world_of_one_needs_no_peer(found_by: Callable[..., Rendezvous], home: Path) -> None:
     assert found_by(Placement(0, 1, 0, 1, "single")).store_addresses == []
     assert list(home.iterdir()) == []
 

@@ -1,4 +1,7 @@
-"""pc.run where the program is not a script called `__main__`: piped in, spawned, a folder, a zip file, a rank."""
+"""pc.run where the program is not a script called `__main__`.
+
+It is piped in, spawned, a folder, a zip file or a rank.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def test_a_program_that_is_piped_into_python_travels_as_a_copy(words: tuple[str,
 
 def test_a_piped_program_is_refused_without_cloudpickle() -> None:
     done = executed(text=f"{HEAD}\nsys.modules['cloudpickle'] = None\nprint(pc.run(pc.rank, n=2))\nstart()\n")
-    assert done.stdout == "[0, 1]\n"  # of a module
+    assert done.stdout == "[0, 1]\n"  # the program of a module
     last = done.stderr.splitlines()[-1]
     assert last.startswith(
         "pycollective.errors.InvalidArgument: add was typed in by hand or piped into Python"
@@ -134,7 +137,7 @@ def test_ranks_have_the_options_of_the_interpreter(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("[(1, 1, '7'), (1, 1, '7')]\n", "")
 
 
-def test_a_program_that_a_profiler_runs_is_told_that_the_main_module_is_another(
+def test_a_program_that_a_profiler_runs_raises_that_the_main_module_is_another(
     script: Callable[[str], Path],
 ) -> None:
     done = executed("-m", "cProfile", script("sys.modules['cloudpickle'] = None; print(start())"))

@@ -1,4 +1,4 @@
-"""pc.run for ranks on several hosts: each host makes the call for its own."""
+"""pc.run for ranks on several hosts: each host makes the call for its own ranks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def place() -> tuple[int, int, int, int, float]:
 
 @pytest.fixture
 def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # where the hosts' key file is
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # the folder of the hosts' key file
     return f"127.0.0.1:{free_port()}"
 
 

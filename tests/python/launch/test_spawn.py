@@ -1,4 +1,7 @@
-"""pc.run and pc.launch: what comes back, what is refused, and that nothing survives. docs/run.md runs, too."""
+"""pc.run and pc.launch: what they return and refuse, and that no process survives.
+
+The examples of docs/run.md run, too.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +58,14 @@ def calls_launched() -> object:
     return launched("x")
 
 
-# What comes back
+# Results
 
 
 def test_results_come_in_rank_order_and_arguments_reach_every_rank() -> None:
     assert pc.run(total, 0.5, kwargs={"plus": 1.0}, n=3) == [(0, 4.0), (1, 4.0), (2, 4.0)]
 
 
-def test_there_are_as_many_ranks_as_cores_if_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_as_many_ranks_as_cores_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawn, "ranks_by_default", lambda: 2)
     assert on_all_cores() == [True, True]
 
@@ -121,7 +124,7 @@ def test_without_cloudpickle_the_error_says_what_to_do(monkeypatch: pytest.Monke
         pc.run(in_world, lambda: None, n=1)
 
 
-# What goes wrong
+# Failures
 
 
 class Boom(Exception):
@@ -135,8 +138,8 @@ def one_raises(error: Exception) -> None:
 
 
 def test_the_exception_of_the_rank_that_failed_first_is_raised_here() -> None:
-    with pytest.raises(Boom, match="told") as caught:
-        pc.run(one_raises, Boom("told"), n=3)
+    with pytest.raises(Boom, match="shown") as caught:
+        pc.run(one_raises, Boom("shown"), n=3)
     cause = caught.value.__cause__
     assert isinstance(cause, pc.RemoteError)
     assert cause.peer == 1
@@ -145,7 +148,7 @@ def test_the_exception_of_the_rank_that_failed_first_is_raised_here() -> None:
 
 
 def accuses() -> None:
-    """Rank 0 says that rank 1 has failed; rank 1 fails once rank 0 is gone."""
+    """Rank 0 reports that rank 1 has failed. Rank 1 fails once rank 0 is gone."""
     if pc.rank() == 0:
         pc.send(np.array([os.getpid()]), 1)
         raise pc.PeerFailure("rank 1 is gone")
@@ -160,10 +163,10 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause() -> None:
 
 
 def accuses_one_that_is_slow(fifo: Path) -> None:
-    """Rank 1 fails once its parent asks it to end, because rank 0 has failed."""
+    """Rank 1 fails once its parent requests its end, because rank 0 has failed."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     is_rank_0 = os.environ["RANK"] == "0"
-    with open(fifo, "rb" if is_rank_0 else "wb"):  # opened when both ranks open it: both block the signal
+    with open(fifo, "rb" if is_rank_0 else "wb"):  # both ranks block the signal before either continues
         pass
     if is_rank_0:
         raise pc.PeerFailure("rank 1 is gone")
@@ -181,14 +184,14 @@ def test_a_root_cause_that_ends_after_the_others_were_stopped_is_the_root_cause(
 
 
 def reports(fifo: Path) -> None:
-    """Rank 0 fails once rank 1 has left init() behind, where it would report the end of rank 0."""
-    with open(fifo, "rb" if pc.rank() == 0 else "wb"):  # opened when both ranks open it
+    """Rank 0 fails once rank 1 has left init(), which would report the end of rank 0."""
+    with open(fifo, "rb" if pc.rank() == 0 else "wb"):  # opens when both ranks open it
         if pc.rank() == 0:
             raise pc.PeerFailure("of another host")
         threading.Event().wait()
 
 
-def test_a_report_that_nobody_explains_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_report_without_an_explanation_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(spawn, "SETTLE_S", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(pc.PeerFailure, match="of another host"):
@@ -207,15 +210,15 @@ def made_on(pid: int) -> OnlyThere:
 
 
 def raises_what_is_only_there() -> None:
-    raise OnlyThere("told anyway")
+    raise OnlyThere("shown anyway")
 
 
 def returns_what_is_only_there() -> object:
     return OnlyThere()
 
 
-def test_what_cannot_be_unpickled_here_is_told_by_remote_error() -> None:
-    with pytest.raises(pc.RemoteError, match="on rank 0: (.|\n)*OnlyThere: told anyway"):
+def test_what_cannot_be_unpickled_here_is_reported_by_remote_error() -> None:
+    with pytest.raises(pc.RemoteError, match="on rank 0: (.|\n)*OnlyThere: shown anyway"):
         pc.run(raises_what_is_only_there, n=1, init=False)
     with pytest.raises(pc.RemoteError, match="the result of rank 0 cannot be unpickled here.*not here"):
         pc.run(returns_what_is_only_there, n=1, init=False)
@@ -269,7 +272,7 @@ def one_hangs() -> None:
 
 
 def test_late_ranks_print_their_stacks_and_are_ended(capsys: pytest.CaptureFixture[str]) -> None:
-    for timeout in (3, 12, 48):  # on a busy machine they may not have begun by then
+    for timeout in (3, 12, 48):  # on a busy machine the ranks may not have begun by then
         waited = rf"run\(timeout={timeout}\): still running: .*rank 1"
         with pytest.raises(pc.CollectiveTimeout, match=waited) as caught:
             pc.run(one_hangs, n=2, timeout=timeout)
@@ -330,7 +333,7 @@ def test_a_reader_that_pauses_does_not_stop_the_clock(script: Callable[..., Path
         assert process.stderr is not None
         try:
             assert "CollectiveTimeout: run(timeout=1): still running: rank 0" in process.stderr.read()
-            assert process.wait(DEADLINE_S) == 1  # nobody has read what it printed
+            assert process.wait(DEADLINE_S) == 1  # without a read of its output
         finally:
             process.kill()
 
@@ -346,7 +349,7 @@ def test_what_our_own_output_cannot_encode_is_escaped(monkeypatch: pytest.Monkey
     assert shown.getvalue() == rb"[0] \ufffd \ufffd end" + b"\n"
 
 
-def test_what_escapes_from_a_rank_holds_nobody_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_escapes_from_a_rank_delays_no_other_rank(capsys: pytest.CaptureFixture[str]) -> None:
     (pid,) = pc.run(leaves_an_escaped_child, n=1, init=False)
     os.kill(pid, signal.SIGKILL)
     assert capsys.readouterr().out == "[0] unfinished\n"
@@ -365,11 +368,11 @@ def test_a_world_without_ranks_is_refused(n: int) -> None:
         pc.run(in_world, n=n)
 
 
-# CUDA, and whatever else does not survive a fork
+# CUDA, and other state that does not survive a fork
 
 
 class FakeCuda:
-    """Not CUDA, but fails as torch.cuda does where it was used before a fork."""
+    """Fails as torch.cuda does if it was used before a fork."""
 
     used_in: int | None = None
 
@@ -389,7 +392,7 @@ def test_cuda_in_use_here_does_not_matter_to_ranks() -> None:
             FakeCuda.use()
             os._exit(0)
         os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1  # the fake does notice a fork
+    assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1  # proves that the fake notices a fork
     assert pc.run(FakeCuda.use, n=2, init=False) == ["used", "used"]
 
 
@@ -455,7 +458,8 @@ def test_a_call_without_the_main_guard_starts_no_ranks_of_ranks(script: Callable
     log = path.with_name("log")
     done = executed(path, str(log))
     assert 'put that call under `if __name__ == "__main__":`' in done.stderr
-    assert log.read_text().count("executed") in (2, 3)  # here, and on the ranks until the first is heard of
+    # here, and on the ranks until the first failure is reported
+    assert log.read_text().count("executed") in (2, 3)
 
 
 def test_what_is_defined_under_the_main_guard_is_not_found(script: Callable[..., Path]) -> None:
@@ -472,7 +476,8 @@ def test_classes_of_the_main_script_stay_what_they_are(script: Callable[..., Pat
             "class Config: pass",
             "def use(config, make): return isinstance(config, Config) and isinstance(make(), Config) and make()",
             "if __name__ == '__main__':",
-            "    found = pc.run(use, Config(), lambda: Config(), n=2)",  # a class by name and in a copy's code
+            # a class found by name and in a function that was copied as code
+            "    found = pc.run(use, Config(), lambda: Config(), n=2)",
             "    print([type(each) is Config for each in found])",
         )
     )
@@ -497,7 +502,7 @@ def test_what_was_typed_in_is_refused_without_cloudpickle() -> None:
 
 
 def test_a_terminal_shows_unfinished_lines(script: Callable[..., Path]) -> None:
-    """The ranks go on when that of rank 0 has been seen."""
+    """The ranks continue when the line of rank 0 has been seen."""
     path = script(
         "def draws(pipe):",
         r"    if pc.rank() == 0: sys.stderr.write('\r 3/40\r 7/40'); sys.stderr.flush(); open(pipe).read()",
@@ -514,7 +519,7 @@ def test_a_terminal_shows_unfinished_lines(script: Callable[..., Path]) -> None:
 
 
 def test_bars_of_a_rank_below_each_other_are_drawn_over_on_a_terminal(script: Callable[..., Path]) -> None:
-    """As tqdm draws them. The rank goes on when they have been seen."""
+    """tqdm draws them so. The rank continues when they have been seen."""
     path = script(
         "def draws(pipe):",
         "    def shows(*texts): [(sys.stderr.write(text), sys.stderr.flush()) for text in texts]",
@@ -532,10 +537,10 @@ def test_bars_of_a_rank_below_each_other_are_drawn_over_on_a_terminal(script: Ca
     assert rows_of(text) == ["[0] outer 8", "[0] inner 8"]
 
 
-def test_a_program_started_as_a_module_finds_its_neighbours(script: Callable[..., Path]) -> None:
-    script("word = 'found'", name="neighbour.py")
+def test_a_program_started_as_a_module_finds_the_modules_beside_it(script: Callable[..., Path]) -> None:
+    script("word = 'found'", name="helper.py")
     program = script(
-        "from .neighbour import word",
+        "from .helper import word",
         "def f(): return word",
         "if __name__ == '__main__': print(pc.run(f, n=1))",
         name="program.py",
@@ -557,7 +562,10 @@ WAITS = (
 
 @contextlib.contextmanager
 def waiting(path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """The program, once both ranks have told their pids, which shows that they are heard at once."""
+    """Runs the program.
+
+    Yields when both ranks have printed their pids, which proves that output is immediate.
+    """
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, path], stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -574,7 +582,7 @@ def pids_in(pipe: IO[str] | None) -> list[int]:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    """Ends when every process is dead. A zombie counts: whoever inherits it reaps it."""
+    """Returns when every process is dead. A zombie counts, because its new parent reaps it."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             fd = os.pidfd_open(pid)

@@ -1,4 +1,4 @@
-"""pycollective.testing.run: the worlds in which all other Python tests live."""
+"""pycollective.testing.run, which makes the worlds of all other Python tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pycollective import testing
 
 pytestmark = pytest.mark.timeout(60)
 
-# The ranks first have 2 s to start and to end. Where the machine is so busy that this is too short, they have longer.
+# The ranks first have 2 s to start and to end, and then more on a machine where this is too short.
 LATE_S = (2, 8, 20)
 
 
@@ -45,7 +45,7 @@ def fails_on_one() -> int:
     if not pc.is_initialized():
         raise LookupError(str(pc.rank()))
     if pc.rank() == 1:
-        pc.recv(np.zeros(1), 0)  # rank 0 is through with init() and needs us no more
+        pc.recv(np.zeros(1), 0)  # rank 0 has finished init() and does not need this rank any more
         raise LookupError("only here")
     pc.send(np.zeros(1), 1)
     return 7
@@ -170,7 +170,7 @@ def wrapped(function: Callable[[], object]) -> Callable[[], object]:
     return wrapper
 
 
-wrapped_place = wrapped(place)  # says that its name is `place`
+wrapped_place = wrapped(place)  # its __name__ is `place`
 
 
 class Methods:
@@ -182,7 +182,7 @@ class Methods:
 
 
 @pytest.mark.parametrize("function", [wrapped_place, Methods().of_an_instance])
-def test_a_function_whose_name_belongs_to_another_is_refused(function: Callable[[], object]) -> None:
+def test_a_function_with_the_name_of_another_is_refused(function: Callable[[], object]) -> None:
     with pytest.raises(pc.InvalidArgument, match="is <function"):
         testing.run(function, 1)
 
@@ -202,8 +202,8 @@ def test_a_function_of_the_main_script_is_found(tmp_path: Path, name: str) -> No
     script = tmp_path / name
     script.write_text(
         "import pycollective as pc\nfrom pycollective import testing\n"
-        "def who(): return pc.rank()\n"
-        "if __name__ == '__main__': print(testing.run(who, 2))\n"
+        "def own_rank(): return pc.rank()\n"
+        "if __name__ == '__main__': print(testing.run(own_rank, 2))\n"
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=50)
     assert done.stdout == "[0, 1]\n", done.stderr
@@ -258,7 +258,7 @@ def unreadable_on_0() -> object:
 
 
 def raises_unreadable() -> None:
-    raise UnreadableError("told anyway")
+    raise UnreadableError("shown anyway")
 
 
 def test_a_result_that_cannot_be_read_is_an_error_and_leaves_no_process(
@@ -275,11 +275,11 @@ def test_a_result_that_cannot_be_read_is_an_error_and_leaves_no_process(
     assert not alive(int(printed.split("[1] pid ")[1].split()[0]))
 
 
-def test_an_exception_that_cannot_be_read_is_told_all_the_same() -> None:
+def test_an_exception_that_cannot_be_read_is_reported_all_the_same() -> None:
     with pytest.raises(testing.WorldFailed) as info:
         testing.run(raises_unreadable, 1)
     error = info.value.errors[0]
-    assert error.summary.endswith("UnreadableError: told anyway")
+    assert error.summary.endswith("UnreadableError: shown anyway")
     assert error.exception is None
 
 
@@ -294,7 +294,7 @@ def fails_everywhere() -> None:
     raise ValueError("no such data set")
 
 
-def test_an_error_of_all_ranks_is_told_once() -> None:
+def test_an_error_of_all_ranks_is_reported_once() -> None:
     with pytest.raises(testing.WorldFailed) as caught:
         testing.run(fails_everywhere, 3, init=False)
     assert str(caught.value).startswith("3 of 3 ranks failed\n-- ranks 0-2: ValueError: no such data set\n")

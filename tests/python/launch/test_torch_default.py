@@ -1,4 +1,4 @@
-"""The store of torch.distributed as a KVS, where the program has initialised that already."""
+"""The store of torch.distributed as a KVS, in a program that has already initialised it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FakeStore:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> FakeStore:
-    """That of a fake torch.distributed, initialised as rank 1 of 2."""
+    """Returns the store of a fake torch.distributed, initialised as rank 1 of 2."""
     fake, module = FakeStore(), types.SimpleNamespace()
     module.is_available = module.is_initialized = lambda: True
     module.get_rank, module.get_world_size = lambda: 1, lambda: 2
@@ -100,4 +100,4 @@ def test_ranks_that_share_no_home_meet_through_it(tmp_path: Path) -> None:
     codes, out, err = run(commands)
     assert codes == [0, 0], err
     assert out.count("joined") == 2
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["program.py"]  # no key was kept
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["program.py"]  # no key was stored

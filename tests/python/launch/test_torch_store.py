@@ -12,7 +12,7 @@ from pycollective.bootstrap.kvs.torch_store import TorchStore
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
 pytestmark = pytest.mark.timeout(60)
-SHORT = 0.05  # for what shall time out
+SHORT = 0.05  # for calls that must time out
 TEXT = "x" * 900
 
 
@@ -45,4 +45,4 @@ def test_an_agent_without_news_or_without_a_store_is_said_in_words(agent: FakeAg
         port = nobody.getsockname()[1]
     with pytest.raises(PeerFailure, match=r"MASTER_ADDR, MASTER_PORT.*does not answer.*LAUNCHER=variables"):
         TorchStore("127.0.0.1", port, "run/2").read("key", timeout_s=S)
-    TorchStore("127.0.0.1", port, "run/2").withdraw("key")  # nobody to tell
+    TorchStore("127.0.0.1", port, "run/2").withdraw("key")  # no store to inform

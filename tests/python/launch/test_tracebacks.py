@@ -1,4 +1,4 @@
-"""What is held back of ranks' errors, which of them are folded, and which error ended a rank. No line is lost."""
+"""Which errors of ranks are held back or folded, and which error ended a rank. No line is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRACKER = [
 
 
 def end_of(failed_first: int, **texts: list[bytes]) -> tracebacks.Ending:
-    """Of ranks that have written this, each named as `r0`."""
+    """Returns the end of ranks that have written this, each named as `r0`."""
     screen = Tracebacks()
     for name, lines in texts.items():
         screen.take(int(name[1:]), lines)
@@ -110,7 +110,7 @@ def test_last_lines_of_the_root_cause_that_are_shown_are_not_shown_again_for_oth
     assert screen.end(1).lines == [b"[0] " + line for line in NO_DATA]
 
 
-def test_an_error_and_equal_lines_beside_it_are_told_apart() -> None:
+def test_an_error_and_equal_lines_beside_it_are_distinguished() -> None:
     ending = end_of(0, r0=[*NO_DATA, *ERROR], r1=NO_DATA, r2=ERROR)
     assert (ending.lines, ending.whole) == ([b"[1] " + line for line in NO_DATA], ERROR)
     assert (ending.alike, ending.said_too) == ([2], [])
@@ -151,7 +151,7 @@ def test_lines_around_a_victims_error_are_shown() -> None:
     assert ending.lines == [b"[0] " + line for line in [*survived, VICTIM[-1], b"deletes its files"]]
 
 
-def test_victims_of_different_ends_are_told_apart() -> None:
+def test_victims_of_different_ends_are_distinguished() -> None:
     other = [*VICTIM[:2], b"pycollective.errors.PeerFailure: the store on host b is gone"]
     ending = end_of(3, r0=VICTIM, r1=VICTIM, r2=other, r3=ERROR)
     assert ending.lines == [b"[0-1] " + VICTIM[-1], b"[2] " + other[-1]]
@@ -196,7 +196,7 @@ def test_a_traceback_behind_a_progress_bar_is_one(bar: bytes) -> None:
 
 
 def coloured(lines: Sequence[bytes]) -> list[bytes]:
-    """As Python 3.13 writes these with FORCE_COLOR=1."""
+    """Colours the lines as Python 3.13 does with FORCE_COLOR=1."""
     place = b'  File \x1b[35m"x.py"\x1b[0m, line \x1b[35m1\x1b[0m, in \x1b[35m<module>\x1b[0m'
     kind, _, words = lines[-1].partition(b": ")
     return [lines[0], place, b"\x1b[1;35m%s\x1b[0m: \x1b[35m%s\x1b[0m" % (kind, words)]
@@ -215,7 +215,7 @@ def test_colours_hide_no_error() -> None:
 
 
 def boxed(error: bytes, sides: Sequence[str]) -> list[bytes]:
-    """As rich and typer write it, in a terminal that has their lines and in one that has ASCII alone."""
+    """Returns what rich and typer print, in a terminal with their lines or with only ASCII."""
     begin, middle, end, line, side = sides
     words = f"{begin}{line * 8} Traceback (most recent call last) {line * 8}{middle}"
     frame, below = f"{side} in <module>:7                           {side}", f"{end}{line * 50}{middle}"
@@ -250,7 +250,7 @@ def test_the_last_traceback_is_what_a_rank_ended_of(lines: Sequence[bytes], expe
     assert is_consequence(lines) is expected
 
 
-def test_who_is_killed_by_a_signal_is_no_victim_of_an_error_that_it_survived() -> None:
+def test_a_rank_killed_by_a_signal_is_no_victim_of_an_error_that_it_survived() -> None:
     victim, killed = judged(0, 1, VICTIM), judged(1, -9, VICTIM)
     assert victim.consequence
     assert root_cause([victim, killed]) is killed

@@ -18,7 +18,7 @@ CHECKS = named_checks.Checks()
 
 
 class Gate:
-    """A function that says when it has begun, and ends when it may; and one that notes that it has run."""
+    """Two functions: one signals its start and ends when it may, the other records that it ran."""
 
     def __init__(self) -> None:
         self.ran: list[int] = []
@@ -77,7 +77,7 @@ def after_a_failure_no_function_starts_on_this_rank() -> None:
             raise KeyError("data")
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        with pytest.raises(KeyError):  # does not wait for what runs
+        with pytest.raises(KeyError):  # does not wait for the running function
             block(thread)
         for future in futures[1:]:
             with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""Messages that the receiver does not know beforehand, and such that cross."""
+"""Messages of a size that the receiver does not know beforehand, and messages that cross."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def of_all_libraries() -> None:
             pc.send(make(), 1)
         else:
             assert pc.recv(None, 0).shape == shape
-    # A list goes as one message per dtype.
+    # A list is sent as one message per dtype.
     if pc.rank() == 0:
         pc.send([np.ones(2), np.arange(3)], 1)
     else:
@@ -133,7 +133,7 @@ def round_a_ring() -> None:
 
     rank, size = pc.rank(), pc.size()
     left, right = (rank - 1) % size, (rank + 1) % size
-    for count in (0, 1, 1000, 300_000):  # larger than what fits on the way
+    for count in (0, 1, 1000, 300_000):  # larger than the buffers of a connection
         got = pc.sendrecv(np.full(count, rank), right, left)
         assert got.tolist() == [left] * count
     out = np.zeros(4)
@@ -205,7 +205,7 @@ def test_a_rank_sends_messages_to_itself(n: int, transport: str) -> None:
 
 
 def in_another_thread(call: Callable[[], object], end: Callable[[], object]) -> BaseException:
-    """The error of a call that waits in another thread, when `end` has ended it."""
+    """Returns the error of a call that waits in another thread, after `end` has ended it."""
     errors: list[BaseException] = []
 
     def waits() -> None:
@@ -225,7 +225,7 @@ def in_another_thread(call: Callable[[], object], end: Callable[[], object]) -> 
 
 
 def interrupted(call: Callable[[], object]) -> None:
-    """Ctrl-C comes when it has begun."""
+    """Makes the call, and presses Ctrl-C when it has begun."""
     before = len(pc.debug.dump()["calls"])
 
     def interrupt() -> None:
@@ -289,7 +289,7 @@ def small_lists_sent_first() -> None:
         return
     for gaps in (1, 2):
         sent = [np.full(8, rank)[::gaps] for _ in range(200)]
-        pc.send(sent, 1 - rank)  # both: so it must not wait for the other's receive
+        pc.send(sent, 1 - rank)  # on both ranks, so it must not wait for the receive of the other rank
         got = pc.recv([np.zeros(8, int)[::gaps] for _ in sent], 1 - rank)
         assert all((x == 1 - rank).all() for x in got)
 
@@ -299,7 +299,7 @@ def test_a_small_list_is_sent_before_it_is_received() -> None:
 
 
 def large_in_one_piece_and_in_several() -> None:
-    """Above 8 MiB a receiver may store past its caches, but not into what it still takes apart."""
+    """Above 8 MiB a receiver may store past its caches, but not into what it splits afterwards."""
     count = 3_000_001
     for call in range(3):
         whole = np.arange(count, dtype=np.float32) + call
@@ -340,7 +340,7 @@ def in_turn_for_each_tag() -> None:
         for _ in range(10):
             pc.send(np.zeros(1), 0, tag=1)
             pc.send(np.zeros(1), 0, tag=2)
-        pc.send(np.zeros(1), 0, tag=3)  # behind all others: then they are there
+        pc.send(np.zeros(1), 0, tag=3)  # sent last: when it arrives, all others have arrived
     else:
         for source in range(1, size):
             pc.recv(np.zeros(1), source, tag=3)
@@ -369,7 +369,7 @@ def mismatched() -> None:
     assert pc.recv(np.zeros(3), pc.ANY_SOURCE).tolist() == [1, 1, 1]
 
 
-def test_a_message_that_does_not_fit_is_told_and_not_delivered() -> None:
+def test_a_message_that_does_not_fit_is_reported_and_not_delivered() -> None:
     testing.run(mismatched, 2)
 
 
@@ -387,7 +387,7 @@ def unreadable() -> None:
         del kept
 
 
-def test_a_dtype_that_is_too_long_to_describe_can_be_received_by_who_knows_it() -> None:
+def test_a_dtype_that_is_too_long_to_describe_can_be_received_where_it_is_known() -> None:
     testing.run(unreadable, 2)
 
 

@@ -1,4 +1,4 @@
-"""The objects' codec: every type comes back as it was; any bytes are an object or a refusal, at a bounded cost."""
+"""The objects' codec: every type is restored, and any bytes decode or are refused cheaply."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def back(value: object) -> Any:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """The same, types of all parts included."""
+    """Returns whether they are equal, with equal types of all parts."""
     if isinstance(a, dict) and type(b) is dict:
         return alike(list(a.items()), list(b.items()))
     if isinstance(a, (set, frozenset)):
@@ -95,7 +95,7 @@ def test_every_tensor_comes_back_as_it_was(number: int) -> None:
     assert type(got) is torch.Tensor
     assert (got.dtype, got.shape) == (value.dtype, value.shape)
     assert torch.equal(got, value)
-    got.zero_()  # it may be written
+    got.zero_()  # it is writable
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
@@ -164,7 +164,7 @@ class Name(str):
 
 class Loud:
     def __repr__(self) -> str:
-        raise AssertionError("nobody asked for it")
+        raise AssertionError("its repr is not requested")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,8 @@ def test_pieces_behind_each_other_are_the_bytes_and_arrays_are_not_copied() -> N
     x = np.arange(100)
     assert any(np.shares_memory(x, each) for each in object_codec.pieces([1, x], most_nbytes=MOST))
     with pytest.raises(InvalidArgument, match="max_nbytes=1000"):
-        object_codec.pieces(np.zeros(1000), most_nbytes=1000)  # at once, before the first is asked for
+        # raises at once, before the first piece is requested
+        object_codec.pieces(np.zeros(1000), most_nbytes=1000)
 
 
 def deep(depth: int) -> Any:
@@ -267,7 +268,7 @@ def test_bytes_that_claim_what_is_not_there_are_refused(number: int) -> None:
 
 
 def peak_nbytes(data: Any) -> int:
-    """The most memory that decoding holds at a time."""
+    """Returns the peak memory of decoding."""
     tracemalloc.start()
     try:
         object_codec.decode(data)
@@ -280,7 +281,7 @@ def peak_nbytes(data: Any) -> int:
 
 
 def test_lengths_inside_lengths_take_no_memory() -> None:
-    """Each is as long as all the bytes, so it may not be refused for itself; together they ask for gigabytes."""
+    """No length exceeds the number of bytes, so each alone passes; they add up to gigabytes."""
     count = 1 << 20
     data = raw((b"\xdd" + count.to_bytes(4, "big")) * 500 + b"\xc0" * count)
     assert peak_nbytes(data) < 4 * count

@@ -1,4 +1,7 @@
-"""Objects arrive as they were, on every rank; what cannot be sent, or is not wanted, is an error and no hang."""
+"""Objects arrive unchanged on every rank. An object that cannot be sent is an error and no hang.
+
+An unwanted object is an error, too.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ INLINE = object_message.INLINE_NBYTES - 8 - 2  # a bytes object of that size jus
 
 
 class Opt:
-    """No type that is sent; may be pickled."""
+    """A type that is not sent unless it is pickled."""
 
     def __init__(self, value: int) -> None:
         self.value = value
 
 
 class Armed:
-    """Whoever unpickles it notes that."""
+    """Unpickling it is recorded."""
 
     unpickled: list[int] = []  # noqa: RUF012
 
@@ -40,7 +43,7 @@ def go_off() -> None:
 
 
 def small_and_large(rank: int) -> list[Any]:
-    """Objects on both sides of the header's limit."""
+    """Returns objects on both sides of the header's limit."""
     return [
         None,
         {"rank": rank, "layers": (3, 4)},
@@ -64,18 +67,20 @@ def every_call_with_every_root() -> None:
     rank, size = pc.rank(), pc.size()
     for number in range(len(small_and_large(0))):
         mine = small_and_large(rank)[number]
-        everybodys = [small_and_large(other)[number] for other in range(size)]
+        of_all_ranks = [small_and_large(other)[number] for other in range(size)]
         gathered = pc.allgather_object(mine)
         assert gathered[rank] is mine
-        assert alike(gathered, everybodys)
+        assert alike(gathered, of_all_ranks)
         for root in range(size):
             got = pc.broadcast_object(mine if rank == root else None, root)
-            assert got is mine if rank == root else alike(got, everybodys[root])
+            assert got is mine if rank == root else alike(got, of_all_ranks[root])
             got = pc.gather_object(mine, root=root)
-            assert alike(got, everybodys) if rank == root else got is None
+            assert alike(got, of_all_ranks) if rank == root else got is None
             parts = tuple({"for": other, "what": mine} for other in range(size))
             got = pc.scatter_object(parts if rank == root else None, root)
-            assert got is parts[rank] if rank == root else alike(got, {"for": rank, "what": everybodys[root]})
+            assert (
+                got is parts[rank] if rank == root else alike(got, {"for": rank, "what": of_all_ranks[root]})
+            )
     group = pc.world()
     assert group.broadcast_object("the same on a group", timeout=20) == "the same on a group"
 
@@ -131,7 +136,7 @@ def test_a_body_of_several_pieces_arrives_whole() -> None:
 
 
 def large(length: int, *what: int) -> Any:
-    """Says what it is, and its encoding is longer than a header."""
+    """Returns an object that contains `what`, with an encoding longer than a header."""
     return [*what, b"x" * length]
 
 
@@ -141,11 +146,11 @@ NEXT_LENGTHS = (
     100_000,
     10,
     500,
-)  # as long as what was left over, shorter, longer, in the header, again
+)  # as long as the remaining body, shorter, longer, in the header, again
 
 
 def interrupted_before_the_body(call: Any) -> None:
-    """Where Ctrl-C may come: the header is there, the body is not, and will not be received by this call."""
+    """Presses Ctrl-C between the header and the body, which this call then never receives."""
     between = mock.patch("pycollective.objects.object_call.Call.body", side_effect=KeyboardInterrupt)
     with between, pytest.raises(KeyboardInterrupt):
         call()
@@ -212,7 +217,7 @@ def test_a_body_that_comes_after_its_root_has_given_up_is_not_taken_for_the_next
 
 
 def both_give_up() -> None:
-    """A large body waits for its receiver; who sends it gives up as well."""
+    """A large body waits for its receiver, so its sender gives up as well."""
     rank, size = pc.rank(), pc.size()
     for length in (100_000, 500):
         pc.barrier()
@@ -280,7 +285,7 @@ def sent_after_an_interruption() -> None:
             del kept
 
 
-def test_an_object_whose_sender_was_interrupted_is_an_error_and_the_next_one_arrives() -> None:
+def test_an_object_of_an_interrupted_sender_is_an_error_and_the_next_one_arrives() -> None:
     testing.run(sent_after_an_interruption, 2)
 
 
@@ -325,7 +330,7 @@ def one_rank_cannot_encode() -> None:
                 pc.send_object(Opt(1), peer)
             pc.send_object("the next", peer)
     else:
-        assert pc.recv_object(0) == "the next"  # of the other nothing was sent
+        assert pc.recv_object(0) == "the next"  # nothing was sent of the other object
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -380,10 +385,10 @@ def pickles_that_fail() -> list[Any]:
 
 
 def test_what_cannot_be_pickled_or_unpickled_is_an_error_that_says_so() -> None:
-    (own, sent), (told, lost) = testing.run(pickles_that_fail, 2)
+    (own, sent), (aborted, lost) = testing.run(pickles_that_fail, 2)
     assert own[0] == "InvalidArgument"
     assert "nor can it be pickled" in own[4]
-    assert (told[0], sent, lost[0]) == ("Aborted", 1, "CollectiveMismatch")
+    assert (aborted[0], sent, lost[0]) == ("Aborted", 1, "CollectiveMismatch")
     assert "cannot be read here: AttributeError: rank 1 has another version" in lost[4]
 
 
@@ -415,7 +420,7 @@ def test_what_is_larger_than_allowed_passes_by_and_the_group_goes_on() -> None:
 
 
 def without_the_library() -> Any:
-    from arrays import torch  # here: it takes long to import, and no other rank needs it
+    from arrays import torch  # imported here, because it takes long and no other rank needs it
 
     values = [np.ones(2, ml_dtypes.bfloat16)] + ([] if torch is None else [torch.ones(2)])
     found = []

@@ -54,14 +54,14 @@ def open_file() -> object:
     return open
 
 
-def until_told(by: int) -> str:
+def until_informed(by: int) -> str:
     pc.store().set(f"begun {by}", True)
-    pc.store().wait(f"told {by}")
+    pc.store().wait(f"informed {by}")
     return f"late {by}"
 
 
 def in_a_block(*functions: Callable[..., object]) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """The check runs in a block that serves these; the group is usable afterwards."""
+    """The check runs in a block that serves these functions. The group is usable afterwards."""
 
     def decorate(check: Callable[[], None]) -> Callable[[], None]:
         def run() -> None:
@@ -91,15 +91,15 @@ def a_function_may_call_its_arguments_as_call_does() -> None:
 
 
 @CHECKS.on(2, 3)
-@in_a_block(until_told, echo, fails)
+@in_a_block(until_informed, echo, fails)
 def calls_go_on_in_the_background() -> None:
     me, last = pc.rank(), pc.size() - 1
     array = np.ones(3)
     if me == 0:
-        waiting = [pc.call_async(until_told, peer, rank=peer) for peer in range(1, last + 1)]
+        waiting = [pc.call_async(until_informed, peer, rank=peer) for peer in range(1, last + 1)]
         assert not any(future.done() for future in waiting)
         for peer in range(1, last + 1):
-            pc.store().set(f"told {peer}", True)
+            pc.store().set(f"informed {peer}", True)
         assert [future.result() for future in waiting] == [f"late {peer}" for peer in range(1, last + 1)]
     copied = pc.call_async(echo, array, rank=last)
     array[:] = 7
@@ -184,16 +184,18 @@ def what_cannot_be_sent_raises_at_the_caller_either_way() -> None:
 
 
 @CHECKS.on(2, 3)
-@in_a_block(until_told, echo)
+@in_a_block(until_informed, echo)
 def a_late_answer_is_not_given_to_the_next_call() -> None:
     if pc.rank() == 0:
         return
-    with pytest.raises(pc.CollectiveTimeout, match=r"call\(until_told, rank=0\).* gave up after") as caught:
-        pc.call(until_told, pc.rank(), rank=0, timeout=0.05)
+    with pytest.raises(
+        pc.CollectiveTimeout, match=r"call\(until_informed, rank=0\).* gave up after"
+    ) as caught:
+        pc.call(until_informed, pc.rank(), rank=0, timeout=0.05)
     assert caught.value.peer == 0
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         second = thread.submit(pc.call, echo, "second", rank=0)
-        pc.store().set(f"told {pc.rank()}", True)
+        pc.store().set(f"informed {pc.rank()}", True)
         assert second.result()[1] == ("second",)
 
 
@@ -230,7 +232,7 @@ def a_call_that_was_given_up_keeps_no_other_caller_waiting() -> None:
 
 
 @CHECKS.on(2)
-def a_server_that_nobody_calls_waits_on() -> None:
+def a_server_without_calls_waits_on() -> None:
     rpc_channel.LOOK_S, before = 0.0, rpc_channel.LOOK_S
     try:
         with pc.serving(echo):
@@ -351,7 +353,7 @@ RUNNING: list[int] = []
 def alone_in_here() -> int:
     RUNNING.append(1)
     together = len(RUNNING)
-    threading.Event().wait(0.001)  # lets others in, if they may
+    threading.Event().wait(0.001)  # lets other calls begin, if they may
     RUNNING.pop()
     return together
 
@@ -366,7 +368,7 @@ def functions_of_a_rank_run_one_at_a_time() -> None:
 
 @CHECKS.on(2, 3)
 @in_a_block(echo)
-def who_has_come_to_the_end_still_serves() -> None:
+def a_rank_at_the_end_of_the_block_still_serves() -> None:
     if pc.rank() == 0:
         pc.store().set("leaving", True)
     else:
@@ -378,12 +380,12 @@ def who_has_come_to_the_end_still_serves() -> None:
 @CHECKS.on(2)
 def the_end_waits_for_calls_of_other_threads() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        with pc.serving(until_told):
+        with pc.serving(until_informed):
             if pc.rank() == 1:
-                late = thread.submit(pc.call, until_told, 1, rank=0)
+                late = thread.submit(pc.call, until_informed, 1, rank=0)
             pc.store().wait("begun 1")
             if pc.rank() == 0:
-                pc.store().set("told 1", True)
+                pc.store().set("informed 1", True)
         if pc.rank() == 1:
             assert late.result() == "late 1"
 
@@ -409,13 +411,13 @@ def the_end_waits_for_what_other_threads_run_here() -> None:
 @CHECKS.on(2, 3)
 def an_exception_in_a_block_is_raised_on_all() -> None:
     def block() -> None:
-        with pc.serving(until_told, echo):
+        with pc.serving(until_informed, echo):
             if pc.rank() == 1:
                 if pc.size() == 3:
                     pc.store().wait("begun 2")
                 raise KeyError("data")
-            if pc.rank() == 2:  # in a call that nobody would answer
-                pc.call(until_told, 2, rank=0)
+            if pc.rank() == 2:  # in a call that would get no answer
+                pc.call(until_informed, 2, rank=0)
 
     with pytest.raises(KeyError, match="data") as caught:
         block()
@@ -423,14 +425,14 @@ def an_exception_in_a_block_is_raised_on_all() -> None:
         assert isinstance(caught.value.__cause__, pc.RemoteError)
         assert 'raise KeyError("data")' in str(caught.value.__cause__)
     assert pc.allreduce(1) == pc.size()
-    with pc.serving(until_told):  # an answer that comes from the block that failed is none of this one's
+    with pc.serving(until_informed):  # an answer from the failed block is not taken for one of this block
         if pc.rank() == 0:
             pc.store().wait("begun 4")
-            pc.store().set("told 2", True)
+            pc.store().set("informed 2", True)
             threading.Event().wait(0.05)
-            pc.store().set("told 4", True)
+            pc.store().set("informed 4", True)
         if pc.rank() == pc.size() - 1:
-            assert pc.call(until_told, 4, rank=0) == "late 4"
+            assert pc.call(until_informed, 4, rank=0) == "late 4"
 
 
 @CHECKS.on(2)
@@ -479,7 +481,7 @@ def push(gradient: Any) -> None:
 
 @CHECKS.on(3)
 def a_parameter_server_without_turns_converges() -> None:
-    """Linear regression: two workers step when they like, with weights that may be a step old."""
+    """Linear regression: two workers step independently, with weights that may be a step old."""
     truth = np.array([1.0, -2.0, 3.0])
     rows = np.random.default_rng(pc.rank()).standard_normal((32, 3))
     with pc.serving(pull, push):
@@ -501,9 +503,9 @@ def dies() -> None:
 
 
 def calls_one_that_dies() -> None:
-    with pc.serving(dies, until_told):
+    with pc.serving(dies, until_informed):
         if pc.rank() == 2:
-            pc.call(until_told, 2, rank=1)
+            pc.call(until_informed, 2, rank=1)
         if pc.rank() == 1:
             pc.call(dies, rank=0)
 

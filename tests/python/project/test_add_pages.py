@@ -1,4 +1,7 @@
-"""The diffs of docs/add fit this repository. That it works then shows tests/full/add_walkthroughs.py, in minutes."""
+"""The diffs of docs/add apply to this repository.
+
+tests/full/add_walkthroughs.py tests the result.
+"""
 
 from __future__ import annotations
 

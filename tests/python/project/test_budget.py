@@ -1,4 +1,4 @@
-"""scripts/budget: what a check took, beside what it may take; and tests that fail once and then pass are named."""
+"""scripts/budget: the time of each check beside its budget, and the tests that failed once."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def test_a_sample_has_every_plain_suite_and_a_share_of_the_cases_of_each_other()
     ]
     for preset, of_nine in (("test", 3), ("asan", 2), ("tsan", 1)):
         numbers = module.chosen(names, 1, preset)
-        assert {1, 2} <= set(numbers)  # the plain ones
+        assert {1, 2} <= set(numbers)  # the unmarked cases
         assert len(set(numbers) & set(range(3, 12))) == of_nine
         assert len(set(numbers) & {12, 13}) == 1
         assert numbers == module.chosen(names, 1, preset)
     drawn = [module.chosen(names, seed, "asan") for seed in range(100)]
-    assert set().union(*drawn) == set(range(1, 14))  # over time every case runs
+    assert set().union(*drawn) == set(range(1, 14))  # every case runs over time

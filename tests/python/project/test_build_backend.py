@@ -1,4 +1,7 @@
-"""pip's spinner has company: how many steps of the build are done. What the build prints stays as it is."""
+"""pip's spinner also shows how many steps of the build are done.
+
+The build's output is unchanged.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ with build_backend.steps_shown():
     os.system("echo '[1/2] one'; echo words; echo '[2/2] two'")
 print("end")
 """
-# As pip does: the build's output goes into a pipe.
+# Runs the build as pip does: its output goes into a pipe.
 PIP = (
     f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUILD!r}], stdout={{build}}, check=True)"
 )
@@ -41,7 +44,7 @@ def test_steps_are_shown_on_the_terminal_and_lines_pass_on(tmp_path: Path) -> No
     shown = os.read(ours, 1000).decode()
     assert [f"[{n}/2]" in shown for n in (1, 2)] == [True, True]
     assert "words" not in shown
-    assert shown.endswith("\033[K")  # and nothing stays
+    assert shown.endswith("\033[K")  # and nothing remains
     os.close(ours)
     os.close(terminal)
 

@@ -1,4 +1,4 @@
-"""CMakePresets.json, scripts and wheels name the layers of the C++ tests that there are."""
+"""CMakePresets.json, scripts and wheels name the existing layers of the C++ tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What scripts/check_layers refuses: imports that point up, unknown rooms, rows for what is not there, circles."""
+"""What scripts/check_layers refuses: imports that point up, unknown folders and cycles.
+
+It also refuses rows for what does not exist.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A package as it should be."""
+    """A package that passes."""
     write(tmp_path, "_core.pyi", "")
     write(tmp_path, "low/__init__.py", "")
     write(tmp_path, "low/one.py", "import os\nfrom pycollective import _core\n")

@@ -31,7 +31,7 @@ def lines(checker: ModuleType, name: str, text: str) -> list[int]:
     [
         ("a.h", "int a;  // a rank that waits\n", []),
         ("a.h", "int a;\nint b;  // the rank wh{}o waits\n", [2]),
-        ("a.h", 'auto a = R"(one\nfor who{}ever waits)";\n', [2]),
+        ("a.h", 'auto a = R"(one\nfor wh{}oever waits)";\n', [2]),
         ("a.h", "int wh{}o = 1'000'000;\n", []),  # a name, which the compiler reads
         ("a.h", "// it's 'fine'\n// but this: no{}body\n", [2]),
         ("a.py", '"""First.\n\nNo{}body waits.\n"""\n', [3]),

@@ -1,4 +1,4 @@
-"""docs/coming-from.md is true: every line has tests that exist, and what it names exists; and no line is missing."""
+"""docs/coming-from.md is true: its tests and calls exist, and no entry is missing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from pycollective.cli import make_parser
 
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = {path.name: path for path in (ROOT / "tests" / "python").rglob("*.py")}
-# Not tests themselves; the file on the right has every check or program of these run.
+# Files without tests of their own. The file on the right runs every check or program of them.
 RUN_BY = {"torch_backend_checks.py": "test_torch_backend.py", "torch_trainers.py": "test_torch_trainers.py"}
-# What the lines call by a short name; other names are the reader's.
+# The short names in the lines. Other names are the reader's.
 NAMES: dict[str, Any] = {"pc": pc, "g": pc.Group, "s": pc.Store, "w": pc.Work, "mesh": pc.Mesh}
 OTHER_LAUNCHERS = ("srun", "mpiexec", "torchrun", "mpirun")
 
-# One word of each line that the systems' own documents lead to. With a "-" before it: nothing here stands for it.
+# A word of each entry that the documents of the systems lead to. A "-" before it means that
+# pycollective has nothing in its place.
 SYSTEMS = {
     "MegEngine": """
         launcher init_process_group is_distributed get_rank override_backend Group group_barrier group_start
@@ -73,28 +74,38 @@ class Line:
 
     @property
     def stands_for_nothing(self) -> bool:
-        return self.here.startswith("not here: ")
+        return self.here.startswith("Not here: ")
 
 
 def lines() -> Iterator[Line]:
-    system = ""
-    for text in (ROOT / "docs" / "coming-from.md").read_text().splitlines():
-        if text == "## Word by word":  # test_foreign_words.py
-            return
-        if text.startswith("## "):
-            system = text.removeprefix("## ").partition(":")[0]
-        elif text.startswith("| ") and not text.startswith(("| There", "|---")):
-            there, here, proofs = (cell.strip() for cell in text.strip("|").split(" | "))
-            yield Line(system, there, here, tuple(proofs.strip("`").split("`, `")) if proofs else ())
+    """Yields the items of the lists: the name elsewhere, what to write here, and the tests."""
+    page = (ROOT / "docs" / "coming-from.md").read_text()
+    calls, _, _words = page.partition("\n## Word by word\n")  # test_foreign_words.py checks the words
+    for section in calls.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        for item in text.split("\n- ")[1:]:
+            there, here, *tests = (" ".join(part.split()) for part in item.split("\n  - "))
+            assert here.startswith(("Here: ", "Not here: ")), here
+            yield Line(title.partition(":")[0], there, here, tuple(proofs_of("".join(tests))))
+
+
+def proofs_of(text: str) -> Iterator[str]:
+    """The tests of "Tests: `file.py`: `test_a`, `test_b`; ...", as "file.py::test_a"."""
+    file = ""
+    for span in spans(text):
+        if span.endswith(".py"):
+            file = span
+        else:
+            yield f"{file}::{span}"
+
+
+def spans(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
 
 
 LINES = list(lines())
 IDS = [f"{line.system}-{number}" for number, line in enumerate(LINES)]
 each_line = pytest.mark.parametrize("line", LINES, ids=IDS)
-
-
-def spans(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)
 
 
 # ---- no line is missing
@@ -120,7 +131,7 @@ def test_no_system_is_missing() -> None:
 
 @functools.cache
 def names_in(file: str) -> frozenset[str]:
-    """Tests, checks (which are decorated), and what rows are called by."""
+    """Returns the tests, the decorated checks, and the ids of rows."""
     nodes = list(ast.walk(ast.parse(TESTS[file].read_text())))
     functions = {
         node.name
@@ -174,7 +185,7 @@ def check_command(command: str) -> None:
         options = make_parser().parse_args(words[1:])
     except SystemExit:
         pytest.fail(f"{command}: no such option or command")
-    program = getattr(options, "program", ())  # takes what run does not know, too
+    program = getattr(options, "program", ())  # also takes unknown options
     assert not any(word.startswith("-") for word in program[:1]), command
 
 
@@ -198,7 +209,7 @@ def parsed(text: str) -> ast.Module:
 
 
 def named(node: ast.expr) -> Any:
-    """What stands behind a name of ours, or None: pc.data.Sampler, g.size, model.no_sync."""
+    """Returns the object with a name such as pc.data.Sampler, g.size or model.no_sync, or None."""
     if isinstance(node, ast.Name):
         return model_class() if node.id == "model" else NAMES.get(node.id)
     if not isinstance(node, ast.Attribute):
@@ -235,7 +246,7 @@ def check_arguments(call: ast.Call) -> None:
 
 @functools.cache
 def source_of(proof: str) -> str:
-    """The check, in the form that ast gives it."""
+    """Returns the check in the form that ast gives it."""
     file, _, name = proof.partition("::")
     tree = ast.parse(TESTS[file].read_text())
     found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name]
@@ -243,7 +254,7 @@ def source_of(proof: str) -> str:
 
 
 def is_more_than_a_call(text: str) -> bool:
-    """An assignment, a comparison, several calls, or a call of what another one returns."""
+    """Returns whether it is an assignment, a comparison, several calls, or a nested call."""
     (statement, *_) = parsed(text).body
     if not isinstance(statement, ast.Expr):
         return isinstance(statement, ast.Assign | ast.AugAssign)
@@ -256,7 +267,7 @@ def is_more_than_a_call(text: str) -> bool:
 
 
 def is_python(span: str) -> bool:
-    is_keyword = re.fullmatch(r"\w+=\S*", span)  # of a call that stands before it
+    is_keyword = re.fullmatch(r"\w+=\S*", span)  # of the call before it
     return not (is_keyword or span.startswith(("-", "pycollective ", "python ")) or span in OTHER_LAUNCHERS)
 
 

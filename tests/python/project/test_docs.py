@@ -1,4 +1,4 @@
-"""The python blocks of the pages in docs/ run on two ranks, or on three; in the full run on both."""
+"""The python blocks of the pages in docs/ run on two ranks or on three; in the full run on both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pycollective import testing
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = DOCS / "collectives.md"
 ROOT = DOCS.parent
-# What was once written of arrays on a GPU, in these words, and is not so: they are moved (docs/gpu.md).
+# Claims about arrays on a GPU that were once true: now they are moved (docs/gpu.md).
 DENIALS = re.compile(
     r"in CPU memory(?! or on a GPU)|CPU memory only|moves no arrays of GPUs|no arrays on (a )?GPUs?\b"
     r"|arrays lie on the CPU, so|GPUs? (is|are) not supported|takes? no (GPU|CUDA)|CPU[- ]only|without GPUs? support",
@@ -73,7 +73,7 @@ def test_a_page_imports_in_its_first_example_what_its_examples_use() -> None:
 
 
 def used(texts: list[str]) -> set[str]:
-    """Of the names that run() gives to every block, those that a page speaks of."""
+    """Returns those of the names that run() gives to every block that a page uses."""
     names = {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     return names & {"np", "pc", "torch", "rank", "size", "folder"}
 

@@ -1,4 +1,4 @@
-"""Every public name is explained, and every example in an explanation runs in a world of one."""
+"""Every public name has a docstring, and every example in one runs in a world of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What other systems have a name for and is a line or two here. docs/coming-from.md shows these lines as they stand."""
+"""What has a name in other systems and is a line or two here.
+
+docs/coming-from.md quotes these lines.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ def an_observer_sees_the_range_of_all_ranks() -> None:
 
 @CHECKS.on(2, 3)
 def integers_of_64_bits_are_exact() -> None:
-    large = 2**62 // pc.size() - 1  # as a float it would be rounded
+    large = 2**62 // pc.size() - 1  # it would be rounded as a float
     assert pc.allreduce(np.array([large]))[0] == large * pc.size()
     assert pc.broadcast(np.array([large * (pc.rank() + 1)]))[0] == large
     assert pc.reduce(np.array([large]), "max")[0] == large
@@ -128,7 +131,7 @@ def many_arrays_are_packed_in_one_and_cut_again() -> None:
     flat = np.concatenate([p.ravel() for p in params])
     parts = np.split(pc.allreduce(flat), np.cumsum([p.size for p in params])[:-1])
     assert [float(part[0]) for part in parts] == [pc.size(), 2 * pc.size(), 3 * pc.size()]
-    pc.allreduce(params)  # packs by itself
+    pc.allreduce(params)  # packs them itself
     assert [float(p.flat[0]) for p in params] == [pc.size(), 2 * pc.size(), 3 * pc.size()]
 
 
@@ -280,7 +283,7 @@ def a_sharded_optimizer_is_reduce_scatter_and_allgather() -> None:
     expected = parameters - lr * (pc.size() + 1) / 2
     part = pc.reduce_scatter(gradient, "avg", counts="auto")
     mine = np.array_split(parameters, pc.size())[pc.rank()]
-    mine -= lr * part  # and the state of this part alone
+    mine -= lr * part  # and the optimizer's state of this part alone
     parameters = pc.allgather(mine, counts="auto")
     np.testing.assert_allclose(parameters, expected)
 
@@ -378,7 +381,7 @@ if torch is not None:
         assert all(call["elapsed_s"] >= 0 and call["result"] == "ok" for call in calls)
 
     def join_torch() -> None:
-        """torch.distributed on this world."""
+        """Initializes torch.distributed on this world."""
         folder = pc.broadcast_object(tempfile.mkdtemp())
         place = {"rank": pc.rank(), "world_size": pc.size()}
         dist.init_process_group("pycollective", init_method=f"file://{folder}/store", **place)

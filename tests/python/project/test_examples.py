@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 pytestmark = pytest.mark.timeout(300)
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
-# One thread each: several would wait for each other on a busy machine.
+# One thread each, because several would wait for each other on a busy machine.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-# Daily they train for a few epochs, on forked ranks; the one on NumPy, where it is drawn, is started as users start it.
-# The full run does what the demo does.
+# Daily they train for a few epochs on forked ranks; the one on NumPy, in its drawn cases, is
+# started as users start it. The full run does what the demo does.
 SHORT = () if sampled.FULL else ("--epochs", "5")
 DIGITS = ["digits_numpy.py", pytest.param("digits_torch.py", marks=needs_torch)]
 
@@ -64,7 +64,7 @@ def train(ranks: int, example: str, folder: Path) -> Training:
 def trainings(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Training, Training]:
-    """The same training on one rank and on four."""
+    """Returns the same training on one rank and on four."""
     folder = tmp_path_factory.mktemp("digits")
     return train(1, request.param, folder), train(4, request.param, folder)
 

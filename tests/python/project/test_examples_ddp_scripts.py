@@ -1,6 +1,7 @@
-"""examples/ddp_scripts: every flag does what its name says, on any number of ranks, and the table is true.
+"""examples/ddp_scripts: every flag does what its name says, on any number of ranks.
 
-Daily two of three trainings are made, on forked ranks. The full run makes all, and also starts ranks by hand.
+The table of the flags is true, too. Daily two of three trainings are made, on forked ranks. The
+full run makes all, and also starts ranks by hand.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ pytestmark = [
 
 
 def train(ranks: int, *flags: str) -> list[str]:
-    """What it prints."""
+    """Returns what it prints."""
     if not FULL:
         return programs.run(ranks, EXAMPLE / "train.py", "--json", *flags)[0].splitlines()
     launcher = [sys.executable, "-m", "pycollective", "run", "-n", str(ranks), "--no-prefix"]
@@ -70,7 +71,7 @@ def runs_of(lines: list[str], ranks: int) -> list[dict[str, float]]:
 
 @functools.cache
 def each_seed(ranks: int) -> list[dict[str, float]]:
-    """In float64: a training in float32 goes another way where the last bit decides a maximum."""
+    """Trains in float64, because in float32 the last bit of a maximum can change the result."""
     return runs_of(train(ranks, *SHORT, "--dtype", "float64", "--seed", *SEEDS), ranks)
 
 
@@ -88,7 +89,7 @@ def test_seeds_are_different_trainings() -> None:
 
 @functools.cache
 def mixed() -> list[str]:
-    """Everything at once, as an old launcher's line might have it."""
+    """All flags at once, as the line of an old launcher may have them."""
     old = (
         "--ip",
         "192.0.2.1",
@@ -120,7 +121,7 @@ def test_a_launcher_wins_over_ip_and_port_and_old_flags_are_accepted() -> None:
 
 @dataclass(frozen=True)
 class Exact:
-    """The same training in float64, in two ways."""
+    """The same training in float64, made twice."""
 
     whole: dict[str, Any]  # parameters: one rank, a pass for each batch
     passes: dict[str, Any]  # two ranks, five passes for each batch, after an epoch of one rank
@@ -134,14 +135,14 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Exact:
         (folder / name).mkdir()
     train(1, *EXACT, str(folder / "whole"), "--epochs", "2")
     train(1, *EXACT, str(folder / "passes"), "--epochs", "1")
-    # 48 samples of each rank are passes of 10, 10, 10, 9 and 9.
+    # 48 samples of each rank make passes of 10, 10, 10, 9 and 9.
     flags = (*EXACT, str(folder / "passes"), "--epochs", "2", "--grad-accu-steps", "5")
     said = [each.splitlines() for each in programs.run(2, EXAMPLE / "train.py", "--json", *flags)]
     return Exact(parameters(folder / "whole"), parameters(folder / "passes"), said)
 
 
 def started(*flags: str, **variables: str) -> subprocess.Popen[str]:
-    """Without a launcher."""
+    """Starts it without a launcher."""
     command = [sys.executable, EXAMPLE / "train.py", "--json", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, env={**ENVIRONMENT, **variables}, text=True)
 
@@ -207,10 +208,10 @@ def test_threads_give_the_gradients_of_the_whole_batch_and_leave_running_means_t
 
 
 def rows() -> list[tuple[str, str]]:
-    """Of the table that says what is there and what is here."""
-    text = (EXAMPLE / "README.md").read_text().split("## Line by line")[1].split("\n## ")[0]
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [(there.strip(), here.strip()) for _, there, here, _ in (line.split("|") for line in lines[1:])]
+    """Returns the rows of the table with the name elsewhere and the name here."""
+    text = (EXAMPLE / "README.md").read_text().split("## Line by line\n\n")[1].split("\n\n")[0]
+    items = (" ".join(item.split()).split(" - Here: ") for item in text.removeprefix("- ").split("\n- "))
+    return [(there, here) for there, here in items]
 
 
 def spans() -> list[str]:

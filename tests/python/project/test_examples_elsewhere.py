@@ -1,4 +1,4 @@
-"""The examples for people from MegEngine, Paddle and Jittor: trained alike on any number of ranks.
+"""The examples for users of MegEngine, Paddle and Jittor: trained alike on any number of ranks.
 
 Daily one training in three is made, by one process and on one number of ranks, which are forked.
 """
@@ -27,7 +27,7 @@ import test_coming_from
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FOLDERS = ("megengine", "paddle", "jittor")
 NUMBER = re.compile(r"\d+\.\d+")
-# One thread each: several would wait for each other on a busy machine.
+# One thread each, because several would wait for each other on a busy machine.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 pytestmark = pytest.mark.timeout(300)
 SEEDS = sampled.some(("0", "1", "2"), 1, of="trainings elsewhere")
@@ -43,14 +43,14 @@ def plain(_: int, program: launchers.Program) -> list[launchers.Command]:
 
 
 def under_mpirun(ranks: int, program: launchers.Program) -> list[launchers.Command]:
-    """Whichever there is; else our own launcher."""
+    """Uses whichever mpirun there is, else our own launcher."""
     mpi = (each for each in launchers.LAUNCHERS if each.name in ("openmpi-4", "openmpi-5", "mpich"))
     there = [each.start for each in mpi if each.missing() is None]
     return [*there, launchers.pycollective][0](ranks, program)
 
 
 def spoken(start: Start, ranks: int, program: launchers.Program) -> str:
-    """What rank 0 prints."""
+    """Returns what rank 0 prints."""
     running = [
         subprocess.Popen(
             command.words,
@@ -86,7 +86,7 @@ class Example:
         return [self.worlds[0], *sampled.some(self.worlds[1:], 1, of=self.path)]
 
 
-# In float32, sums in another order drift apart from step to step.
+# In float32, sums in different orders drift apart from step to step.
 OURS = launchers.pycollective
 TRAIN = Example("megengine/train.py", ((by_itself, 1), (by_itself, 2), (by_itself, 4)), needs=None)
 MODEL_PARALLEL = Example("megengine/model_parallel.py", ((by_itself, 1), (by_itself, 2)), least=0.85)
@@ -98,7 +98,7 @@ EXPLICIT = Example("jittor/explicit.py", ((plain, 1), (under_mpirun, 4)))
 
 @functools.cache
 def outputs(example: Example) -> list[str]:
-    """What an example prints in each of its worlds, which train with all seeds in one launch."""
+    """Returns what an example prints in each world, which trains with all seeds in one launch."""
     if example.needs and importlib.util.find_spec(example.needs) is None:
         pytest.skip(f"{example.needs} is not installed")
 
@@ -116,7 +116,7 @@ def outputs(example: Example) -> list[str]:
 
 
 def results(example: Example) -> list[dict[str, Any]]:
-    """The last line of each output."""
+    """Returns the last line of each output."""
     return [json.loads(output.splitlines()[-1]) for output in outputs(example)]
 
 
@@ -153,7 +153,7 @@ def test_a_sum_of_shares_is_a_mean_of_means() -> None:
         np.testing.assert_allclose(averages, shares, rtol=0, atol=0.003)
 
 
-def test_a_script_that_nobody_touched_knows_nothing_of_us() -> None:
+def test_an_unmodified_script_knows_nothing_of_us() -> None:
     assert "pycollective" not in EXAMPLES.joinpath(UNMODIFIED.path).read_text().partition('"""\n\n')[2]
 
 

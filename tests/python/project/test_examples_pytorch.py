@@ -1,7 +1,7 @@
-"""examples/pytorch, as users run them: trained as well as by one process, resumed bit for bit, on two machines.
+"""examples/pytorch, as users run them: trained as well as by one process, resumed bit for bit.
 
-Daily one training in three is made, and one program is started in one of the ways in which users start it; the rest
-is on forked ranks.
+Some run on two machines. Daily one training in three is made, and one program is started by one of
+the methods of users; the rest is on forked ranks.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_a_run_that_is_resumed_within_an_epoch_equals_one_that_was_not_interrupt
     resumed = ("--epochs", "2", "--checkpoint", str(tmp_path / "resumed"))
     assert train(2, *resumed, "--stop-after", "22") == [
         {}
-    ]  # 15 batches are an epoch; the last save was at 20
+    ]  # an epoch has 15 batches; the last save was at 20
     assert train(2, *resumed) == [whole]
 
 
@@ -91,12 +91,15 @@ def test_the_parameter_server_learns_from_every_worker() -> None:
 
 
 def accuracy_of(said: str) -> float:
-    """The last word of what train_ddp.py prints."""
+    """Returns the last word of what train_ddp.py prints."""
     return float(said.split()[-1])
 
 
 def two_machines_train_as_one() -> None:
-    """Two launchers on this machine stand for them; test_launch_machines has two network namespaces."""
+    """Two launchers on this machine represent two machines.
+
+    test_launch_machines has two network namespaces.
+    """
     each = 2 if FULL else 1
     (one,) = train(2 * each, "--epochs", "1")
     master = ("--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "-n", str(each))

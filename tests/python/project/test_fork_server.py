@@ -1,4 +1,4 @@
-"""The fork server of these tests (fork_server.py): a forked rank is like a fresh one in all that tests rely on."""
+"""The fork server of these tests (fork_server.py): a forked rank is as good as a fresh one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 
 SUPPORT = str(Path(__file__).resolve().parents[2] / "support")
 LATE_S = 20.0
-# A program that has two fork servers and two ranks. They print their process numbers and kill it.
+# A program with two fork servers and two ranks. They print their process numbers and kill it.
 KILLED = """
 import forked_ranks, test_fork_server
 from pycollective import testing
@@ -39,7 +39,7 @@ testing.run(test_fork_server.outlives_its_parent, 2, init=False)
 
 @pytest.fixture
 def forks(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> ForkServer:
-    """Also with --fresh-ranks."""
+    """Also forks with --fresh-ranks."""
     monkeypatch.setattr(child, "start", fork_server.start)
     return fork_server
 
@@ -84,7 +84,7 @@ def loaded_by_server() -> list[str]:
 def test_ranks_are_forked_from_a_process_that_has_what_their_file_speaks_of() -> None:
     names = ["test_groups.py", "test_objects.py", "test_jax_functional.py"]
     assert [level_of(name) for name in names] == [0, 1, 2]
-    assert level_of(Path(__file__).name) == 2  # torch, jax
+    assert level_of(Path(__file__).name) == 2  # level 2 has torch and jax
     (here,) = testing.run(loaded_by_server, 1, init=False)
     assert here == [name for name in ("pytest", "torch", "jax") if importlib.util.find_spec(name)]
 
@@ -115,7 +115,10 @@ def hashed() -> int:
 
 @pytest.mark.usefixtures("forks")
 def test_forked_ranks_have_one_hash_seed() -> None:
-    """So the order of their sets is the same: what goes wrong where it differs needs the mark fresh_ranks."""
+    """So the order of their sets is the same.
+
+    A test that needs different orders has the mark fresh_ranks.
+    """
     assert len(set(testing.run(hashed, 2))) == 1
 
 
@@ -163,7 +166,7 @@ def leaves(how: str) -> None:
 
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize("how", ["killed by SIGKILL", "ended with exit code 7"])
-def test_the_end_of_a_forked_rank_is_told(how: str) -> None:
+def test_the_end_of_a_forked_rank_is_reported(how: str) -> None:
     with pytest.raises(testing.WorldFailed) as info:
         testing.run(leaves, 1, how, init=False)
     assert info.value.errors[0].summary == how
@@ -174,7 +177,7 @@ def fails() -> None:
 
 
 @pytest.mark.usefixtures("forks")
-def test_what_a_forked_rank_raises_is_told() -> None:
+def test_what_a_forked_rank_raises_is_reported() -> None:
     with pytest.raises(testing.WorldFailed, match="LookupError: in a forked rank"):
         testing.run(fails, 2)
 
@@ -193,7 +196,7 @@ def test_ranks_and_server_end_with_the_program() -> None:
             **os.environ,
             "PYTHONPATH": SUPPORT,
             "PYTEST_CURRENT_TEST": "test_objects.py",
-        },  # whose server is the second
+        },  # the second server forks the ranks of that file
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -211,7 +214,7 @@ def test_ranks_and_server_end_with_the_program() -> None:
 
 
 class Interrupted:
-    """A socket that Ctrl-C reaches while it waits for an answer."""
+    """A socket that is interrupted by Ctrl-C while it waits for an answer."""
 
     def __init__(self, requests: Any) -> None:
         self.requests = requests

@@ -1,4 +1,4 @@
-"""Importing is quick and brings nothing along; what the package says of itself is true."""
+"""Importing is quick and imports few modules. The package's statements about itself are true."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_import_adds_few_modules_to_numpys_own() -> None:
-    """What makes it quick; benchmarks/import_time.py measures it."""
+    """This makes it quick; benchmarks/import_time.py measures the time."""
     script = (
         "import numpy, sys; b = set(sys.modules); import pycollective; print(*sorted(set(sys.modules) - b))"
     )
@@ -40,7 +40,7 @@ def test_import_adds_few_modules_to_numpys_own() -> None:
 
 
 def test_names_that_are_missing_are_missing_to_type_checkers_too() -> None:
-    """They take what a module's __getattr__ might answer for what is there."""
+    """Type checkers accept every name of a module with __getattr__."""
     for path in PACKAGE.rglob("*.py"):
         names = {each.name for each in ast.parse(path.read_text()).body if isinstance(each, ast.FunctionDef)}
         assert "__getattr__" not in names, path
@@ -105,7 +105,7 @@ def parameters(arguments: ast.arguments) -> Parameters:
 def signature_of(function: Any) -> Parameters:
     try:
         text = str(inspect.signature(function)).replace("($self, ", "(self, ")
-    except ValueError:  # pybind11 puts it into the first line
+    except ValueError:  # the first line of pybind11's docstring has it
         text = re.search(r"\(.*\)", (function.__doc__ or "").splitlines()[0])[0]
         text = re.sub(r"<[^<>]*>", "None", text)
     return parameters(ast.parse(f"def f{text}: ...").body[0].args)
@@ -121,7 +121,7 @@ STUB_CLASSES = [
 
 
 def test_the_stub_has_the_names_of_the_core() -> None:
-    hidden = {"_world"}  # lets the functions travel through pickle
+    hidden = {"_world"}  # allows the functions to be pickled
     names = {name for name in vars(_core) if not name.startswith("__")} - hidden
     assert {node.name for node in STUB_FUNCTIONS + STUB_CLASSES} | STUB_VALUES == names
     for node in STUB_CLASSES:
@@ -146,7 +146,7 @@ STUB_CALLS = [(_core, node) for node in STUB_FUNCTIONS] + [
     ("owner", "node"), STUB_CALLS, ids=lambda value: getattr(value, "name", value.__class__.__name__)
 )
 def test_the_stub_has_the_signatures_of_the_core(owner: Any, node: ast.FunctionDef) -> None:
-    actual, told = signature_of(getattr(owner, node.name)), parameters(node.args)
-    if node.decorator_list:  # an overload may ask for what has a default
-        actual, told = ([each[:2] for each in signature] for signature in (actual, told))
-    assert actual == told
+    actual, declared = signature_of(getattr(owner, node.name)), parameters(node.args)
+    if node.decorator_list:  # an overload may require a parameter that has a default
+        actual, declared = ([each[:2] for each in signature] for signature in (actual, declared))
+    assert actual == declared

@@ -1,4 +1,4 @@
-"""A program that is started in a clone, whose source folder has no compiled module, uses the installed package."""
+"""A program started in a clone without a compiled module uses the installed package."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ print(pc.size(), pc.__file__, pc.metrics.__file__)
 def test_it() -> None:
     assert pc.__file__ == {file!r}
 """
-# As in an environment without an editable installation, whose finder would come before all of sys.path.
+# Imitates an environment without the finder of an editable installation, which would precede all
+# of sys.path.
 WITHOUT_FINDERS = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if isinstance(f, type)]\n"
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Beside it the folder `site`, with the package as it is installed, and `nothing`, without it."""
+    """A clone beside the folders `site`, with the installed package, and `nothing`, without it."""
     folder = tmp_path_factory.mktemp("clone")
     uncompiled = shutil.ignore_patterns("*.so", "bin", "__pycache__")
     for each in ("clone", "site"):

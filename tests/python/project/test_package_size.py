@@ -1,4 +1,7 @@
-"""The package stays small: what is compiled is there once, and a wheel has at most 3 MiB, kernels for GPUs too."""
+"""The package stays small: compiled code is stored once, and a wheel has at most 3 MiB.
+
+This includes the kernels for GPUs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ DIST_INFO_NBYTES = 24 << 10  # the wheel's record, metadata and licence, compres
 
 
 def shipped() -> dict[str, bytes]:
-    """What is installed, wherever it lies: an editable install has its sources elsewhere."""
+    """Returns the installed files. An editable install has its sources elsewhere."""
     compiled, sources = Path(_core.__file__).parent, Path(pc.__file__).parent
     paths = [path for path in compiled.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     paths += [path for path in sources.rglob("*") if path.suffix in (".py", ".pyi")]

@@ -1,4 +1,4 @@
-"""What `setup.py` makes of the sources: the same name, version and files as pip does."""
+"""`setup.py` builds the same name, version and files from the sources as pip does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""README.md does what it says: every code block is executed, and what it shows as output is the output.
+"""README.md is true: every code block is executed and has the output that is shown.
 
-A python block is a file; its first line is its name. A bash block is run in the folder of those files. A text block is
-what the bash block before it prints, in any order of lines. What clones, installs or takes minutes must only exist.
+A python block is a file; its first line is its name. A bash block is run in the folder of those
+files. A text block is what the bash block before it prints, in any order of lines. Blocks that
+clone, install or take minutes are not run; what they name must exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""scripts/setup, with a .venv whose pip only writes down what it is asked for."""
+"""scripts/setup, with a .venv in which pip only records its requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def clone(tmp_path: Path) -> Path:
 
 
 def setup(clone: Path, *words: str, **variables: str) -> tuple[list[str], str]:
-    """What pip was asked for, sorted, since some of it is asked for while the compiler runs; and what was said."""
+    """Returns the requests to pip and the output.
+
+    The requests are sorted, since some are made while the compiler runs.
+    """
     (clone / "pip.log").unlink(missing_ok=True)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYCOLLECTIVE_")}
     done = subprocess.run(
@@ -123,7 +126,7 @@ def test_on_a_terminal_a_step_rewrites_its_line(clone: Path) -> None:
     os.close(terminal)
     shown = ""
     try:
-        with contextlib.suppress(OSError):  # at the end of the terminal
+        with contextlib.suppress(OSError):  # EIO: the terminal has ended
             while True:
                 shown += os.read(ours, 4000).decode()
                 if re.search(r"\r\[2/5 \d+:\d\d\] compiling: 3 of 8\033\[K\r", shown):
@@ -142,7 +145,7 @@ def test_users_do_not_get_warnings_as_errors(clone: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["all", "-k", "x"], ["full", "-k", "x"], ["nonsense"]])
-def test_arguments_that_nobody_would_read_are_refused(clone: Path, words: list[str]) -> None:
+def test_arguments_that_would_not_be_read_are_refused(clone: Path, words: list[str]) -> None:
     done = subprocess.run(["scripts/test", *words], cwd=clone, capture_output=True, text=True, timeout=50)
     assert done.returncode == 2
     assert "usage: scripts/test" in done.stderr

@@ -1,4 +1,4 @@
-"""A tool has one version: scripts/setup, scripts/docs and the hooks of pre-commit install the same."""
+"""A tool has one version: scripts/setup, scripts/docs and the pre-commit hooks install the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ PIN = re.compile(r"[\w.-]+==[\w.]+")
 
 
 def group(name: str) -> list[str]:
-    """What stands in that dependency group of pyproject.toml; tomllib is new in Python 3.11."""
+    """Returns that dependency group of pyproject.toml.
+
+    tomllib is new in Python 3.11, so it is not used.
+    """
     groups = (ROOT / "pyproject.toml").read_text().partition("[dependency-groups]")[2].partition("\n[")[0]
     found = re.search(rf"^{name} = \[(.*?)\]", groups, re.MULTILINE | re.DOTALL)
     assert found, name

@@ -1,4 +1,4 @@
-"""`pycollective bench`: what it accepts, and that its columns say what was done."""
+"""`pycollective bench`: what it accepts, and that its columns are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pycollective-bench`: the same table alone and under every launcher, right results, and honest ends."""
+"""`pycollective-bench`: the same table alone and under every launcher, and right results.
+
+It reports every failure.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def started(*words: str, env: Mapping[str, str] | None = None) -> Iterator[subpr
 
 
 def rows(text: str) -> list[list[str]]:
-    """What does not differ from run to run: size, count, type, redop, root and #wrong."""
+    """Returns what does not differ from run to run: size, count, type, redop, root and #wrong."""
     table = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return [[*words[:5], words[8]] for words in table]
 
@@ -118,7 +121,7 @@ def test_every_operation_is_right_in_place_and_out_of_place(transport: str) -> N
 @pytest.mark.parametrize(
     ("group", "ranks", "head"),
     [
-        ("2,0", 2, "# these are ranks 2 0 of the world; the others wait"),
+        ("2,0", 2, "# these are ranks 2 0 of the world; other ranks wait"),
         ("even-odd", 3, "# these are ranks 0 2 4 of the world; the odd ones measure at the same time"),
     ],
 )
@@ -173,7 +176,7 @@ def test_mpirun_gives_the_same_rows(alone: str) -> None:
 
 @contextlib.contextmanager
 def two_by_variables(tmp_path: Path, *words: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Ranks whose rank 0 has to open the store at an address that both know."""
+    """Starts two ranks. Rank 0 has to open the store at an address that both know."""
     common = {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
@@ -223,7 +226,7 @@ def test_a_bad_command_line_is_explained_once_with_exit_code_2(
     done = run(*launcher, *BENCH, *words)
     assert done.returncode == 2
     assert done.stdout == ""
-    # Not by the other rank; but the launcher may repeat the last lines.
+    # The other rank does not print it, but the launcher may repeat the last lines.
     assert done.stderr.count("usage: pycollective-bench") in ((1, 2) if launcher else (1,))
     assert why in done.stderr
 
@@ -276,7 +279,8 @@ def test_signals_are_passed_on_and_tell_in_the_exit_code(tmp_path: Path) -> None
         wait_for_the_table(processes[0])
         processes[1].send_signal(signal.SIGTERM)
         _, stderr = processes[0].communicate(timeout=DEADLINE_S)
-        assert processes[1].communicate(timeout=DEADLINE_S) == ("", "")  # no surprise to whoever has sent it
+        # no output, because the sender of the signal expects the end
+        assert processes[1].communicate(timeout=DEADLINE_S) == ("", "")
     assert processes[1].returncode == 128 + signal.SIGTERM
     assert processes[0].returncode == 1
     assert stderr.startswith("pycollective.PeerFailure: ")

@@ -1,4 +1,4 @@
-"""Commands end quietly when the program that reads their output has ended, as in `pycollective env | head -3`."""
+"""Commands end quietly when the reader of their output has ended: `pycollective env | head -3`."""
 
 from __future__ import annotations
 

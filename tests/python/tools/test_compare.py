@@ -1,4 +1,4 @@
-"""`pycollective bench --compare`: the same cells for all, nobody left out in silence."""
+"""`pycollective bench --compare`: the same cells for all, and every omitted peer is reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def beside_gloo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, dict[str, Any]]:
-    """What it has printed, what it has told meanwhile, and its JSON."""
+    """Returns its standard output, its standard error, and its JSON."""
     pytest.importorskip("torch")
     file = tmp_path_factory.mktemp("compare") / "figures.json"
     shape = (
@@ -62,7 +62,7 @@ def beside_gloo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, dic
     return done.stdout, done.stderr, json.loads(file.read_text())
 
 
-def test_every_cell_is_measured_for_all_who_have_it(
+def test_every_cell_is_measured_for_all_peers_that_have_it(
     beside_gloo: tuple[str, str, dict[str, Any]],
 ) -> None:
     rows = beside_gloo[2]["rows"]
@@ -84,18 +84,18 @@ def test_a_ratio_is_ours_over_the_best_peers(beside_gloo: tuple[str, str, dict[s
     found = beside_gloo[2]
     median = {(each["collective"], each["nbytes"], each["peer"]): each["median_s"] for each in found["rows"]}
     ratios = {(each["collective"], each["nbytes"]): each["ratio"] for each in found["ratios"]}
-    assert ratios["scan", 8] is None  # nobody to compare with
+    assert ratios["scan", 8] is None  # no peer to compare with
     assert ratios["allreduce", 8] == pytest.approx(
         median["allreduce", 8, "pycollective"] / median["allreduce", 8, "gloo"]
     )
 
 
-def test_who_was_asked_for_and_is_not_there_is_named_everywhere(
+def test_a_requested_peer_that_is_not_there_is_named_everywhere(
     beside_gloo: tuple[str, str, dict[str, Any]],
 ) -> None:
-    printed, told, found = beside_gloo
+    printed, reported, found = beside_gloo
     assert f"# missing: openmpi: there is no interpreter {NO_PYTHON}" in printed
-    assert f"openmpi is missing: there is no interpreter {NO_PYTHON}" in told
+    assert f"openmpi is missing: there is no interpreter {NO_PYTHON}" in reported
     assert found["missing"] == {"openmpi": f"there is no interpreter {NO_PYTHON}"}
 
 
@@ -124,7 +124,7 @@ def test_the_roofline_is_of_the_same_run(beside_gloo: tuple[str, str, dict[str, 
 
 
 def other_interpreter(folder: Path, *, path: str) -> str:
-    """This one under another name, that imports from that path."""
+    """Makes this interpreter available under another name, importing from that path."""
     program = folder / "python"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {sys.executable} "$@"\n')
     program.chmod(0o755)
@@ -147,7 +147,7 @@ def test_every_collective_is_right_on_three_ranks_with_a_gloo_of_another_interpr
     }
 
 
-# ---- what is asked for
+# ---- options
 
 
 def refused(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -191,7 +191,7 @@ def options(*words: str) -> argparse.Namespace:
     )
 
 
-def test_libraries_take_turns_and_nobody_is_always_the_first(
+def test_libraries_alternate_and_none_is_always_the_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     order = []
@@ -223,13 +223,15 @@ def test_a_wrong_result_and_a_failure_of_ours_end_with_code_1(monkeypatch: pytes
         (wrong, fine, 1),
         (fine, wrong, 1),
         (Launch(failure="it fell over"), fine, 1),
-        (fine, Launch(failure="it fell over"), 0),  # its own affair, but it is said
+        (fine, Launch(failure="it fell over"), 0),  # only that peer's failure, but it is reported
     ):
         ends.update({OURS.name: ours, "gloo": gloo})
         assert command.run(options("--compare", "gloo")) == code
 
 
-def test_who_has_failed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_peer_that_has_failed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(command, "find", lambda name: ComparedLibrary(name, "gloo", "/bin/false"))
     fine = Launch("1", [Figures(1e-6, 1e-6, 10, True)])
     monkeypatch.setattr(
@@ -241,11 +243,11 @@ def test_who_has_failed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "gloo has failed: exit code 1" in said.err
 
 
-# ---- which peers there are
+# ---- the available peers
 
 
 def interpreter(folder: Path, says: str) -> str:
-    """A program that answers every question with that."""
+    """A program that gives that answer to every question."""
     folder.mkdir(parents=True)
     program = folder / "python"
     program.write_text(f"#!/bin/sh\necho '{says}'\n")
@@ -344,7 +346,7 @@ def test_a_wrong_cell_is_marked_in_the_table() -> None:
 
 
 class Idle(Adapter):
-    """Does nothing, rightly called or not."""
+    """Does nothing, whether the call is right or not."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size

@@ -1,4 +1,4 @@
-"""`--plot`: a picture where matplotlib is there, and the line that installs it where it is not."""
+"""`--plot`: a picture if matplotlib is installed, else the command that installs it."""
 
 from __future__ import annotations
 
@@ -105,6 +105,6 @@ def test_labels_keep_their_order_and_a_distance(heights: list[float]) -> None:
         range(len(heights)), key=lambda i: heights[i]
     )
     assert all(above - below >= 0.05 - 1e-9 for below, above in pairwise(sorted(placed)))
-    assert sum(placed) == pytest.approx(sum(heights))  # as many up as down
+    assert sum(placed) == pytest.approx(sum(heights))  # the labels move up as far as down
     if heights == [0.1, 0.5, 0.9]:
         assert placed == heights

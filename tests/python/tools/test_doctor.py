@@ -1,4 +1,7 @@
-"""`pycollective doctor`: every result of every check, seen; no secret in what it prints; quick; the ranks it names."""
+"""`pycollective doctor`: every result of every check occurs, and no secret is printed.
+
+It is quick, and it names the ranks.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from pycollective.tools.doctor.sockets import own_addresses
 pytestmark = pytest.mark.timeout(60)
 
 ROOT = Path(__file__).resolve().parents[3]
-QUICK_S = 2.0  # of processor time: a loaded machine changes little about that
+QUICK_S = 2.0  # of processor time, which depends little on the machine's load
 SOON_S = 20.0  # far below the 60 s of a command that hangs
 SECRET = "correct-horse-battery-staple"
 LO = [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
@@ -40,7 +43,7 @@ OTHERS = [("eth0", address, UP | RUNNING) for address in ("10.0.0.5", "fe80::1",
 
 
 def placed(size: int, local_size: int) -> Placement:
-    """The place of rank 0 under a launcher that says so."""
+    """Returns the place of rank 0 under a launcher that specifies it."""
     return dataclasses.replace(
         detect({}), size=size, local_size=local_size, launcher="mpirun", one_host=local_size == size
     )
@@ -73,7 +76,7 @@ def case(
     files: Mapping[str, str] | None = None,
     changes: Mapping[str, Any] | None = None,
 ) -> None:
-    """One more row; several of one check are told apart by what they find."""
+    """Adds a row. The rows of one check differ in their findings."""
     facts = dataclasses.replace(base, **(changes or {}))
     CASES[f"{len(CASES)} {name}: {words}"] = (facts, files or {}, name, status, words, remedy)
 
@@ -235,7 +238,7 @@ def test_a_key_file_that_would_be_refused_fails(
     assert str(path) in line.remedy
 
 
-def test_a_key_file_that_is_no_file_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_key_file_that_is_no_file_blocks_no_rank(tmp_path: Path) -> None:
     path = key(tmp_path, b"")
     path.unlink()
     os.mkfifo(path, 0o600)
@@ -263,7 +266,7 @@ def test_commands_are_asked_all_at_once_and_none_holds_us_up(
     on_path(tmp_path, "mpiexec", "echo broken >&2; exit 3")
     on_path(tmp_path, "srun", "exec sleep 60")
     on_path(tmp_path, "nvidia-smi", "exec sleep 60")
-    on_path(tmp_path, "torchrun", "exec sleep 60")  # is not asked at all
+    on_path(tmp_path, "torchrun", "exec sleep 60")  # is never run
     (tmp_path / "ray").write_text("not executable")
     began = time.monotonic()
     found = commands.answers(f"{tmp_path}:{os.defpath}")
@@ -396,8 +399,8 @@ sys.exit(cli.main(["doctor", "--json"]))
 
 
 def absent(fifo: str) -> tuple[int, str, str]:
-    """Rank 2 never calls it, and ends after the others."""
-    ends = os.open(fifo, os.O_RDWR)  # waits for nobody
+    """Rank 2 never calls doctor, and ends after the other ranks."""
+    ends = os.open(fifo, os.O_RDWR)  # opens without waiting
     if os.environ["RANK"] == "2":
         for _ in range(2):
             os.read(ends, 1)
@@ -410,7 +413,7 @@ def absent(fifo: str) -> tuple[int, str, str]:
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_a_world_that_does_not_come_about_fails_on_every_rank_and_names_who_is_missing(
+def test_a_world_that_does_not_come_about_fails_on_every_rank_and_names_the_missing(
     tmp_path: Path,
 ) -> None:
     os.mkfifo(tmp_path / "ends")
@@ -449,7 +452,7 @@ def test_ranks_that_share_cores_are_found_whatever_they_are_bound_to() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 18))
-def test_every_two_ranks_meet_once_and_nobody_meets_two_at_a_time(size: int) -> None:
+def test_every_two_ranks_are_paired_once_and_none_with_two_at_a_time(size: int) -> None:
     met = []
     for round_number in range(size + size % 2 - 1):
         partners = {rank: round_trips.partner(rank, round_number, size) for rank in range(size)}

@@ -1,4 +1,4 @@
-"""`pycollective plan` and explain(): what they say of worlds that need not exist, and what they refuse."""
+"""`pycollective plan` and explain(): what they print and refuse about worlds that may not exist."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ rank 1 of 3, recursive_doubling allreduce, 1 chunk, 1 of scratch
 
 
 def plan(*words: str, code: int = 0) -> str:
-    """The standard output of `pycollective plan ...`, or, if it is to fail, the standard error."""
+    """Returns the standard output of `pycollective plan ...`, or its errors if it is to fail."""
     command = [sys.executable, "-m", "pycollective", "plan", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == code, done.stderr
@@ -177,7 +177,7 @@ def test_explain_follows_the_table_of_this_process(monkeypatch: pytest.MonkeyPat
         pc.explain("allreduce", nbytes=8, size=4)
 
 
-def test_explain_takes_the_link_that_it_is_told() -> None:
+def test_explain_takes_the_link_that_is_specified() -> None:
     def predicted(model: str) -> str:
         lines = pc.explain("allreduce", nbytes=1 << 20, size=16, model=model).splitlines()
         return next(line for line in lines if line.startswith("predicted: "))
@@ -266,7 +266,7 @@ def test_explain_asks_for_size_where_hosts_are_given_in_a_world() -> None:
         pc.shutdown()
 
 
-def test_explain_of_arrays_on_gpus_says_that_nobody_knows_before_the_first() -> None:
+def test_explain_of_arrays_on_gpus_says_that_it_is_unknown_before_the_first() -> None:
     pc.init()
     try:
         assert "allreduce of arrays on GPUs, 1 rank: not known yet" in pc.explain("allreduce", device="cuda")

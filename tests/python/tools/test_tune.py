@@ -1,4 +1,4 @@
-"""Profiles are applied or refused, and said so everywhere; `pycollective tune` writes what init() reads."""
+"""Profiles are applied or refused, and all output reports it. `pycollective tune` writes them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_profile_is_applied_and_explained_on_all_ranks(tmp_path: Path) -> None
     name = profile(tmp_path / "mine", (2, "combined_at_once", "1k"), (2, "tcp", TCP))
     shared = testing.run(explained, 2, env={"PYCOLLECTIVE_PROFILE": name})
     for text in shared:
-        assert "algorithm: shared_memory (in rounds" in text  # a profile does not turn shared memory off
+        assert "algorithm: shared_memory (in rounds" in text  # a profile does not disable shared memory
         assert f"profile:   {name}: {SHARED}, tcp={TCP}\n" in text
     over_tcp = testing.run(explained, 2, env={"PYCOLLECTIVE_PROFILE": name, "PYCOLLECTIVE_TRANSPORT": "tcp"})
     for text in over_tcp:
@@ -162,7 +162,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
             _core._profile_text([wrong], "")
 
 
-# ---- how it is decided
+# ---- how the decision is made
 
 SIZES = (1 << 10, 2 << 10, 4 << 10, 8 << 10)
 CUT = Cut("x", 4 << 10, SIZES, tuple(Cell("allreduce", size) for size in SIZES), (World("shm"),) * 2)
@@ -171,7 +171,7 @@ CUT = Cut("x", 4 << 10, SIZES, tuple(Cell("allreduce", size) for size in SIZES),
 def passes_of(
     second_is_faster_by: list[float], noise: float = 0.0, count: int = 9, rounds: int = 1
 ) -> Passes:
-    """Of sizes in their order; the noise goes up and down from pass to pass."""
+    """Makes passes over sizes in their order. The noise goes up and down from pass to pass."""
     return [
         [[[factor * (1 + (noise if turn % 2 else -noise)), 1.0] for factor in second_is_faster_by]] * rounds
         for turn in range(count)
@@ -181,7 +181,7 @@ def passes_of(
 @pytest.mark.parametrize(
     ("factors", "best"),
     [
-        ([0.5, 0.5, 2, 2], "4k"),  # as it is
+        ([0.5, 0.5, 2, 2], "4k"),  # no change
         ([0.5, 2, 2, 2], "2k"),
         ([2, 2, 2, 2], "1k"),
         ([0.5, 0.5, 0.5, 2], "8k"),
@@ -198,7 +198,7 @@ def test_a_default_stays_where_noise_is_larger_than_the_gain_or_rounds_are_few()
     assert best_cut(CUT, passes_of(clear, noise=0.02)).is_better
     assert not best_cut(CUT, passes_of(clear, noise=0.3, count=10)).is_better
     quick = [[each[0] for each in passes_of(clear, noise=0.3, count=100)] for _ in range(3)]
-    assert best_cut(CUT, quick).is_better  # what differs from round to round is no doubt, if all passes agree
+    assert best_cut(CUT, quick).is_better  # differences between rounds do not matter if all passes agree
     assert best_cut(CUT, passes_of(clear, count=3, rounds=2)).is_better
     assert not best_cut(CUT, passes_of(clear, count=2, rounds=9)).is_better
     assert not best_cut(CUT, passes_of(clear, count=4, rounds=1)).is_better
@@ -331,7 +331,7 @@ def test_too_little_time_is_not_taken_for_good_defaults() -> None:
     )
 
 
-def test_who_measures_on_a_busy_machine_is_told() -> None:
+def test_measuring_on_a_busy_machine_is_reported() -> None:
     assert command.busy_text(0.9, 2) == ""
     busy = command.busy_text(3.0, 2)
     assert "load 3.0, 2 cores" in busy

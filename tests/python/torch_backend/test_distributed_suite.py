@@ -1,9 +1,11 @@
-"""PyTorch's own DistributedTest passes on our backend, test by test as the lists in distributed_suite have them.
+"""PyTorch's own DistributedTest passes on our backend, as the lists in distributed_suite state.
 
-Those that torch skips for its name, for the world's size or for want of CUDA are listed with torch's reason: so that a
-pass that turns into a skip is seen. The second list with 2 ranks is of the backend that stands for gloo, as
-PYCOLLECTIVE_REPLACES makes it: then torch skips none for its name. Daily some of the passes that both have run with 2
-ranks, under one of the names; in the full run (sampled.py) everything, with 2 ranks for gloo and with 4 by name.
+Tests that torch skips because of the backend's name, the size of the world or a missing CUDA are
+listed with torch's reason, so that a pass that becomes a skip is seen. The second list with 2 ranks
+is for the backend that replaces gloo by PYCOLLECTIVE_REPLACES, where torch skips no test because of
+the name. The daily run takes some of the tests that pass under both names, with 2 ranks and under
+one of the names. The full run (sampled.py) takes everything, with 2 ranks for gloo and with 4 by
+name.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ pytest.importorskip("expecttest", reason="torch.testing needs it")
 
 @dataclass(frozen=True)
 class Listed:
-    """What a list says. `lines` has one per name, as it stands there."""
+    """The contents of a list. `lines` has one line per name, unchanged."""
 
     path: Path
     torch: str  # the version with which the list was made
@@ -44,7 +46,7 @@ class Listed:
         return {name for name, line in self.lines.items() if line.startswith("pass ")}
 
     def only(self, names: list[str]) -> Listed:
-        """The lines of these names, or all if there are none."""
+        """Returns the lines of these names, or all if there are none."""
         return replace(self, lines={name: self.lines[name] for name in names or self.lines})
 
 
@@ -58,7 +60,7 @@ def torch_version() -> str:
 
 
 def line_of(case: ElementTree.Element) -> str:
-    """What a list would say of this outcome; more words if it may not stand there."""
+    """Returns the line of this outcome in a list, with more words if a list may not contain it."""
     name = case.attrib["name"]
     for each in case:
         if each.tag == "skipped":
@@ -69,7 +71,7 @@ def line_of(case: ElementTree.Element) -> str:
 
 
 def run(ranks: int, backend: str, names: list[str], folder: Path) -> dict[str, str]:
-    """The outcome of those tests, or of all if there are no names, as lines of a list."""
+    """Returns the outcomes of those tests, or of all if there are no names, as lines of a list."""
     report, temporary = folder / "report.xml", folder / "tmp"
     temporary.mkdir()
     runner = HERE / "runner.py"
@@ -81,7 +83,7 @@ def run(ranks: int, backend: str, names: list[str], folder: Path) -> dict[str, s
         "TEMP_DIR": str(temporary),  # torch's
         "TMPDIR": str(temporary),  # Python's
         "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",  # with one GPU for all ranks torch skips every test
+        "CUDA_VISIBLE_DEVICES": "",  # torch skips every test if all ranks have one GPU
         "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": "60",
         "PYTHONHASHSEED": "0",  # some reasons are sets
     }
@@ -98,7 +100,7 @@ def run(ranks: int, backend: str, names: list[str], folder: Path) -> dict[str, s
             suite.wait(DEADLINE_S)
         finally:
             if suite.poll() is None:
-                os.killpg(suite.pid, signal.SIGKILL)  # ranks too
+                os.killpg(suite.pid, signal.SIGKILL)  # the ranks too
                 suite.wait()
         out.seek(0)
         assert suite.returncode in (0, 1), out.read()  # else there are no results: a name is unknown
@@ -107,7 +109,7 @@ def run(ranks: int, backend: str, names: list[str], folder: Path) -> dict[str, s
 
 
 def complaints(listed: Listed, found: dict[str, str], *, same_torch: bool) -> list[str]:
-    """What is wrong, and for a list that is out of date which line to change."""
+    """Returns what is wrong, and which line to change in an outdated list."""
     known = {name for name, line in listed.lines.items() if line.startswith("fail ")}
     wrong = [
         line for name, line in found.items() if name not in known and not line.startswith(("pass ", "skip "))
@@ -136,7 +138,7 @@ def test_the_tests_that_torch_has_for_its_backends_pass_on_ours(
 ) -> None:
     listed = read(HERE / f"{ranks}_ranks_{backend}.txt")
     same_torch = listed.torch == torch_version()
-    # With another torch names may be gone.
+    # Another version of torch may lack some of the names.
     names = [] if FULL or not same_torch else sampled.some(sorted(listed.passes()), DAILY)
     wrong = complaints(listed.only(names), run(ranks, backend, names, tmp_path), same_torch=same_torch)
     assert not wrong, "\n".join(wrong)

@@ -1,7 +1,7 @@
-"""Trainers that know backends by name train on pycollective by PYCOLLECTIVE_REPLACES alone, with the losses of gloo.
+"""Trainers that know backends by name train on pycollective with PYCOLLECTIVE_REPLACES alone.
 
-The programs in foreign_trainers/ know nothing of pycollective. They run where the trainers are installed: the full run
-installs them.
+They have the losses of gloo. The programs in foreign_trainers/ do not know pycollective. They run
+where the trainers are installed: the full run installs them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(2 * DEADLINE_S + 30)
 
 
 def losses(program: str, folder: Path, *, replaces: str) -> tuple[list[float], str]:
-    """What rank 0 of two has printed, and what all have printed on standard error."""
+    """Returns what rank 0 of two has printed, and all standard error."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*launcher, str(HERE / f"{program}.py")],

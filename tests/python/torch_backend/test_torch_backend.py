@@ -45,8 +45,8 @@ def failures(size: int) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize(("size", "name"), ROWS)
 def test_on_every_rank(size: int, name: str) -> None:
-    told = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(failures(size)) if name in failed]
-    assert not told, "\n".join(told)
+    reports = [f"rank {rank}: {failed[name]}" for rank, failed in enumerate(failures(size)) if name in failed]
+    assert not reports, "\n".join(reports)
 
 
 def killed_in_backward() -> tuple[str, float, str]:
@@ -76,7 +76,7 @@ def test_a_rank_killed_in_backward_is_a_peer_failure_in_the_loop_of_ddp_long_bef
 
 
 def of_its_own() -> tuple[float, bool, str]:
-    """A group of ours beside a default group of gloo."""
+    """Makes a group of ours beside a default group of gloo."""
     dist.init_process_group("gloo")
     group = dist.new_group([0, 1], backend="pycollective")
     x = torch.full((3,), dist.get_rank() + 1.0)
@@ -105,7 +105,7 @@ def again_and_again() -> list[float]:
         seen.append(x[0].item())
         dist.destroy_process_group()
         assert not pc.is_initialized()
-    pc.init()  # a world that was there before stays
+    pc.init()  # a world that existed before stays
     dist.init_process_group("pycollective")
     dist.destroy_process_group()
     assert pc.allreduce(1) == 2
@@ -120,7 +120,7 @@ def test_a_world_can_be_destroyed_and_made_again_and_one_that_was_there_is_used(
 
 
 def keys_of_earlier_groups(backends: list[str], folder: str) -> list[list[int]]:
-    """Of one default group after the other at one address: which of the earlier ones' keys each finds."""
+    """Makes default groups in sequence at one address. Returns which earlier keys each finds."""
     seen = []
     for number, backend in enumerate(backends):
         dist.init_process_group(backend)
@@ -163,7 +163,7 @@ def before_rank_0_has_come(folder: str) -> tuple[list[float], int]:
         return is_old
 
     with pytest.MonkeyPatch.context() as patch:
-        if rank == 0:  # whose store is there as long as somebody holds it
+        if rank == 0:  # its store exists as long as a reference to it
             assert eventually(tried.exists)
         patch.setattr(store_servers, "_is_of_the_past", is_of_the_past)
         del store
@@ -181,7 +181,7 @@ def test_a_rank_that_meets_again_before_rank_0_waits_for_the_new_store(tmp_path:
 
 
 def again_at_once(folder: str) -> list[float]:
-    """With what is printed below Python, too."""
+    """Captures what is printed below Python, too."""
     out = os.open(f"{folder}/{os.environ['RANK']}", os.O_WRONLY | os.O_CREAT)
     os.dup2(out, 2)
     for backend in ("pycollective",) * 5 + ("gloo",):
@@ -217,7 +217,8 @@ def test_a_store_that_the_program_holds_is_the_next_groups_too() -> None:
 def with_receives_under_way() -> None:
     dist.init_process_group("pycollective")
     dist.barrier()
-    works = [dist.irecv(torch.zeros(1), tag=tag) for tag in (0, 0, 1)]  # from any source, and nobody sends
+    # from any source, without a matching send
+    works = [dist.irecv(torch.zeros(1), tag=tag) for tag in (0, 0, 1)]
     futures = [work.get_future() for work in works]
     dist.destroy_process_group()
     for wait in [each.wait for each in (*works, *futures)]:
@@ -247,7 +248,7 @@ def test_a_program_may_end_with_a_receive_from_any_source_under_way(tmp_path: ob
     assert [(each.communicate(timeout=60)[1], each.returncode) for each in ranks] == [(b"", 0)] * 2
 
 
-def test_a_world_of_one_needs_nobody(tmp_path: object) -> None:
+def test_a_world_of_one_needs_no_peer(tmp_path: object) -> None:
     program = (
         "import torch, torch.distributed as dist\n"
         f"dist.init_process_group('pycollective', init_method='file://{tmp_path}/store', rank=0, world_size=1)\n"
@@ -260,13 +261,13 @@ def test_a_world_of_one_needs_nobody(tmp_path: object) -> None:
 
 
 def test_torch_is_imported_even_if_pycollective_cannot_be(tmp_path: object) -> None:
-    """The entry point stands beside the package: a clone's source folder without a compiled module does no harm."""
+    """The entry point is a separate package, so a folder without a compiled module does no harm."""
     broken = f"{tmp_path}/pycollective"
     os.mkdir(broken)
     with open(f"{broken}/__init__.py", "w") as file:
         file.write("raise ImportError('broken')\n")
     program = (
-        "import sys\n"  # first without the finder of an editable installation, which would find the real one
+        "import sys\n"  # without the finder of an editable installation, which would find the real package
         "sys.meta_path[:] = [each for each in sys.meta_path if not type(each).__module__.startswith('_editable')]\n"
         "import torch\n"
         "try:\n"

@@ -1,4 +1,7 @@
-"""The life of process groups of the backend "pycollective": beside another backend, in forked children, aborted."""
+"""The life of process groups of the backend "pycollective".
+
+They exist beside another backend and in forked children, and are aborted.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def sockets() -> int:
 
 
 def child_of_a_group(group: Any, end: Callable[[], object], sockets_before: int) -> int:
-    """What is wrong in a forked child, as an exit status."""
+    """Returns what is wrong in a forked child, as an exit status."""
     if kind_of(lambda: dist.all_reduce(torch.ones(1), group=group)) != "ForkedProcess":
         return 1
     end()
@@ -124,7 +127,7 @@ def test_default_groups_of_other_members_follow_each_other(tmp_path: object) -> 
 
 
 def one_name_in_one_store() -> tuple[list[float], str]:
-    """What torchrun's store sees of programs that destroy and start again: the same names, other members."""
+    """The store of torchrun across restarted groups: the same names, other members."""
     from pycollective.torch.backend.joining import join
 
     here = int(os.environ["RANK"])
@@ -151,10 +154,10 @@ def one_name_in_one_store() -> tuple[list[float], str]:
     if here != 1:
         together([0, 2]).leave()
     meet("last")
-    for _ in range(10):  # nobody waits for anybody but in leave()
+    for _ in range(10):  # no rank waits for another one except in leave()
         together([0, 1, 2]).leave()
     store.set(f"over/{here}", "")
-    if here == 0:  # it has the store
+    if here == 0:  # it hosts the store
         store.wait([f"over/{rank}" for rank in range(3)], TIMEOUT)
     return seen, alone
 
@@ -182,7 +185,7 @@ def waits_in(collective: str) -> bool:
 
 
 def meet_outside_of_init() -> None:
-    """Returns on rank 0 when rank 1 has left init(), whose last barrier ends there later than here."""
+    """Returns on rank 0 when rank 1 has left init(): the last barrier ends later on rank 1."""
     if pc.rank() == 1:
         pc.send(torch.ones(1), 0)
     else:
@@ -272,13 +275,13 @@ def part_aborted() -> tuple[list[str], list[float]]:
         pc.send(torch.zeros(1), 0)
         ends.append(kind_of(lambda: total(part)))  # it waits in the call when rank 0 aborts
         pc.send(torch.zeros(1), 2)
-    else:  # it comes later; what the others gave to that call before may be enough to make it whole here
+    else:  # it calls later; the data that the other ranks sent before may suffice to complete its call
         pc.recv(torch.zeros(1), 1)
         kind_of(lambda: total(part))
     ends.append(kind_of(lambda: total(part)))
     again = dist.new_group([2, 1, 0])
     totals = [total(), float(pc.allreduce(1)), total(again)]
-    pc.shutdown()  # nobody goes while another is in the last call
+    pc.shutdown()  # no rank ends while another is in the last call
     return ends, totals
 
 

@@ -1,4 +1,4 @@
-"""Torch programs that name another backend, are started by mpirun, or make their process groups themselves."""
+"""Torch programs that name another backend, are started by mpirun, or make their own groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAID = "torch.distributed's backend gloo is pycollective here"
 
 
 def script(path: Path, text: str, **environment: str) -> tuple[str, str]:
-    """What a program prints on standard output and standard error, in a process with that environment."""
+    """Returns the standard output and standard error of a program in that environment."""
     path.write_text(text)
     done = subprocess.run(
         [sys.executable, str(path)],
@@ -62,7 +62,7 @@ for _ in range(2):
 
 
 @pytest.mark.parametrize("method", ["env://", "tcp://127.0.0.1:{port}"])
-def test_a_misspelt_variable_is_told_once_to_programs_that_never_ask_for_pycollective(
+def test_a_misspelt_variable_is_reported_once_to_programs_that_never_use_pycollective(
     tmp_path: Path, method: str
 ) -> None:
     port = str(free_port())
@@ -166,7 +166,7 @@ def test_ddps_built_in_hooks_go_by_pycollective() -> None:
 
 
 def quorums(folder: str) -> list[float]:
-    """Three ranks, then the two that are left, beside a world that stays as it is."""
+    """Three ranks, then the remaining two, beside a world that does not change."""
     rank = pc.rank()
     sums = []
     for number, members in enumerate(([0, 1, 2], [0, 2], [0, 2])):
@@ -199,7 +199,7 @@ def caught() -> bool:
     dist.init_process_group("pycollective", timeout=timedelta(seconds=20))
     try:
         dist.all_reduce(torch.ones(3 + dist.get_rank()))
-    except RuntimeError as error:  # as programs for torch's own backends have it
+    except RuntimeError as error:  # as programs for torch's own backends handle it
         return isinstance(error, pc.CollectiveMismatch)
     finally:
         dist.destroy_process_group()
@@ -214,7 +214,10 @@ LOCAL = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 def without_torchs_variables(address: str, asked: dict[str, str]) -> list[str | None]:
-    """As under mpirun: rank and size are said by variables of the launcher's own. `asked`: what the user has set."""
+    """Imitates mpirun, which specifies rank and size in its own variables.
+
+    `asked`: variables that the user has set.
+    """
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", *LOCAL):
         os.environ.pop(name, None)
     os.environ.update(asked)
@@ -238,7 +241,7 @@ def test_a_program_finds_its_local_rank_where_the_launcher_does_not_set_torchs_v
 
     assert found() == [["0", "2"], ["1", "2"]]
     assert found(LOCAL_RANK="5") == [["5", "2"], ["5", "2"]]
-    assert found(f"file://{tmp_path}/rendezvous") == [[None, None]] * 2  # nobody has launched these
+    assert found(f"file://{tmp_path}/rendezvous") == [[None, None]] * 2  # no launcher started these
 
 
 @pytest.mark.parametrize(
@@ -257,7 +260,7 @@ def test_a_standalone_group_is_on_one_host_for_no_launcher(monkeypatch: pytest.M
 
     def note(placement: Any, **_: object) -> None:
         placements.append(placement)
-        raise StopIteration  # there is no second rank to meet
+        raise StopIteration  # there is no second rank to connect to
 
     monkeypatch.setattr(lifetime, "join", note)
     with pytest.raises(StopIteration):

@@ -1,4 +1,4 @@
-"""A collective that writes a tensor looks to autograd like any operation in place."""
+"""To autograd, a collective that writes a tensor looks like any operation in place."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def versions() -> None:
     assert out.tolist() == [2, 2, 2]
     pc.allreduce_async(x)
     pc.barrier()
-    assert eventually(lambda: x._version == 1), "nobody waits, and it is noted all the same"
+    assert eventually(lambda: x._version == 1), "it is recorded without a wait"
 
 
 def test_a_tensor_that_is_written_is_marked_as_such_when_the_call_ends() -> None:
@@ -83,7 +83,7 @@ def test_a_non_leaf_is_refused_when_it_would_be_written_and_may_be_read(world_of
 
 def test_autograd_notices_that_a_saved_tensor_was_overwritten(world_of_one: pc.Group) -> None:
     weight, x = torch.ones(3, requires_grad=True), torch.ones(3)
-    loss = (weight * x).sum()  # backward needs x
+    loss = (weight * x).sum()  # A tensor of a torch version without the exchange interface.
     pc.allreduce(x)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
@@ -115,7 +115,7 @@ def test_older_torch_goes_through_dlpack_with_the_same_rules(world_of_one: pc.Gr
         pc.allreduce(weight)
     assert pc.allreduce(weight, out=np.empty(2, np.float32)).tolist() == [1, 1]
     columns = old([[1.0, 2.0], [3.0, 4.0]]).T
-    assert pc.allreduce(columns) is columns  # not in one block: through a copy
+    assert pc.allreduce(columns) is columns  # not contiguous, so it is copied
     assert columns.tolist() == [[1, 3], [2, 4]]
     with pytest.raises(pc.InvalidArgument, match="lazily"):
         pc.allreduce(lazily_negated().as_subclass(OldTensor))
@@ -128,14 +128,14 @@ def test_tensors_from_inference_mode_are_written(world_of_one: pc.Group) -> None
 
 
 def change_the_storage_under_a_call(changed: str) -> Any:
-    pc.allreduce(torch.ones(1))  # what is looked up once is looked up here
-    count = 1 << 24  # so large that freed memory goes back to the system
+    pc.allreduce(torch.ones(1))  # so that lookups made only once are done
+    count = 1 << 24  # so large that freed memory is returned to the system
     if pc.rank() == 1:
         Path(changed).read_text()  # a named pipe: waits for the writer
         pc.send(np.ones(count, np.float32), 0)
         return None
     x = torch.zeros(count)
-    sys.setswitchinterval(60)  # so that start() returns when recv() has let go of the interpreter
+    sys.setswitchinterval(60)  # so that start() returns when recv() has released the GIL
     thread = threading.Thread(target=pc.recv, args=(x, 1))
     thread.start()
     sys.setswitchinterval(0.005)

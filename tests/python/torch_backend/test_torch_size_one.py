@@ -1,4 +1,4 @@
-"""torch.distributed over the backend "pycollective" in a world of one: every call is a copy, and done at once."""
+"""torch.distributed over the backend "pycollective" in a world of one: calls copy at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def every_call(x: torch.Tensor, y: torch.Tensor, is_async: bool) -> dict[str, Ca
     }
 
 
-# What brings its input to another tensor.
+# Calls that copy their input to another tensor.
 MOVING = re.compile("(all_)?gather|scatter|reduce_scatter|all_to_all")
 
 
@@ -92,7 +92,7 @@ def test_what_is_large_in_a_world_of_one_is_copied_by_torch_and_what_does_not_fi
         saved = (x.requires_grad_() * y).sum()
         dist.all_gather_into_tensor(
             y, torch.ones(1 << 21)
-        )  # what autograd has saved is the program's to keep
+        )  # the program itself must preserve what autograd has saved
         saved.backward()
     assert torch.equal(y, ended)
     dist.destroy_process_group()
@@ -101,7 +101,7 @@ def test_what_is_large_in_a_world_of_one_is_copied_by_torch_and_what_does_not_fi
 
 
 class OlderOptions:
-    """As torch 2.5 has them: some kinds do not say whether the caller waits."""
+    """Options as in torch 2.5: some kinds do not state whether the caller waits."""
 
     def __init__(self) -> None:
         self.reduceOp = dist.ReduceOp.SUM

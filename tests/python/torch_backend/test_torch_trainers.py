@@ -1,4 +1,7 @@
-"""What PyTorch has for training gives the same numbers on our backend as on gloo: torch_trainers.py, 2 ranks."""
+"""PyTorch's tools for training give the same numbers on our backend as on gloo.
+
+torch_trainers.py has the programs, for 2 ranks.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ if torch() is not None:
 REFERENCE, OURS = "gloo", "pycollective"
 DEADLINE_S = 90.0
 pytestmark = pytest.mark.timeout(DEADLINE_S + 30)  # the first test waits for all programs
-# Found in the text: what it imports takes seconds, and the ranks have it anyway.
+# Read as text, because its imports take seconds and only the ranks need them.
 TEXT = Path(__file__).with_name("torch_trainers.py").read_text()
 EVERY = re.findall(r"^@program\ndef (\w+)", TEXT, re.M)
-COMPILES = "functional_collectives_through_inductor"  # C++, on both ranks: as long as all others together
+# compiles C++ on both ranks, which takes as long as all others together
+COMPILES = "functional_collectives_through_inductor"
 PROGRAMS = (
     EVERY if sampled.FULL else sampled.some([each for each in EVERY if each != COMPILES], 8, of="trainers")
 )
@@ -36,7 +40,7 @@ def programs(folder: str, names: list[str]) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Any]]]:
-    """Of both ranks: program, backend, numbers."""
+    """Returns program, backend and numbers, for both ranks."""
     folder = str(tmp_path_factory.mktemp("trainers"))
     env = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
     return testing.run(programs, 2, folder, PROGRAMS, init=False, timeout_s=DEADLINE_S, env=env)

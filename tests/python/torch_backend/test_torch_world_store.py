@@ -1,4 +1,4 @@
-"""The store that torch.distributed gets from a world of ours does all that torch's own stores do."""
+"""The store that torch.distributed gets from a world of ours does all that torch's stores do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_method_of_a_store_of_torch_works() -> None:
 
 
 def gloo_meets_in_it() -> list[float]:
-    """As under mpirun and srun, where torch alone finds no rank."""
+    """Imitates mpirun and srun, under which torch alone finds no rank."""
     seen = []
     for _ in range(2):
         begins_as_under_mpirun("gloo")

@@ -1,4 +1,4 @@
-"""What every rank does in test_torch_backend: calls whose lists lie in one tensor with their other side.
+"""What every rank does in test_torch_backend: calls with input and output lists in one tensor.
 
 torch_backend_checks.py runs these, too.
 """
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch_backend_checking import check, here
 
 Parts = list[torch.Tensor]
-Read = Callable[[torch.Tensor], torch.Tensor]  # what the call gets of a tensor that it reads
+Read = Callable[[torch.Tensor], torch.Tensor]  # the call's view of a tensor that it reads
 
 
 def at(root: int, parts: Parts) -> Parts | None:
@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[Parts, torch.Tensor, Read, dist.ProcessGroup], object
 
 
 def chunks(background: bool = False) -> Parts:
-    """Parts of one tensor, that of each rank another."""
+    """Parts of one tensor, different on each rank."""
     rank, size = here()
     return list((torch.arange(3.0 * size) + 100 * rank + background).chunk(size))
 

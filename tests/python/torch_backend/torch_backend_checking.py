@@ -1,4 +1,4 @@
-"""What the checks of torch's backend share: how each is known by its name, and tensors that tell their rank."""
+"""What the checks of torch's backend share: registration by name, and tensors with their rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def here() -> tuple[int, int]:
 
 
 def own(rank: int | None = None) -> torch.Tensor:
-    """A tensor that tells its rank: 2 x 3, not all alike."""
+    """Returns a 2 x 3 tensor of different numbers, which identify its rank."""
     return torch.arange(6.0).reshape(2, 3) + 10 * (dist.get_rank() if rank is None else rank)
 
 
@@ -30,12 +30,12 @@ def total() -> torch.Tensor:
 
 
 def uneven() -> torch.Tensor:
-    """What no collective takes: rank 0 has one element more than the others."""
+    """Returns a tensor that no collective takes: rank 0 has one element more than the rest."""
     return torch.ones(4 if dist.get_rank() == 0 else 3)
 
 
 def group_that_waits(seconds: float) -> dist.ProcessGroup:
-    """A group whose calls wait so long; its ranks may come later than that to where it is made."""
+    """Makes a group with this timeout of calls. Its ranks may arrive later than that to make it."""
     group = dist.new_group()
     group.set_timeout(timedelta(seconds=seconds))
     return group

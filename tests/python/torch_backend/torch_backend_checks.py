@@ -1,4 +1,4 @@
-"""What every rank does in test_torch_backend: each check is called by all ranks of a torch.distributed world."""
+"""What every rank does in test_torch_backend: checks on all ranks of a torch.distributed world."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ import pycollective as pc
 
 
 def some_checks(names: Sequence[str]) -> dict[str, str]:
-    """The tracebacks of those that failed here."""
+    """Returns the tracebacks of those that failed here."""
     torch.set_num_threads(1)
     dist.init_process_group("pycollective", timeout=timedelta(seconds=20))
     failed = {}
@@ -47,7 +47,7 @@ UNSIGNED = (torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 
 @check
 def an_average_of_integers_is_their_sum_divided_towards_zero() -> None:
-    """As NCCL makes it. Lightning averages the int64 size of a batch."""
+    """NCCL does so. Lightning averages the int64 size of a batch."""
     rank, size = here()
     for dtype in INTEGERS + UNSIGNED:
         sign = 1 if dtype in UNSIGNED else -1
@@ -83,13 +83,13 @@ def an_average_of_integers_is_their_sum_divided_towards_zero() -> None:
 @check
 def all_reduce_takes_every_operation() -> None:
     rank, size = here()
-    everybody = torch.stack([own(each) for each in range(size)])
+    all_ranks = torch.stack([own(each) for each in range(size)])
     for op, wanted in (
-        (ReduceOp.SUM, everybody.sum(0)),
-        (ReduceOp.AVG, everybody.sum(0) / size),
-        (ReduceOp.PRODUCT, everybody.prod(0)),
-        (ReduceOp.MIN, everybody.amin(0)),
-        (ReduceOp.MAX, everybody.amax(0)),
+        (ReduceOp.SUM, all_ranks.sum(0)),
+        (ReduceOp.AVG, all_ranks.sum(0) / size),
+        (ReduceOp.PRODUCT, all_ranks.prod(0)),
+        (ReduceOp.MIN, all_ranks.amin(0)),
+        (ReduceOp.MAX, all_ranks.amax(0)),
     ):
         x = own()
         dist.all_reduce(x, op)
@@ -152,7 +152,7 @@ def works_wait_tell_and_have_futures() -> None:
     future = dist.all_reduce(x, async_op=True).get_future()
     doubled = future.then(lambda done: 2 * done.value()[0])
     assert torch.equal(doubled.wait(), 2 * total())
-    x = own().t().clone().t()  # not in one block
+    x = own().t().clone().t()  # not contiguous
     assert torch.equal(dist.all_reduce(x, async_op=True).get_future().wait()[0], total())
 
 
@@ -247,7 +247,7 @@ def gathered_tensors_are_in_the_order_of_ranks() -> None:
     dist.all_gather(apart, own())
     assert all(map(torch.equal, apart, wanted))
     whole = torch.zeros(2 * size, 3)
-    dist.all_gather(list(whole.chunk(size)), own())  # straight into one block
+    dist.all_gather(list(whole.chunk(size)), own())  # without a copy into one block
     assert torch.equal(whole, torch.cat(wanted))
     whole.zero_()
     dist.all_gather_into_tensor(whole, own(), async_op=True).wait()
@@ -352,7 +352,7 @@ def scattered_and_exchanged_tensors_come_from_the_right_rank() -> None:
     came = torch.empty_like(sent)
     dist.all_to_all_single(came, sent)
     assert came.tolist() == [10 * each + rank for each in range(size)]
-    # to rank r go r + 1 rows
+    # rank r gets r + 1 rows
     rows = torch.full((sum(range(size + 1)), 2), float(rank))
     got = torch.zeros(size * (rank + 1), 2)
     splits = [rank + 1] * size, [each + 1 for each in range(size)]
@@ -433,9 +433,9 @@ def sparse_tensors_are_summed() -> None:
 @check
 def objects_travel() -> None:
     rank, size = here()
-    everybody = [None] * size
-    dist.all_gather_object(everybody, {"rank": rank})
-    assert everybody == [{"rank": each} for each in range(size)]
+    all_ranks = [None] * size
+    dist.all_gather_object(all_ranks, {"rank": rank})
+    assert all_ranks == [{"rank": each} for each in range(size)]
     objects = [f"of {rank}", rank]
     dist.broadcast_object_list(objects, src=size - 1)
     assert objects == [f"of {size - 1}", size - 1]
@@ -502,9 +502,9 @@ def the_timeout_of_a_call_reaches_the_group_through_the_dispatcher() -> None:
 @check
 def groups_are_independent_of_each_other() -> None:
     rank, size = here()
-    pair, everybody = dist.new_group([0, 1]), dist.new_group()
-    # The order of calls differs between ranks, which is allowed between groups.
-    first, second = (everybody, dist.group.WORLD) if rank % 2 else (dist.group.WORLD, everybody)
+    pair, all_ranks = dist.new_group([0, 1]), dist.new_group()
+    # The order of calls differs between ranks, which is allowed for different groups.
+    first, second = (all_ranks, dist.group.WORLD) if rank % 2 else (dist.group.WORLD, all_ranks)
     x, y = own(), own()
     works = dist.all_reduce(x, group=first, async_op=True), dist.all_reduce(y, group=second, async_op=True)
     for work in works:
@@ -519,7 +519,7 @@ def groups_are_independent_of_each_other() -> None:
     z = own()
     dist.all_reduce(z, group=mesh.get_group("shard"))
     assert torch.equal(z, total())
-    dist.destroy_process_group(everybody)
+    dist.destroy_process_group(all_ranks)
 
 
 @check
@@ -533,7 +533,7 @@ def pycollective_acts_on_the_same_world() -> None:
 
 
 @check
-def ranks_that_disagree_are_told_and_the_group_goes_on() -> None:
+def ranks_that_disagree_are_informed_and_the_group_goes_on() -> None:
     rank, size = here()
     with pytest.raises(pc.CollectiveMismatch, match="torch_backend_checks.py:[0-9]+ in ranks_that"):
         dist.all_reduce(torch.ones(3 if rank == 0 else 4))

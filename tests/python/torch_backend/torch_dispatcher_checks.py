@@ -1,6 +1,6 @@
-"""What every rank does in test_torch_backend: calls that go through torch's dispatcher, of our groups and of others.
+"""What every rank does in test_torch_backend: calls through torch's dispatcher.
 
-torch_backend_checks.py runs these, too.
+They are calls of our groups and of others. torch_backend_checks.py runs these, too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch.distributed.fsdp import fully_shard
 from torch_backend_checking import check, here, own
 
 
-def everybodys() -> torch.Tensor:
+def of_all_ranks() -> torch.Tensor:
     return torch.cat([own(each) for each in range(here()[1])])
 
 
 @check
 def a_gather_of_another_backend_never_goes_through_python() -> None:
-    """NCCL's method returns None to Python where the call is a blocking one."""
+    """NCCL's method returns None to Python for a blocking call."""
     group, called = dist.new_group(backend="gloo"), []
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_allgather_base", "all_gather_single"):
@@ -35,8 +35,8 @@ def a_gather_of_another_backend_never_goes_through_python() -> None:
             y = torch.zeros(2 * here()[1], 3)
             work = dist.all_gather_into_tensor(y, own(), group=group, async_op=later)
             assert work is None or work.wait()
-            assert torch.equal(y, everybodys())
-        assert torch.equal(functional.all_gather_tensor(own(), 0, group), everybodys())
+            assert torch.equal(y, of_all_ranks())
+        assert torch.equal(functional.all_gather_tensor(own(), 0, group), of_all_ranks())
         assert not called
 
 
@@ -48,7 +48,7 @@ def a_gather_keeps_its_options_and_every_kind_of_tensor_its_kernel() -> None:
         result, work = gather(y, own(), group.boxed(), False, 20_000)
         assert result is y
         assert dist.Work.unbox(work).wait()
-        assert torch.equal(y, everybodys())
+        assert torch.equal(y, of_all_ranks())
         shape = torch.empty(2 * size, 3, device="meta"), torch.empty(2, 3, device="meta")
         # torch's own kernel of tensors without memory
         assert gather(*shape, group.boxed())[0].shape == y.shape
@@ -67,7 +67,7 @@ def sharded_parameters_over_another_backend_train_as_over_ours() -> None:
             optimizer.step()
             optimizer.zero_grad()
         seen.append([each.full_tensor() for each in sharded.parameters()])
-    if size == 2:  # the order of a sum does not matter then
+    if size == 2:  # then the order of a sum does not matter
         assert all(map(torch.equal, *seen))
     assert all(map(torch.allclose, *seen))
 
@@ -81,6 +81,6 @@ def compiled_programs_reach_the_group_that_they_name() -> None:
     )
     for group in (dist.group.WORLD, dist.new_group(backend="gloo", timeout=timedelta(seconds=20))):
         before = dist.group.WORLD._get_sequence_number_for_group()
-        assert torch.equal(calls(own(), group), 2 * everybodys() + 1)
+        assert torch.equal(calls(own(), group), 2 * of_all_ranks() + 1)
         made = dist.group.WORLD._get_sequence_number_for_group() - before
         assert made == (group is dist.group.WORLD)

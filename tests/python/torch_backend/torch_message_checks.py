@@ -1,4 +1,7 @@
-"""What every rank does in test_torch_backend: messages between two ranks. torch_backend_checks.py runs these, too."""
+"""What every rank does in test_torch_backend: messages between two ranks.
+
+torch_backend_checks.py runs these, too.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,11 @@ def messages_go_between_ranks() -> None:
 
 
 @check
-def a_receive_from_any_source_is_under_way_before_anybody_waits() -> None:
+def a_receive_from_any_source_is_under_way_before_a_wait() -> None:
     rank, size = here()
     group = group_that_waits(10)
     right, left = (rank + 1) % size, (rank - 1) % size
-    x = torch.zeros(1 << 18)  # more than a message that is sent before it is asked for
+    x = torch.zeros(1 << 18)  # more than a message that is sent before the receiver requests it
     work = dist.irecv(x, group=group)
     dist.send(torch.full_like(x, rank), right, group=group)
     work.wait()
@@ -75,7 +78,8 @@ def looking_at_a_receive_from_any_source_changes_nothing() -> None:
         assert across.unique().tolist() == [5]
         assert [work._source_rank() for work in works] == [1] * 4
         assert future.wait()[0].item() == 1
-        assert [work.result()[0].item() for work in works[1:]] == [1, 2, 3]  # in the order of their making
+        # in the order in which they were made
+        assert [work.result()[0].item() for work in works[1:]] == [1, 2, 3]
     elif rank == 1:
         dist.recv(torch.zeros(1), 0, group=group)
         dist.send(torch.full((1 << 16, 3), 5.0), 0, group=group)
@@ -87,7 +91,7 @@ def looking_at_a_receive_from_any_source_changes_nothing() -> None:
 def a_receive_from_any_source_fails_with_our_errors() -> None:
     rank, _ = here()
     group = group_that_waits(0.3)
-    work = dist.irecv(torch.zeros(2), group=group)  # and nobody sends
+    work = dist.irecv(torch.zeros(2), group=group)  # without a matching send
     with pytest.raises(pc.CollectiveTimeout):
         work.get_future().wait()
     with pytest.raises(pc.CollectiveTimeout):

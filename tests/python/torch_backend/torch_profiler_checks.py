@@ -1,4 +1,7 @@
-"""What every rank does in test_torch_backend: calls under torch.profiler. torch_backend_checks.py runs these, too."""
+"""What every rank does in test_torch_backend: calls under torch.profiler.
+
+torch_backend_checks.py runs these, too.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pycollective as pc
 
 
 def spans_of(profile: torch.profiler.profile) -> list[Any]:
-    """The backend's spans, in the order in which they began."""
+    """Returns the backend's spans, in the order in which they began."""
     spans = [each for each in profile.events() if each.name.startswith("pycollective:")]
     return sorted(spans, key=lambda each: each.time_range.start)
 

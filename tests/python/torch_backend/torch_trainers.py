@@ -1,7 +1,8 @@
-"""What PyTorch trains with, as programs of 2 ranks that return numbers. test_torch_trainers.py compares backends.
+"""PyTorch's tools for training, as programs of 2 ranks that return numbers.
 
-Each program gets a fresh process group and the same seed, and returns tensors: losses, parameters, what was received.
-There are two ranks, and the order of two summands does not matter: the numbers are equal, not only close.
+test_torch_trainers.py compares backends. Each program gets a fresh process group and the same seed,
+and returns tensors: losses, parameters, what was received. There are two ranks, and the order of
+two summands does not matter: the numbers are equal, not only close.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ Numbers = list[np.ndarray]
 Program = Callable[[Path], list[torch.Tensor]]
 STEPS = 3
 PROGRAMS: dict[str, Program] = {}
-# A gloo group of which a callback has the last reference joins its own thread, and that ends the process.
+# Kept, because a gloo group with its last reference in a callback joins its own thread, which ends
+# the process.
 ALIVE: list[dist.ProcessGroup] = []
 
 
@@ -53,7 +55,10 @@ def program(function: Program) -> Program:
 
 
 def run(folder: str, backends: list[str], names: list[str]) -> dict[str, dict[str, Numbers | str]]:
-    """These programs on each backend: their numbers, or the traceback of what they raised."""
+    """Runs these programs on each backend.
+
+    Returns their numbers, or the traceback of what they raised.
+    """
     torch.set_num_threads(1)
     return {name: {each: outcome(name, each, Path(folder)) for each in backends} for name in names}
 
@@ -75,7 +80,7 @@ def outcome(name: str, backend: str, folder: Path) -> Numbers | str:
         if backend == "gloo":
             ALIVE.append(dist.group.WORLD)
         return [each.detach().double().numpy().copy() for each in PROGRAMS[name](folder)]
-    except (Exception, CheckpointException):  # which is none
+    except (Exception, CheckpointException):  # CheckpointException is no Exception
         return traceback.format_exc()
     finally:
         dist.destroy_process_group()
@@ -101,7 +106,7 @@ def train(
     before_step: Callable[[], Any] = lambda: None,
     of: Callable[[int], torch.Tensor] = batch,
 ) -> list[torch.Tensor]:
-    """The losses, and the parameters after that."""
+    """Returns the losses, and then the parameters."""
     optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     losses = []
     for step in range(STEPS):
@@ -425,7 +430,8 @@ def sum_and_parts(x: torch.Tensor) -> torch.Tensor:
 
 @program
 def functional_collectives_through_inductor(folder: Path) -> list[torch.Tensor]:
-    return [torch.compile(sum_and_parts, fullgraph=True)(mine())]  # one kernel: its compiler is slow
+    # a single kernel, because its compiler is slow
+    return [torch.compile(sum_and_parts, fullgraph=True)(mine())]
 
 
 def exchange(x: torch.Tensor) -> list[torch.Tensor]:
@@ -447,7 +453,7 @@ def calls_that_break_a_graph(folder: Path) -> list[torch.Tensor]:
     return [*compiled(mine()), *compiled(mine() + 1)]
 
 
-# ---- other calls
+# ---- further calls
 
 
 @program
@@ -464,18 +470,18 @@ def differentiable_collectives(folder: Path) -> list[torch.Tensor]:
 @program
 def objects(folder: Path) -> list[torch.Tensor]:
     rank = dist.get_rank()
-    own = {"rank": rank, "numbers": list(range(5 * (rank + 1)))}  # not as long on each
+    own = {"rank": rank, "numbers": list(range(5 * (rank + 1)))}  # of another length on each rank
     gathered, scattered = [None] * 2, [None]
     dist.all_gather_object(gathered, own)
     at_root = [None] * 2 if rank == 0 else None
     dist.gather_object(own, at_root)
-    told = [own, "text"] if rank == 1 else [None, None]
-    dist.broadcast_object_list(told, src=1)
+    shared = [own, "text"] if rank == 1 else [None, None]
+    dist.broadcast_object_list(shared, src=1)
     dist.scatter_object_list(scattered, [[0], [1, 2]] if rank == 0 else None, src=0)
     message = [own]
     dist.send_object_list(message, 1) if rank == 0 else dist.recv_object_list(message, 0)
-    assert told[1] == "text"
-    lists = [each["numbers"] for each in [*gathered, *(at_root or []), told[0], *message]]
+    assert shared[1] == "text"
+    lists = [each["numbers"] for each in [*gathered, *(at_root or []), shared[0], *message]]
     return [torch.tensor(each) for each in [*lists, scattered[0]]]
 
 

@@ -1,4 +1,7 @@
-"""What the checks of pycollective.torch.auto train: alone with torch as it is, and in applied(); numbers must agree."""
+"""What the checks of pycollective.torch.auto train: alone with torch, and in applied().
+
+The numbers must agree.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def step_with(model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tenso
 
 
 def accuracy(model: nn.Module, loader: DataLoader[Any]) -> float:
-    """As people write it: gradients are off inside the loop only."""
+    """Disables gradients inside the loop only, as is common."""
     correct = 0
     model.eval()
     for x, y in loader:
@@ -59,7 +62,7 @@ def train(loader: DataLoader[Any], parts: list[int], epochs: int = 2, *, evaluat
     for _ in range(epochs):
         for step, (x, y) in enumerate(loader):
             parts.append(len(x))
-            if evaluated and step == 2:  # a loop in the loop, between a batch and what is done with it
+            if evaluated and step == 2:  # a loop in the loop, between a batch and its use
                 numbers.append(accuracy(model, DataLoader(data(9), batch_size=4)))
             numbers.append(step_with(model, optimizer, x, y))
         numbers.append(accuracy(model, loader))

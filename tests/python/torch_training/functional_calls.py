@@ -1,4 +1,4 @@
-"""What the tests of pycollective.torch.functional share."""
+"""Functions that the tests of pycollective.torch.functional share."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def functional() -> Any:
 
 
 def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
-    torch.compiler.reset()  # graphs of a check before are for its world, which has ended
+    torch.compiler.reset()  # graphs of an earlier check are for its world, which has ended
     made: Callable[..., Any] = torch.compile(function, backend=backend, fullgraph=True)
     return made
 
 
 def numbers(rank: int, *shape: int) -> Any:
-    """Small whole numbers, so that every sum is exact."""
+    """Returns small whole numbers, so that every sum is exact."""
     count = torch.Size(shape).numel()
     return (torch.arange(1.0, count + 1, dtype=torch.float64) * (rank + 1)).view(shape)
 

@@ -41,7 +41,10 @@ pytestmark = pytest.mark.timeout(240)  # the first test of each kind waits for a
 
 
 def trainer(function: Callable[[list[int]], Numbers]) -> Callable[[list[int]], Numbers]:
-    """It is given a list for the sizes of the batches that it sees, and must compute the same alone."""
+    """Registers a check.
+
+    It appends the sizes of the batches that it sees to a list, and must compute the same alone.
+    """
     CHECKS.add(function.__name__, lambda: assert_same(function), 2, 3)
     return function
 
@@ -254,7 +257,7 @@ def a_graph_that_is_kept_goes_backward_again(parts: list[int]) -> Numbers:
         parts.append(len(x))
         optimizer.zero_grad()
         loss = (model(x) - y).square().mean()
-        weighted = loss * weight  # which keeps the loss
+        weighted = loss * weight  # the product keeps the loss alive
         loss.backward(retain_graph=True)
         weighted.backward(retain_graph=True)
         optimizer.step()
@@ -340,7 +343,7 @@ def ranks_that_begin_apart_train_one_model() -> None:
     torch.manual_seed(pc.rank())
     np.random.seed(pc.rank())
     with applied():
-        torch.seed()  # another on every rank, again
+        torch.seed()  # another seed on every rank, again
         model = nn.Sequential(nn.Linear(3, 6), nn.Dropout(), nn.Linear(6, 1)).double()
         optimizer = torch.optim.Adam(model.parameters())
         for _ in range(2):

@@ -1,4 +1,7 @@
-"""pycollective.torch.auto: what it cannot make parallel stays whole, and what it cannot stand for is refused."""
+"""pycollective.torch.auto: a batch that it cannot make parallel stays whole.
+
+Programs that it does not support are refused.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ CHECKS = named_checks.Checks()
 pytestmark = pytest.mark.timeout(240)  # the first test of each kind waits for all launches
 
 
-# Where it cannot be told which batch a loss is of, batches stay whole: right, and no faster.
+# Where it is unknown which batch a loss belongs to, batches stay whole: right, and no faster.
 
 
 def ahead(loader: Any) -> Iterator[Any]:
-    """A prefetcher: one batch more is taken than is used."""
+    """A prefetcher: it takes one batch more than it uses."""
     iterator = iter(loader)
     now = next(iterator)
     for then in iterator:
@@ -85,7 +88,7 @@ def batches_that_are_used_again_are_alike_or_refused() -> None:
             cycled(DataLoader(data(23), batch_size=6))
 
 
-# What it cannot stand for.
+# What it does not support.
 
 
 @CHECKS.on(2)
@@ -172,7 +175,8 @@ def sums_are_refused_unless_they_are_announced() -> None:
     with pytest.raises(pc.InvalidArgument, match="is a sum over the samples"):
         one_loss(lambda x, y: (x - y).square(), backward=lambda loss: loss.backward(torch.ones_like(loss)))
     one_loss(lambda x, y: (x - y).square().sum() / len(x))
-    penalized = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)  # as long as a part
+    # as long as a part of a batch
+    penalized = torch.full((2, 2), 0.5, dtype=torch.float64, requires_grad=True)
     one_loss(lambda x, y: mse(x, y) + penalized.square().sum() + (penalized * penalized).sum())
     one_loss(lambda x, y: mse(x, y) + 0.5 * mse(x, -y))
 

@@ -1,4 +1,4 @@
-"""`python -m pycollective.torch.auto`: scripts that nobody touched, as users launch them."""
+"""`python -m pycollective.torch.auto`: unmodified scripts, as users launch them."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ MPIRUN = next(
 
 
 def launched(ranks: int, script: Path, folder: Path, launcher: launchers.Launcher = OURS) -> str:
-    """Started as users do; daily only on forked ranks."""
+    """Starts it as users do; in the daily run only on forked ranks."""
     if not sampled.FULL:
         return programs.run(ranks, script, str(folder), auto=True)[0]
     (command, *_) = launcher.start(ranks, ["-m", "pycollective.torch.auto", str(script), str(folder)])
-    unsaid = "ignore:pycollective.torch.auto"  # what numbers are of
+    unsaid = "ignore:pycollective.torch.auto"  # the warning about sizes of parts
     env = {**os.environ, **command.env, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": unsaid}
     done = subprocess.run(command.words, env=env, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_with_one_rank_a_script_prints_what_it_prints_alone(printed: dict[str, s
 
 
 @pytest.mark.parametrize("run", ["digits 2", "digits 4", "curve 2"])
-def test_a_script_that_nobody_touched_has_the_same_loss_curve_on_any_number_of_ranks(
+def test_an_unmodified_script_has_the_same_loss_curve_on_any_number_of_ranks(
     run: str, printed: dict[str, str]
 ) -> None:
     alone, together = (NUMBER.findall(printed[name]) for name in (run.split()[0], run))
@@ -127,6 +127,7 @@ def test_rank_0_saves_the_model_that_training_alone_gives(printed: dict[str, str
 
 def test_an_exception_on_one_rank_ends_all(tmp_path: Path) -> None:
     command = OURS.start(2, ["-m", "pycollective.torch.auto", str(SCRIPTS / "one_fails.py")])[0]
-    done = subprocess.run(command.words, capture_output=True, text=True, timeout=110)  # and not after 600 s
+    # and not only after 600 s
+    done = subprocess.run(command.words, capture_output=True, text=True, timeout=110)
     assert done.returncode == 1
     assert "RuntimeError: no more" in done.stderr

@@ -1,4 +1,4 @@
-"""pycollective.torch.auto: a script is told which numbers are of a part, and where it weighs by the size of one."""
+"""pycollective.torch.auto warns about numbers of a part, and where a script weighs by its size."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def divided_by_batches() -> None:
 
 
 def shown_with_its_place() -> None:
-    """What torch's own example does."""
+    """torch's own example does so."""
     model, optimizer, loader = parts()
     for batch_idx, (data, target) in enumerate(loader):
         loss = (model(data) - target).square().mean()
@@ -97,7 +97,7 @@ def shown_with_its_place() -> None:
 
 
 def counted_elsewhere() -> None:
-    """Neither in the loop that trains nor in a function that is called there."""
+    """It is neither in the loop that trains nor in a function that is called there."""
     model, optimizer, loader = parts()
     count, total = 0, 0.0
     for x, y in loader:
@@ -114,7 +114,7 @@ def counted_elsewhere() -> None:
     assert count == 8
 
 
-def told(train: Callable[[], None]) -> list[str]:
+def warned(train: Callable[[], None]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught, applied():
         warnings.simplefilter("always")
         train()
@@ -122,7 +122,8 @@ def told(train: Callable[[], None]) -> list[str]:
     return [f"{Path(each.filename).name}: {each.message}" for each in caught]
 
 
-# What no text shows for certain, or that is no matter of sizes: the warning that all training has tells of these.
+# Cases that the source does not show for certain, or that do not depend on sizes. The general
+# warning covers these.
 
 
 def returned_by_the_step() -> None:
@@ -133,7 +134,7 @@ def returned_by_the_step() -> None:
         loss = (model(x) - y).square().mean()
         loss.backward()
         optimizer.step()
-        return float(loss.item()), len(x)  # may
+        return float(loss.item()), len(x)  # may weigh by the size
 
     total = count = 0.0
     for batch in loader:
@@ -158,7 +159,7 @@ class Trainer:
         self.log(loss.item(), x)
 
     def log(self, loss: float, x: Any) -> None:
-        self.total += loss * x.shape[0]  # may
+        self.total += loss * x.shape[0]  # may weigh by the size
         self.count += x.shape[0]
 
 
@@ -173,7 +174,7 @@ def in_a_branch(chosen: bool = False) -> None:
         total += step(model, optimizer, x, y) if chosen else 1
         step(model, optimizer, x, y)
         if chosen:
-            total += len(x)  # may
+            total += len(x)  # may weigh by the size
 
 
 def in_a_branch_that_is_never_taken() -> None:
@@ -217,7 +218,7 @@ def right_answers() -> None:
 
 
 def counted_by_a_library() -> None:
-    """As torchmetrics does."""
+    """torchmetrics does so."""
     model, optimizer, loader = parts()
     seen: list[Any] = []
     for x, y in loader:
@@ -261,15 +262,15 @@ MAYBE = [returned_by_the_step, kept_by_a_trainer, in_a_branch]
 Heard = dict[str, tuple[list[str], list[str]]]
 
 
-def told_of_all() -> list[list[str]]:
-    return [told(each) for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
+def warned_of_all() -> list[list[str]]:
+    return [warned(each) for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
 
 
 @pytest.fixture(scope="module")
 def heard() -> Heard:
-    """What each of two ranks says, by what it trains."""
+    """Returns what each of two ranks warns of, by what it trains."""
     names = [each.__name__ for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
-    return dict(zip(names, zip(*testing.run(told_of_all, 2, timeout_s=120), strict=True), strict=True))
+    return dict(zip(names, zip(*testing.run(warned_of_all, 2, timeout_s=120), strict=True), strict=True))
 
 
 @pytest.mark.parametrize("train", WEIGHING)
@@ -282,7 +283,7 @@ def test_one_warning_names_the_line(train: Callable[[], None], heard: Heard) -> 
 
 
 def line_in(warning: str) -> str:
-    """That the warning names."""
+    """Returns the line that the warning names."""
     number = re.search(r"test_auto_sizes\.py:(\d+)", warning)
     assert number is not None, warning
     return Path(__file__).read_text().splitlines()[int(number.group(1)) - 1]
@@ -311,7 +312,7 @@ def test_what_may_weigh_by_sizes_is_named_as_what_may(train: Callable[[], None],
     assert line_in(warning).endswith("# may")
 
 
-def told_nothing() -> list[str]:
+def warned_of_nothing() -> list[str]:
     with warnings.catch_warnings(record=True) as caught, applied():
         warnings.filterwarnings("ignore", "pycollective.torch.auto")
         right_answers()
@@ -320,11 +321,11 @@ def told_nothing() -> list[str]:
 
 
 def test_the_warnings_can_be_turned_off() -> None:
-    assert testing.run(told_nothing, 2) == [[], []]
+    assert testing.run(warned_of_nothing, 2) == [[], []]
 
 
 def accuracies_of_whole_batches() -> list[float]:
-    """As docs/auto.md has it."""
+    """The example of docs/auto.md."""
     torch.manual_seed(3)
     model = torch.nn.Linear(2, 1).double()
     inputs = torch.linspace(-1, 1, 30, dtype=torch.float64).reshape(15, 2).sin()
@@ -366,7 +367,7 @@ def count(loader, look):
 
 
 def found_in(name: str, text: str) -> sizes.Place | None:
-    """What weighing() finds in the loop above, when the text of its file is that."""
+    """Returns what weighing() finds in the loop above if this is the text of its file."""
     space: dict[str, Any] = {}
     exec(compile(LOOP, name, "exec"), space)
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

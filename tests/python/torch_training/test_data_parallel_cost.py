@@ -1,4 +1,4 @@
-"""What a step of DataParallel costs, counted in calls: as many small gradients cost as little as DDP's do."""
+"""The cost of a step of DataParallel in calls: many small gradients cost as little as in DDP."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_gradients_of_a_bucket_are_copied_at_once(world_of_one: pc.Group) ->
         loss.backward()
     assert counting.counts["copy_"] + counting.counts["_foreach_copy_"] <= buckets, counting.counts
     loss = model(torch.ones(1, 2)).sum()
-    with Counting() as counting:  # gradients that were not set to None lie in their buckets already
+    with Counting() as counting:  # gradients that were not set to None are in their buckets already
         loss.backward()
     assert counting.counts["copy_"] + counting.counts["_foreach_copy_"] == 0, counting.counts
 
@@ -95,14 +95,14 @@ def test_a_step_of_the_reducer_is_one_copy_for_each_bucket_too(world_of_one: pc.
 
 @pytest.mark.timeout(60)
 def test_buckets_begin_with_a_cache_line(world_of_one: pc.Group) -> None:
-    """What NumPy makes seldom does."""
+    """Memory of NumPy seldom does."""
     for length in (1, 1000, 3 << 20):
         reducer = GradientReducer({"x": torch.ones(length)})
         assert reducer.view("x").data_ptr() % 64 == 0
 
 
 class FakeStream:
-    """Of torch on a GPU: writes down what waits for what."""
+    """Imitates torch's streams on a GPU, and records which waits for which."""
 
     def __init__(self, number: int, log: list[str]) -> None:
         self.cuda_stream = number

@@ -1,4 +1,4 @@
-"""pc.torch.ddp_comm_hook: torch's own DistributedDataParallel over gloo, its buckets through pycollective."""
+"""pc.torch.ddp_comm_hook: torch's own DistributedDataParallel over gloo, with our buckets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def trained(store: str) -> str:
     loss = ddp(batches[0, rank]).sum()
     pc.barrier()
     Path(f"{store}.{rank}").touch()
-    if rank == 1:  # not before all are through the barrier, which its death would fail for those behind
+    if rank == 1:  # not before all have left the barrier, which its death would fail for the later ranks
         eventually(lambda: all(Path(f"{store}.{each}").exists() for each in range(size)))
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(pc.PeerFailure) as raised:

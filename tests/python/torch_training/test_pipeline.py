@@ -27,12 +27,12 @@ mse = nn.functional.mse_loss
 
 
 def integers(*shape: int, seed: int) -> Any:
-    """Small whole numbers: sums and products of them are exact."""
+    """Returns small whole numbers, so sums and products of them are exact."""
     return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
 def stages(count: int, width: int = 4) -> list[Any]:
-    """Those of the whole model, the same on every rank."""
+    """Returns the stages of the whole model, the same on every rank."""
     made = []
     for index in range(count):
         linear = nn.Linear(width, width).double()
@@ -43,7 +43,7 @@ def stages(count: int, width: int = 4) -> list[Any]:
 
 
 def check_gradients(stage: Any, parts: list[Any], batches: list[tuple[Any, Any]]) -> float:
-    """Those of this rank's stage are, bit for bit, what one process gets from the whole batches."""
+    """Checks that this rank's gradients have the bits of one process with the whole batches."""
     total = 0.0
     for inputs, targets in batches:
         loss = mse(nn.Sequential(*parts)(inputs), targets)
@@ -94,7 +94,10 @@ def batches_that_do_not_divide_count_by_their_samples() -> None:
 
 @CHECKS.on(2)
 def messages_say_what_they_are() -> None:
-    """Other shapes and dtypes from step to step, those that NumPy has not, too; integers have no gradient."""
+    """Shapes and dtypes change from step to step, also to those that NumPy lacks.
+
+    Integers have no gradient.
+    """
     for dtype in (torch.bfloat16, torch.float64, torch.complex64):
         stage = nn.Linear(3, 3).to(dtype)
         pipeline = Pipeline(stage, micro_batches=2, loss=lambda x, y: (x - y).abs().square().mean())
@@ -136,7 +139,7 @@ def a_call_goes_forward_alone() -> None:
 
 
 class Fragile(nn.Module):
-    """Raises in its `when`-th forward, or the backward of that."""
+    """Raises in its `when`-th forward, or in the backward of that."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__()

@@ -1,4 +1,7 @@
-"""SyncBatchNorm is BatchNorm on the batches of all ranks together. Its convert(): the second half."""
+"""SyncBatchNorm is BatchNorm on the batches of all ranks together.
+
+The second half tests convert().
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Setting:
         5,
         1,
         2,
-    )  # of each rank; the last are for ranks that a smaller world does not have
+    )  # of each rank; the last ones are unused in a smaller world
     dtype: Any = torch.float64
     mean: float = 0
     shape: tuple[int, ...] = (3, 4, 5)  # of one sample
@@ -85,7 +88,7 @@ SETTINGS = {
 
 @dataclass
 class Step:
-    """One step of this rank's layer, and what nn.BatchNorm makes of all ranks' batches in float64."""
+    """One step of this rank's layer, and of nn.BatchNorm with all ranks' batches in float64."""
 
     training: bool
     output: Any
@@ -97,7 +100,7 @@ class Step:
 
 
 class Run:
-    """Two steps of training and one of evaluation; each begins without gradients of parameters."""
+    """Two steps of training and one of evaluation. Each begins without gradients of parameters."""
 
     def __init__(self, setting: Setting) -> None:
         torch.manual_seed(1)
@@ -189,7 +192,7 @@ for _setting in SETTINGS:
 
 @CHECKS.on(2, 3)
 def the_same_large_number_everywhere_has_no_variance() -> None:
-    """Its mean in float32 is rounded, which is not to look like a variance."""
+    """The rounding of its mean in float32 must not appear as a variance."""
     layer = layer_class()(1, momentum=1.0)
     y = layer(torch.full((10, 1), 10000.3))
     assert float(y.detach().abs().max()) < 1e-4
@@ -247,14 +250,14 @@ def a_copy_is_on_the_same_group() -> None:
 
 
 @CHECKS.on(2)
-def a_rank_alone_is_torchs_layer_and_calls_nobody() -> None:
+def a_rank_alone_is_torchs_layer_and_makes_no_call() -> None:
     layer = layer_class()(3, group=pc.world().split(pc.rank()))
     x = batch_of_rank(4, 3)
     assert calls_of(lambda: torch.testing.assert_close(layer(x), nn.BatchNorm1d(3)(x))) == []
 
 
 @CHECKS.on(2)
-def eval_without_running_statistics_is_of_this_ranks_batch_and_calls_nobody() -> None:
+def eval_without_running_statistics_is_of_this_ranks_batch_and_makes_no_call() -> None:
     layer = layer_class()(3, track_running_stats=False).eval()
     x = batch_of_rank(4, 3)
     assert calls_of(lambda: torch.testing.assert_close(layer(x), nn.BatchNorm1d(3)(x))) == []
@@ -309,7 +312,7 @@ def compiled_it_does_the_same() -> None:
 
 
 @CHECKS.on(2)
-def backward_calls_nobody_if_the_input_needs_no_gradient() -> None:
+def backward_makes_no_call_if_the_input_needs_no_gradient() -> None:
     layer = layer_class()(3)
     y = layer(torch.randn(4, 3))
     assert calls_of(lambda: y.square().sum().backward()) == []
@@ -330,7 +333,7 @@ def test_on_every_rank(size: int, name: str) -> None:
 
 
 def every_kind() -> Any:
-    """A model with all that convert() replaces; one layer is in two places."""
+    """Returns a model with all that convert() replaces. One layer is used twice."""
     shared = nn.BatchNorm3d(2, momentum=None)
     return nn.ModuleDict(
         {

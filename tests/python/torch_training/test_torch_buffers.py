@@ -1,4 +1,4 @@
-"""Buffers of a module in pc.torch.DataParallel: they are those of rank 0, and autograd sees what it must see."""
+"""Buffers of a module in pc.torch.DataParallel are those of rank 0, which autograd notices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def buffers_are_those_of_rank_0() -> None:
     model.eval()
     inner[1].running_var.fill_(rank)
     if rank == 0:
-        model(x)  # evaluating is each rank's own affair
+        model(x)  # each rank evaluates independently
     assert inner[1].running_var.tolist() == [rank] * 3
     plain = DataParallel(nn.BatchNorm1d(3), broadcast_buffers=False)
     plain(x)
@@ -81,7 +81,7 @@ def two_forwards_may_come_before_one_backward() -> None:
 
 
 class Adapting(nn.Module):
-    """Its graph keeps a buffer that each rank makes of its own data."""
+    """Its graph keeps a buffer that each rank computes from its own data."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,13 +27,13 @@ SMALL = {"bucket_nbytes": 100, "first_bucket_nbytes": 20}  # several buckets for
 
 
 def integers(*shape: int, seed: int, dtype: Any = None) -> Any:
-    """Small ones, so that sums of their products are exact in float32 in whatever order."""
+    """Small numbers, so that sums of their products are exact in float32 in any order."""
     values = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed))
     return values.to(dtype or torch.float32)
 
 
 class Model(nn.Module):
-    """A branch that not every batch takes, tied weights, one that is used twice, one frozen."""
+    """A model with an optional branch, tied weights, a layer used twice, and a frozen one."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -56,13 +56,16 @@ class Model(nn.Module):
 
 
 def batch(rank: int, step: int) -> Any:
-    """Of another size on each rank; the last rank of three and more has nothing."""
+    """Returns a batch with a different size on each rank.
+
+    The last rank of three and more has no samples.
+    """
     count = 0 if rank == 2 else rank + 1
     return integers(count, 4, seed=100 * rank + step)
 
 
 def reference(steps: Iterable[tuple[int, str]], ranks: int) -> dict[str, Any]:
-    """Gradients of one process that has all the batches."""
+    """Returns the gradients of one process that has all the batches."""
     model = Model(seed=0)
     for step, branch in steps:
         for rank in range(ranks):
@@ -113,7 +116,7 @@ def no_sync_accumulates_and_may_be_nested() -> None:
             loss(model, 3, "right").backward()
         loss(model, 4, "right").backward()
     own = model.module.right.weight.grad.clone()
-    loss(model, 5).backward()  # what `right` has came in no_sync() only
+    loss(model, 5).backward()  # the gradient of `right` was computed in no_sync() only
     check(model, [(2, "left"), (3, "right"), (4, "right"), (5, "left")])
     assert pc.size() == 1 or not torch.equal(own, model.module.right.weight.grad)
 
@@ -129,7 +132,7 @@ def losses_of_one_step_may_follow_each_other() -> None:
 @CHECKS.on(1, 2, 3, 4)
 def ranks_may_differ_in_what_they_use() -> None:
     model = DataParallel(Model(seed=0), **SMALL)
-    branch = "left" if pc.rank() else "right"  # another one is unused on each rank
+    branch = "left" if pc.rank() else "right"  # each rank has another unused branch
     loss(model, 0, branch).backward()
     expected = Model(seed=0)
     for rank in range(pc.size()):
@@ -151,7 +154,7 @@ def what_no_rank_uses_keeps_no_gradient_and_is_not_moved() -> None:
         assert model.module.right.weight.grad is None
         optimizer.step()
     assert torch.equal(model.module.right.weight, before)
-    if pc.rank() == pc.size() - 1:  # one rank alone
+    if pc.rank() == pc.size() - 1:  # on one rank alone
         loss(model, 0, "right").backward()
     else:
         model.synchronize()
@@ -176,7 +179,7 @@ def what_is_ignored_stays_each_ranks_own() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def a_rank_whose_loss_needs_no_parameter_synchronizes() -> None:
+def a_rank_with_a_loss_that_needs_no_parameter_synchronizes() -> None:
     model = DataParallel(Model(seed=0), **SMALL)
     if pc.rank() == 0:
         model.synchronize()
@@ -206,7 +209,7 @@ def random_float64_gradients_are_those_of_one_process() -> None:
 
 @CHECKS.on(1, 2, 3, 4)
 def two_models_of_one_loss_do_not_wait_for_each_other() -> None:
-    """Their first gradients come in another order on each rank, and each has a layer that is not used."""
+    """Their first gradients are ready in another order on each rank, with an unused layer each."""
     models = [
         DataParallel(nn.ModuleList([nn.Linear(2, 2) for _ in range(3)]), **SMALL, timeout=10) for _ in "ab"
     ]
@@ -221,8 +224,8 @@ def two_models_of_one_loss_do_not_wait_for_each_other() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def a_gradient_that_shares_memory_is_nobody_elses() -> None:
-    """Autograd may hand one block to a parameter and to the rest of the graph: nobody may write there."""
+def a_gradient_that_shares_memory_is_not_written() -> None:
+    """Autograd may share one block between a parameter and the graph, so it is not written."""
     rank, size, wide = pc.rank(), pc.size(), 300
 
     class Added(nn.Module):
@@ -254,7 +257,7 @@ def a_gradient_that_shares_memory_is_nobody_elses() -> None:
 
 @CHECKS.on(1, 2, 3, 4)
 def a_gradient_lies_as_its_parameter_does() -> None:
-    """Fused optimizers take memory as it comes."""
+    """Fused optimizers use the memory layout of the gradient."""
     torch.manual_seed(0)
     convolution = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
     alone = copy.deepcopy(convolution)
@@ -315,7 +318,7 @@ def each_refusal_leaves_a_model_that_goes_on() -> None:
     loss(model, 0).backward()
     check(model, [(0, "left")])
 
-    x = torch.ones(2, 4, requires_grad=True)  # a gradient that is differentiated again is one of grad()
+    x = torch.ones(2, 4, requires_grad=True)  # grad() returns gradients that are differentiated again
     model.zero_grad()
     (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     slope.square().sum().backward()
@@ -344,7 +347,7 @@ def parameters_that_came_later_are_refused() -> None:
     inner = model.module
     inner.frozen.requires_grad_(True)
     with pytest.raises(pc.InvalidArgument, match=r'"frozen.weight" requires grad since'):
-        inner(torch.ones(1, 4)).sum().backward()  # past forward() of the DataParallel
+        inner(torch.ones(1, 4)).sum().backward()  # bypasses forward() of the DataParallel
     inner.frozen.requires_grad_(False)
     model.zero_grad()
     loss(model, 0).backward()
@@ -387,7 +390,7 @@ def tensors_that_cannot_all_be_given_are_refused_on_every_rank() -> None:
 @CHECKS.on(1, 2, 3, 4)
 def hooks_see_views_where_a_bucket_has_been_sent() -> None:
     layers = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(4)])
-    model = DataParallel(layers, bucket_nbytes=32, first_bucket_nbytes=32)  # two of them in each
+    model = DataParallel(layers, bucket_nbytes=32, first_bucket_nbytes=32)  # two of them in each bucket
     view = model._hooks._reducer.view
     seen: list[list[bool]] = []
     layers[1].weight.register_post_accumulate_grad_hook(
@@ -413,14 +416,14 @@ def models_that_differ_are_refused() -> None:
 
 @CHECKS.on(1, 2, 3, 4)
 def reentrant_checkpoints_are_right_or_refused() -> None:
-    """A checkpoint of that kind is a backward in backward."""
+    """Such a checkpoint is a backward in backward."""
     layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
     for number, each in enumerate(layers.parameters()):
         each.data = integers(*each.shape, seed=number)
     model = DataParallel(layers, **SMALL)
 
     def forward(x: Any, places: list[int], way: bool) -> Any:
-        for place in places:  # the others stand outside of checkpoints
+        for place in places:  # the other layers are outside of checkpoints
             x = checkpoint(layers[place], x, use_reentrant=way) if place in (1, 2) else layers[place](x)
         return x
 
@@ -469,12 +472,13 @@ def states_are_those_of_the_module() -> None:
 
 @CHECKS.on(1, 2, 3, 4)
 def collectives_of_the_model_in_backward_stand_in_no_order_to_buckets() -> None:
-    """Ranks that differ in when a bucket is complete make the model's own calls between other buckets."""
+    """Ranks complete buckets at different times, so the model's own calls run between others."""
     first, last = nn.Linear(3, 3), nn.Linear(3, 3)
     norm = pc.torch.SyncBatchNorm(3)
     model = DataParallel(nn.Sequential(first, norm, last), bucket_nbytes=1, first_bucket_nbytes=1)
     x = norm(first(torch.randn(4, 3)))
-    (last(x) if pc.rank() == 0 else x).square().sum().backward()  # elsewhere `last` is sent at the end
+    # on the other ranks the bucket of `last` is sent at the end
+    (last(x) if pc.rank() == 0 else x).square().sum().backward()
     same = pc.allgather(last.weight.grad[None])
     assert all(torch.equal(each, same[0]) for each in same)
     assert model.module is not None

@@ -1,4 +1,7 @@
-"""pc.torch.DataParallel where backward raises or a rank dies in it: the others hear of it, the next step is right."""
+"""pc.torch.DataParallel where backward raises or a rank dies: the other ranks are informed.
+
+The next step is right.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ CHECKS = Checks()
 
 
 @CHECKS.on(1, 2, 3, 4)
-def a_fault_in_backward_is_told_to_the_others_and_the_next_step_works() -> None:
+def a_fault_in_backward_is_reported_to_the_others_and_the_next_step_works() -> None:
     last = pc.size() - 1
     layers = nn.Sequential(*[nn.Linear(2, 2, bias=False) for _ in range(4)])
     model = DataParallel(layers, bucket_nbytes=16, first_bucket_nbytes=16)
@@ -40,12 +43,12 @@ def a_fault_in_backward_is_told_to_the_others_and_the_next_step_works() -> None:
         x.sum().backward()
 
     mean = last / 2
-    for broken in range(4):  # backward comes to it last, ..., first
+    for broken in range(4):  # backward reaches it last, ..., first
         model.zero_grad()
         if pc.rank() == last:
             with pytest.raises(KeyError):
                 step(broken)
-            if broken == 3:  # before the first gradient, so nobody else can know that there was a step
+            if broken == 3:  # before the first gradient, so no other rank can know that there was a step
                 model.reset()
         else:
             with pytest.raises(pc.CollectiveMismatch, match="given this step up"):
@@ -58,13 +61,13 @@ def a_fault_in_backward_is_told_to_the_others_and_the_next_step_works() -> None:
 @CHECKS.on(1, 2, 3, 4)
 def gradients_that_came_before_a_fault_are_not_those_of_the_next_step() -> None:
     layers = nn.ModuleList([nn.Linear(2, 2, bias=False) for _ in range(3)])
-    model = DataParallel(layers)  # one bucket, which is not complete when the fault comes
+    model = DataParallel(layers)  # one bucket, which is incomplete when the fault occurs
     first, middle, last = layers
     x = torch.ones(1, 2)
     with pytest.raises(KeyError):
         last(Raises.apply(middle(first(x)))).sum().backward()
     model.zero_grad()
-    middle(first(x * pc.rank())).sum().backward()  # without the one that came before the fault
+    middle(first(x * pc.rank())).sum().backward()  # without the gradient computed before the fault
     assert last.weight.grad is None
     alone = copy.deepcopy(layers)
     alone.zero_grad()
@@ -100,7 +103,7 @@ def until_one_dies() -> str:
 
 
 def test_a_rank_that_dies_in_backward_is_a_peer_failure_from_backward() -> None:
-    """Long before the deadline, which is 600 s."""
+    """They raise long before the deadline, which is 600 s."""
     with pytest.raises(testing.WorldFailed) as failed:
         testing.run(until_one_dies, 3)
     assert set(failed.value.errors) == {1}, failed.value

@@ -1,4 +1,4 @@
-"""pycollective.torch.functional: results and gradients against what they are by hand, eager and compiled."""
+"""pycollective.torch.functional: results and gradients, eager and compiled, against known ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALLS = (
 
 
 class Case(NamedTuple):
-    """A call in a group, and by hand: all ranks' results from their operands, and all gradients from theirs."""
+    """A call in a group, and by hand: all ranks' results from their operands, and the gradients."""
 
     call: Callable[[Any, Any, Any], Any]
     results: Callable[[Tensors], Tensors]
@@ -122,7 +122,7 @@ def parts(n: int) -> dict[str, Case]:
 
 
 class Trial:
-    """A case on this rank of a group: each promise of it is a check."""
+    """A case on this rank of a group. Each of its promises is a check."""
 
     def __init__(self, name: str, group: Any = None) -> None:
         members = group or pc.world()
@@ -153,7 +153,7 @@ class Trial:
         close(x.grad, self.expected_gradient)
 
     def second_derivative(self) -> None:
-        """The adjoint is linear in the gradient; its own adjoint is the call."""
+        """The adjoint is linear in the gradient. Its own adjoint is the call."""
         x, weight = self.operand(), self.weights[self.rank].clone().requires_grad_()
         (back,) = torch.autograd.grad(self.call(x), x, weight, create_graph=True)
         (again,) = torch.autograd.grad(back, weight, self.operands[self.rank])
@@ -180,7 +180,7 @@ def in_the_world(name: str, promise: Callable[[Trial], None]) -> None:
 
 
 def in_a_part(name: str, promise: Callable[[Trial], None]) -> None:
-    """In a group whose order is another than that of the world, and of which a rank is no member if there are three."""
+    """Runs it in a group with another order than the world, without a rank if there are three."""
     if group := pc.group([pc.size() - 1, 0]):
         promise(Trial(name, group))
 
@@ -201,7 +201,7 @@ for _name in reductions(2) | parts(2):
 
 @CHECKS.on(2, 3)
 def gradients_are_the_total_derivative_by_differences() -> None:
-    """The derivative of the sum of all ranks' losses, along one direction on all ranks at once."""
+    """Checks the derivative of the sum of all ranks' losses, along one direction on all ranks."""
     f, rank, n = functional(), pc.rank(), pc.size()
 
     def total(x: Any) -> Any:
@@ -264,11 +264,11 @@ def alltoall_of_uneven_parts_compiled() -> None:
     _uneven(compiled(functional().alltoall))
 
 
-OTHER_OPS = {"max": (2, 4), "min": (1, 2), "prod": (2, 8)}  # and what becomes of (1, 2) and (2, 4)
+OTHER_OPS = {"max": (2, 4), "min": (1, 2), "prod": (2, 8)}  # and the results of (1, 2) and (2, 4)
 
 
 def _other_op(op: str, compile: bool) -> None:
-    """Results, where no gradient is wanted."""
+    """Checks results without a gradient."""
     f, expected = functional(), OTHER_OPS[op]
 
     def calls(x: Any) -> tuple[Any, ...]:
@@ -327,7 +327,7 @@ def the_gradient_of_a_nan_that_max_finds_is_that_of_its_rank() -> None:
 
 
 @CHECKS.on(1)
-def who_has_an_extremum_is_counted_without_rounding() -> None:
+def owners_of_an_extremum_are_counted_without_rounding() -> None:
     functional()
     from pycollective.torch.functional import reductions
 
@@ -376,7 +376,7 @@ def counts_of_calls(call: Callable[[], Any]) -> list[int | None]:
 
 
 def assert_compiled_as_eager(function: Callable[[Any], Any], backend: str) -> None:
-    """The same results and gradients, by the same calls in the same order."""
+    """Checks that results, gradients, and the order of the calls are the same."""
     x = numbers(pc.rank(), 4, 4).requires_grad_()
 
     def step(function: Callable[[Any], Any]) -> tuple[Any, Any]:
@@ -395,7 +395,7 @@ def _in_their_order(pair: pc.Group | None) -> None:
     f = functional()
 
     def every_call(x: Any) -> Any:
-        """Calls that nothing ties together, and one whose result nobody uses."""
+        """Makes independent calls, and one with an unused result."""
         parts = [f.allreduce(x[:i], group=pair).sum() for i in (3, 1, 2)]
         f.allreduce(x[0], group=pair)
         y = f.allgather(f.reduce_scatter(x, "avg", group=pair), axis=1, group=pair).view(4, 4)
@@ -419,7 +419,7 @@ def inductor_keeps_the_calls_and_their_order() -> None:
     f, pair, weight = functional(), pc.group([1, 0]), numbers(pc.rank(), 4, 4)
 
     def only_large_kernels(x: Any) -> Any:
-        """Nothing for which inductor calls the C++ compiler, which takes long."""
+        """Avoids small kernels, for which inductor calls the C++ compiler, which takes long."""
         first, second = f.allreduce(x @ weight, group=pair), f.allreduce(weight[:2], group=pair)
         return second @ first
 
@@ -454,7 +454,7 @@ def test_torch_finds_nothing_wrong_with_the_operation(world_of_one: pc.Group, na
 def test_a_shape_depends_on_arguments_alone_as_caches_on_disk_need(world_of_one: pc.Group) -> None:
     functional()
     assert number_of_the_world() % 65536 == 1
-    number = 99 * 65536 + 4  # of a group that does not exist, of 4 ranks
+    number = 99 * 65536 + 4  # of a group of 4 ranks that does not exist
     x = torch.ones(8, 2, device="meta")
     assert torch.ops.pycollective.allgather(x, 1, number, None).shape == (8, 8)
     assert torch.ops.pycollective.reduce_scatter(x, "sum", 0, number, None).shape == (2, 2)

@@ -25,7 +25,7 @@ CHECKS = Checks()
 
 
 def _pipeline(wrap: Callable[..., Any]) -> None:
-    """A model that is cut in two has the gradients of the whole, also with several batches under way."""
+    """A model that is cut in two has the gradients of the whole, with batches in flight, too."""
     f, rank = functional(), pc.rank()
     torch.manual_seed(0)
     first, last = torch.nn.Linear(3, 4).double(), torch.nn.Linear(4, 2).double()
@@ -109,7 +109,7 @@ def a_token_that_goes_without_backward_is_a_warning() -> None:
     assert "f.send(x, 1)" in linecache.getline(warning.filename, warning.lineno)
     try:
         raise OSError
-    except OSError:  # tries once more
+    except OSError:  # retries once
         with pytest.warns(RuntimeWarning, match="unless an error has ended the step"):
             f.send(x, 1)
     with warnings.catch_warnings():
@@ -120,7 +120,7 @@ def a_token_that_goes_without_backward_is_a_warning() -> None:
 
 
 @CHECKS.on(2)
-def what_is_received_requires_grad_unless_told_otherwise() -> None:
+def what_is_received_requires_grad_unless_specified_otherwise() -> None:
     f, x, integers = functional(), torch.ones(3), torch.arange(3)
     if pc.rank() == 0:
         for each in (x, x, x, integers):
@@ -183,7 +183,7 @@ def a_message_from_any_rank_is_the_one_that_was_looked_at_and_its_gradient_goes_
 
 
 class Watched:
-    """A group that notes the deadlines of its messages."""
+    """A group that records the deadlines of its messages."""
 
     def __init__(self, group: pc.Group) -> None:
         self.group, self.seconds = group, []

@@ -36,7 +36,10 @@ def rows(rank: int, step: int) -> Any:
 
 
 def alone(steps: list[list[int]], make: Callable[[Any], Any]) -> Any:
-    """What one process makes of all batches; each inner list is one step of the optimizer."""
+    """Returns the result of one process with all batches.
+
+    Each inner list is one step of the optimizer.
+    """
     model = net()
     optimizer = make(model.parameters())
     for passes in steps:
@@ -106,7 +109,7 @@ def passes_are_summed_up_and_reduced_in_the_last_one() -> None:
     optimizer = DistributedOptimizer(
         sgd(model.parameters()), model.named_parameters(), op="sum", backward_passes_per_step=2
     )
-    for passes in ([0, 1], [2, 3], [4]):  # the last step comes early
+    for passes in ([0, 1], [2, 3], [4]):  # the last step has fewer passes
         for step in passes:
             own = copy.deepcopy(model)
             model(rows(rank, step)).sum().backward()
@@ -126,13 +129,13 @@ def a_rank_without_any_gradient_reduces_too() -> None:
     optimizer.zero_grad()
     if rank:
         (model(rows(rank, 0)).sum() * size).backward()
-    optimizer.step()  # where rank 0, without any gradient, reduces too
+    optimizer.step()  # rank 0 also reduces here, without any gradient
     weights = pc.allgather(model[0].weight.detach()[None])
     assert (weights == weights[0]).all()
 
 
 @CHECKS.on(1, 2, 3)
-def the_state_of_rank_0_is_everybodys_and_schedulers_and_scalers_work() -> None:
+def the_state_of_rank_0_is_that_of_all_and_schedulers_and_scalers_work() -> None:
     rank = pc.rank()
     model = net()
     plain = torch.optim.AdamW(model.parameters(), lr=0.5 + rank)
@@ -174,15 +177,15 @@ def the_state_of_rank_0_is_everybodys_and_schedulers_and_scalers_work() -> None:
 def hooks_of_step_run_once() -> None:
     model = net()
     optimizer = DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
-    told: list[str] = []
-    optimizer.register_step_pre_hook(lambda *_: told.append("before"))
-    optimizer.register_step_post_hook(lambda *_: told.append("after"))
+    called: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: called.append("before"))
+    optimizer.register_step_post_hook(lambda *_: called.append("after"))
     for _ in range(2):
         optimizer.load_state_dict(optimizer.state_dict())
         model(rows(0, 0)).sum().backward()
         optimizer.step()
-        assert told == ["before", "after"]
-        told.clear()
+        assert called == ["before", "after"]
+        called.clear()
 
 
 @CHECKS.on(1, 2, 3)
@@ -298,7 +301,7 @@ def each_refusal_leaves_an_optimizer_that_goes_on() -> None:
     optimizer.step()
     check(model, [[0]], sgd)
     rows_of_refusals.clear()
-    call = optimizer = None  # they had it as well
+    call = optimizer = None  # the failure also held them
     assert not any(each._post_accumulate_grad_hooks for each in model.parameters()), "no hook stays"
 
 

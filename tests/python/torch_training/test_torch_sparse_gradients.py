@@ -1,4 +1,7 @@
-"""Sparse gradients are those of all ranks: gathered by DataParallel, and sent dense by DistributedOptimizer."""
+"""Sparse gradients are those of all ranks.
+
+DataParallel gathers them, and DistributedOptimizer sends them as dense ones.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ def sparse_gradients_are_gathered() -> None:
     assert table.weight.grad.is_sparse
     torch.testing.assert_close(table.weight.grad.to_dense(), 2 * expected)
     model.zero_grad()
-    rows = rows[:0] if rank == 0 else rows  # and one without any
+    rows = rows[:0] if rank == 0 else rows  # and a rank without any rows
     table(rows).sum().backward()
     got = table.weight.grad.to_dense()[0, 0] if size > 1 else 0.0
     assert got == pytest.approx((size - 1) / size)
     model.zero_grad()
-    used = table(torch.tensor([0])) if rank else torch.ones(1, 2)  # and one that does not use it at all
+    used = table(torch.tensor([0])) if rank else torch.ones(1, 2)  # and a rank that does not use it at all
     model.module["line"](used).sum().backward()
     torch.testing.assert_close(
         table.weight.grad.to_dense()[0], model.module["line"].weight.detach()[0] * (size - 1) / size
@@ -62,13 +65,13 @@ def sparse_gradients_of_an_optimizer_are_averaged_by_row() -> None:
             weight = line.weight.detach()[0].clone()
             uses = [
                 other for other in range(size) if step == 0 or other > 0 or size == 1
-            ]  # then rank 0 does not
+            ]  # then rank 0 does not use it
             rows = torch.cat(
                 (torch.zeros(1, dtype=torch.int64), torch.arange(rank + 1 + step))
             )  # row 0 twice
             inputs = table(rows) if rank in uses else torch.ones(1, 2)
             (line(inputs).sum() * size).backward()
-            optimizer.synchronize()  # for a rank that uses nothing of the optimizer
+            optimizer.synchronize()  # for a rank that uses no parameter of the optimizer
             expected = torch.zeros(10, 2)
             for other in uses:
                 expected[: other + 1 + step] += weight

@@ -1,4 +1,4 @@
-"""Ranks with differently many batches: pycollective.torch.join()."""
+"""Ranks with different numbers of batches: pycollective.torch.join()."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ def ones(out: int = 1) -> nn.Linear:
 
 
 def batches() -> int:
-    """Rank 0 has one, rank 1 two, and so on."""
+    """Returns one batch on rank 0, two on rank 1, and so on."""
     return pc.rank() + 1
 
 
 def alone(steps: int, size: int) -> torch.Tensor:
-    """The weights after those steps. In step k the ranks from k on have a batch, whose gradient is 1 for each."""
+    """Returns the weights after those steps.
+
+    In step k the ranks from k on have a batch with a gradient of 1 each.
+    """
     weight = 1.0
     for step in range(steps):
         weight -= 0.5 * (size - step) / size

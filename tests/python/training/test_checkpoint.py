@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, whatever dies; what fails on one rank is raised on all."""
+"""Checkpoints are whole or absent, whatever dies. A failure on one rank is raised on all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KILLS = int(os.environ.get("PYCOLLECTIVE_TEST_KILLS", "20"))
 
 @contextlib.contextmanager
 def shared_folder() -> Iterator[Path]:
-    """One for all ranks."""
+    """Yields one folder for all ranks."""
     with tempfile.TemporaryDirectory() if pc.rank() == 0 else contextlib.nullcontext() as own:
         yield Path(pc.broadcast_object(own))
         pc.barrier()
@@ -58,7 +58,7 @@ def every_rank_loads_what_one_has_saved() -> None:
             loaded = pc.checkpoint.load(folder / "a", root=root)
             assert (loaded["step"], loaded["none"], loaded[3]) == (last, None, (1, [2.5, "x"]))
             np.testing.assert_array_equal(loaded["weights"], np.arange(100_000.0) + last)
-            loaded["weights"][:] = 0  # writable
+            loaded["weights"][:] = 0  # it is writable
         pc.checkpoint.save(1, str(folder / "a"))
         assert pc.checkpoint.load(folder / "a") == 1
         if pc.rank() == 0:
@@ -232,7 +232,10 @@ def ends(child: int, within_s: float) -> bool:
 
 
 def kills(times: int, folder: str) -> tuple[int, int]:
-    """SIGKILLs a process that saves all the time. Returns how many died in a save, and what was loaded last."""
+    """SIGKILLs a process that saves all the time.
+
+    Returns how many died in a save, and the last loaded step.
+    """
     path, luck = os.path.join(folder, "a"), random.Random(times)
     pc.checkpoint.save({"step": 0, "array": np.zeros(10)}, path)
     step, in_a_save = 0, 0
@@ -244,7 +247,7 @@ def kills(times: int, folder: str) -> tuple[int, int]:
             os._exit(1)
         os.close(go)
         os.read(come, 8)  # it has saved once
-        assert not ends(child, within_s=luck.uniform(0, 0.02))  # the moment is the thing tested
+        assert not ends(child, within_s=luck.uniform(0, 0.02))  # the random moment of the kill is tested
         os.kill(child, signal.SIGKILL)
         assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
         saved = b"".join(iter(lambda: os.read(come, 1 << 16), b""))  # noqa: B023  called at once
@@ -255,17 +258,17 @@ def kills(times: int, folder: str) -> tuple[int, int]:
         assert known <= step <= known + 1
         assert (state["array"] == step).all()
         leftovers = set(os.listdir(folder)) - {"a"}
-        assert len(leftovers) <= 1  # that of the killed one; those before are gone
+        assert len(leftovers) <= 1  # that of the killed process; earlier ones are removed
         in_a_save += len(leftovers)
     pc.checkpoint.save(state, path)
     assert os.listdir(folder) == ["a"]
     return in_a_save, step
 
 
-def saves(path: str, step: int, told: int) -> None:
+def saves(path: str, step: int, reports: int) -> None:
     for number in itertools.count(step + 1):
         pc.checkpoint.save({"step": number, "array": np.full(number % 7 * 20_000, number)}, path)
-        os.write(told, struct.pack("<q", number))
+        os.write(reports, struct.pack("<q", number))
 
 
 def test_a_kill_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
@@ -370,7 +373,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
 
 
 def test_a_leftover_that_cannot_be_removed_is_left(tmp_path: Path) -> None:
-    (tmp_path / ".a.0123456789abcdef.saving").mkdir()  # as one of another user in a folder like /tmp
+    (tmp_path / ".a.0123456789abcdef.saving").mkdir()  # as that of another user in a folder like /tmp
     pc.checkpoint.save(1, tmp_path / "a")
     assert pc.checkpoint.load(tmp_path / "a") == 1
 

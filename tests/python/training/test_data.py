@@ -1,4 +1,4 @@
-"""Samplers and streams are arithmetic: all of it without a world."""
+"""Samplers and streams are arithmetic, so these tests need no world."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COUNTS = range(51)
 
 
 def samplers(kind: Any, n: int, size: int, **how: Any) -> list[Any]:
-    """Those of all ranks; none if the policy leaves nothing."""
+    """Returns the samplers of all ranks, or none if the policy leaves no sample."""
     try:
         return [kind(n, rank=rank, size=size, **how) for rank in range(size)]
     except pc.InvalidArgument as error:
@@ -34,7 +34,7 @@ def samplers(kind: Any, n: int, size: int, **how: Any) -> list[Any]:
 
 
 def global_batches(ranks: list[Any]) -> list[list[int]]:
-    """What all ranks get together, batch by batch; every rank has as many batches."""
+    """Returns what all ranks get together, batch by batch. Every rank has as many batches."""
     return [list(chain.from_iterable(slices)) for slices in zip(*ranks, strict=True)]
 
 
@@ -99,7 +99,7 @@ def test_slices_of_a_batch_differ_by_at_most_one_and_lie_together() -> None:
 
 
 def test_the_order_is_this_one_for_ever() -> None:
-    """A run that is resumed after an update must go on in the same order: never change these."""
+    """A run that is resumed after an update must continue in the same order: never change these."""
     assert list(pc.data.Sampler(12, shuffle=True, seed=7, rank=0, size=1)) == GOLDEN["shuffled"]
     large = pc.data.Sampler(12, shuffle=True, seed=2**64 - 1, rank=0, size=1)
     large.set_epoch(2**64 - 1)
@@ -118,7 +118,7 @@ GOLDEN: dict[str, list[int]] = {
 }
 
 
-def test_the_order_is_told_by_the_numbers_of_philox() -> None:
+def test_the_order_is_given_by_the_numbers_of_philox() -> None:
     numbers = np.random.Philox(key=np.array([3, 5], np.uint64)).random_raw(1000)
     sampler = pc.data.Sampler(1000, shuffle=True, seed=3, rank=0, size=1)
     sampler.set_epoch(5)
@@ -158,16 +158,16 @@ def test_a_sum_that_was_rounded_up_draws_the_last_sample_that_has_weight() -> No
         assert [weights[each] > 0 for each in chosen] == [True, True]
 
 
-# Which epoch an iteration has.
+# The epoch of an iteration.
 
 
 def test_every_iteration_is_the_next_epoch_without_set_epoch() -> None:
     sampler = pc.data.Sampler(20, shuffle=True, rank=0, size=1)
-    told = pc.data.Sampler(20, shuffle=True, rank=0, size=1)
+    explicit = pc.data.Sampler(20, shuffle=True, rank=0, size=1)
     for epoch in range(5):
-        told.set_epoch(epoch)
-        assert list(told) == list(sampler)
-        assert told.epoch == sampler.epoch == epoch
+        explicit.set_epoch(epoch)
+        assert list(explicit) == list(sampler)
+        assert explicit.epoch == sampler.epoch == epoch
 
 
 def test_set_epoch_gives_exactly_that_epoch_and_goes_on_from_there() -> None:
@@ -301,7 +301,7 @@ def test_set_epoch_of_another_epoch_begins_with_its_first_sample() -> None:
     assert list(sampler) == list(range(10))
 
 
-def test_a_state_may_be_told_what_the_program_has_got() -> None:
+def test_a_state_may_be_given_what_the_program_has_got() -> None:
     sampler = pc.data.Sampler(10, rank=1, size=2)
     assert sampler.state_dict(done=0)["position"] == 0
     with pytest.raises(pc.InvalidArgument, match="no iteration has begun"):
@@ -392,7 +392,7 @@ def test_an_epoch_of_many_samples_is_one_sequence() -> None:
         assert list(pc.data.Sampler(n, rank=1, size=2, uneven="exact")) == list(range(1, n, 2))
 
 
-# What is refused.
+# Refusals.
 
 PLACE: dict[str, Any] = {"rank": 0, "size": 4}
 

@@ -1,4 +1,4 @@
-"""pc.data.DataLoader: this rank's slices of a dataset of any framework, and nothing else to know about ranks."""
+"""pc.data.DataLoader: this rank's slices of a dataset of any framework, without code for ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Columns(NamedTuple):
 
 
 def slices(global_batch_size: int = 4) -> list[slice]:
-    """Of the positions, this rank's in each whole batch."""
+    """Returns this rank's positions in each whole batch."""
     mine = slice(*cut.slice_of(pc.rank(), global_batch_size, pc.size()))
     return [
         slice(begin + mine.start, begin + mine.stop)
@@ -155,7 +155,7 @@ def a_sample_of_columns_is_what_they_have_at_one_index() -> None:
 
 
 class Broken:
-    """A dataset whose file is not there."""
+    """A dataset with a missing file."""
 
     def __len__(self) -> int:
         raise FileNotFoundError(2, "No such file", "train.bin")
@@ -183,7 +183,7 @@ def what_one_rank_refuses_is_raised_on_all() -> None:
     assert pc.allreduce(1) == pc.size()
 
 
-def test_without_a_world_it_is_told_to_make_one() -> None:
+def test_without_a_world_the_error_says_to_make_one() -> None:
     with pytest.raises(pc.NotInitialized, match=r"pc\.data\.DataLoader: .*pc\.init\(\)"):
         pc.data.DataLoader(np.zeros(N), global_batch_size=2)
 

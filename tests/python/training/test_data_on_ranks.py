@@ -21,7 +21,7 @@ CHECKS = named_checks.Checks()
 
 
 def in_step() -> None:
-    """The group can be used, and no rank is a call ahead."""
+    """Checks that the group is usable and no rank is a call ahead."""
     assert pc.allreduce(1) == pc.size()
 
 
@@ -88,7 +88,7 @@ def other_calls_on_the_other_rank_are_refused_on_all() -> None:
 
 
 @CHECKS.on(2)
-def a_sampler_with_rank_and_size_asks_nobody() -> None:
+def a_sampler_with_rank_and_size_makes_no_call() -> None:
     if pc.rank() == 0:
         assert list(pc.data.Sampler(3, rank=0, size=1)) == [0, 1, 2]
     in_step()
@@ -209,7 +209,7 @@ def only_root(batches: Any, root: int = 0) -> Any:
 
 
 def joined(parts: list[Any]) -> list[Any]:
-    """What all ranks have, by batch."""
+    """Returns what all ranks have, by batch."""
     by_rank = pc.allgather_object(parts)
     return list(zip(*by_rank, strict=True))
 
@@ -330,7 +330,7 @@ def a_collective_while_the_root_reads_raises_instead_of_waiting() -> None:
 def all_ranks_may_leave_the_loop_together() -> None:
     for part in pc.data.scatter(only_root([np.arange(4)] * 3)):
         assert len(part) == 2
-        assert pc.allreduce(1) == 2  # collectives stand in the loop
+        assert pc.allreduce(1) == 2  # the loop may contain collectives
         break
     in_step()
 
@@ -398,7 +398,7 @@ def arrays_come_alone_or_in_tuples_too() -> None:
 
 
 class OnTwoHosts:
-    """The world, as if its last rank were on a host of its own."""
+    """Represents the world as if its last rank were on a host of its own."""
 
     def __init__(self) -> None:
         self._hosts = (0,) * (pc.size() - 1) + (1,)
@@ -429,7 +429,7 @@ def every_host_loads_once() -> None:
 
 
 @CHECKS.on(2, 3)
-def who_cannot_see_the_others_process_gets_a_copy() -> None:
+def a_rank_that_cannot_see_the_others_process_gets_a_copy() -> None:
     map_of_another = shared_data._mapped
     try:
         if pc.rank() == 1:
@@ -479,7 +479,7 @@ def each_of_many_arrays_is_touched_a_few_times() -> None:
 
 
 @CHECKS.on(2)
-def nobody_can_change_the_memory() -> None:
+def the_memory_cannot_be_changed() -> None:
     fd = shared_data._filled(*shared_data._laid_out(DATA["x"]), bytes(shared_data.MARK_NBYTES))
     try:
         with pytest.raises(PermissionError):

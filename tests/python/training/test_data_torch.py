@@ -1,4 +1,4 @@
-"""Samplers in torch's DataLoader, with workers that draw ahead."""
+"""Samplers in torch's DataLoader, with workers that prefetch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_persistent_worker_goes_through_the_next_epoch_too() -> None:
 
 
 class Run:
-    """Training on two ranks that are both here: the gradient is that of the global batch."""
+    """Trains on two ranks in one process. The gradient is that of the global batch."""
 
     def __init__(self, workers: int, kind: Any) -> None:
         torch.manual_seed(0)
@@ -97,7 +97,7 @@ class Run:
             ]
 
     def steps(self) -> Iterator[dict[str, Any]]:
-        """Trains, epoch after epoch; the state after each step."""
+        """Trains epoch after epoch, and yields the state after each step."""
         while True:
             counted = [s.counting(loader) for s, loader in zip(self.samplers, self.loaders, strict=True)]
             for batches in zip(*counted, strict=True):
@@ -122,7 +122,7 @@ class Run:
 @pytest.mark.parametrize("kind", [pc.data.BatchSampler, pc.data.Sampler])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_is_resumed_within_an_epoch_is_the_same_bit_for_bit(workers: int, kind: Any) -> None:
-    total = 11  # of 4 steps an epoch
+    total = 11  # with 4 steps per epoch
     weights = []
     for step, state in enumerate(Run(workers, kind).steps(), 1):
         weights.append(state["model"]["weight"])
@@ -155,7 +155,7 @@ def test_without_counting_a_loader_has_no_state(workers: int) -> None:
 
 
 class Wrapped:
-    """A sampler of the program's own, around one of ours."""
+    """A sampler of the program, which wraps one of ours."""
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
@@ -196,7 +196,7 @@ def test_a_loader_that_does_not_draw_from_it_is_refused() -> None:
 
 
 class Lines(IterableDataset):  # type: ignore[type-arg]
-    """As docs/data.md has it."""
+    """The example of docs/data.md."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size

@@ -1,4 +1,4 @@
-"""GradientReducer: gradients of any library, in buckets, equal to what one process would have."""
+"""GradientReducer: gradients of any library, in buckets, equal to those of one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parameters() -> dict[str, Any]:
 
 
 def gradient(name: str, rank: int, step: int) -> Any:
-    """Integers whose mean over the ranks is one as well."""
+    """Returns integers with an integral mean over the ranks."""
     count = int(np.prod(SHAPES[name]))
     values = pc.size() * (np.arange(count) % 11 - 5 + 3 * rank * step)
     return values.reshape(SHAPES[name]).astype(DTYPES[name])
@@ -39,7 +39,7 @@ def exact_steps() -> None:
     reducer = GradientReducer(parameters(), bucket_nbytes=48, first_bucket_nbytes=16)
     assert len(reducer.buckets) > 3
     for step in range(3):
-        order = names[rank:] + names[:rank]  # another one on every rank
+        order = names[rank:] + names[:rank]  # another order on every rank
         order = order if step else [name for name in order if (name == "c") <= (rank == 0)]
         for name in order:
             mine = gradient(name, rank, step)
@@ -82,13 +82,13 @@ def other_libraries() -> None:
     assert first["b"].dtype == jnp.bfloat16
     assert (second["w"] == 1).all()
     zero = jnp.zeros(2)
-    GradientReducer({"x": zero, "y": zero})  # arrays that cannot be written may be one
+    GradientReducer({"x": zero, "y": zero})  # arrays that cannot be written may be the same
     if torch is None:
         return
     tensors = {"w": torch.zeros(2, 3), "h": torch.zeros(4, dtype=torch.bfloat16)}
     for compression in (None, "bf16", "f16"):
         reducer = GradientReducer(tensors, compression=compression, op="sum")
-        columns = torch.full((3, 2), 3.0 + rank).T  # not in one block
+        columns = torch.full((3, 2), 3.0 + rank).T  # not contiguous
         got = reducer.reduce({"w": columns, "h": torch.ones(4, dtype=torch.bfloat16)})
         assert got["w"].dtype is torch.float32
         assert got["w"].tolist() == [[7.0] * 3] * 2
@@ -155,7 +155,7 @@ def test_compression_rounds_on_the_wire_and_leaves_integers_alone() -> None:
 
 
 def only_read() -> None:
-    """Whatever memory a gradient lies in; large ones, too."""
+    """It reads a gradient in any memory layout, also a large one."""
     rank, large = pc.rank(), 1 << 16
     reducer = GradientReducer([("b", np.zeros(3)), ("w", np.zeros((large, 1)))])
     for where in ("block", "gaps", "read-only"):
@@ -233,7 +233,7 @@ def different() -> list[str]:
     return said
 
 
-def test_ranks_with_different_parameters_are_all_told_which_one_it_is() -> None:
+def test_ranks_with_different_parameters_are_all_informed_which_one_it_is() -> None:
     first, second, third = testing.run(different, 3)
     assert first == second == third
     for text, why in zip(
@@ -302,7 +302,7 @@ def late() -> None:
 
 
 def interrupted() -> None:
-    """While it gives a step up: the others come to it later."""
+    """Interrupts the step that it gives up, before the other ranks reach it."""
     reducer = GradientReducer({"a": np.zeros(2), "b": np.zeros(2, "f4")})
     x = np.zeros(1)
     if pc.rank() == 1:

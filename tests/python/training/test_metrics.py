@@ -1,4 +1,4 @@
-"""Metrics: sums with weights that travel in one call; top-k counts; arrays joined."""
+"""Metrics: weighted sums that travel in one call, top-k counts, and joined arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SIZES = (1, 2, 3, 4)
 
 @functools.cache
 def makers() -> dict[str, Callable[[Any], Any]]:
-    """Arrays from NumPy's; not at the top, since every rank would wait for the imports."""
+    """Returns functions that convert NumPy arrays.
+
+    Imports here, since every rank would wait for them at the top.
+    """
     import jax.numpy as jnp
     from arrays import torch
 
@@ -34,7 +37,7 @@ def makers() -> dict[str, Callable[[Any], Any]]:
 
 
 def raised_everywhere(error: type[Exception], match: str, call: Any, *args: Any, **kwargs: Any) -> None:
-    """On this rank, and on all others they raise too; afterwards the group is in step."""
+    """Checks that this rank and all other ranks raise, and that the group is in step afterwards."""
     with pytest.raises(error, match=match):
         call(*args, **kwargs)
     assert pc.allreduce(1) == pc.size()
@@ -282,7 +285,7 @@ def test_accuracy_is_that_of_a_stable_sort(library: str) -> None:
     @given(st.integers(0, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
     def holds(samples: int, classes: int, seed: int) -> None:
         random = np.random.default_rng(seed)
-        scores = random.integers(0, 4, (samples, classes)).astype(np.float32)  # many are equal
+        scores = random.integers(0, 4, (samples, classes)).astype(np.float32)  # many scores are equal
         targets = random.integers(0, classes, samples).astype(np.int32)
         order = np.argsort(-scores, axis=1, kind="stable")
         topk = tuple(range(1, classes + 1))
@@ -303,7 +306,7 @@ def test_nan_scores_are_never_right() -> None:
     scores = np.array([[np.nan, 1.0], [1.0, np.nan], [np.nan, np.nan]])
     for of in makers().values():
         (top1, top2) = pc.metrics.accuracy(of(scores), of(np.array([0, 0, 0])), topk=(1, 2))
-        assert (top1.total, top2.total) == (0, 1)  # the second row: 1.0 stands behind nan
+        assert (top1.total, top2.total) == (0, 1)  # the second row: nan precedes 1.0
 
 
 def test_outputs_that_require_grad_and_half_precision_are_counted() -> None:

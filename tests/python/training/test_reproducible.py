@@ -1,4 +1,4 @@
-"""Sums whose bits are promised: on all ranks, from run to run, at any place in any array, on any number of ranks."""
+"""Sums with reproducible bits: on all ranks, in every run, at any index, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DTYPES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)
 
 
 def rough(seed: int, count: int, dtype: Any) -> Any:
-    """Numbers whose sum depends on the order of summation."""
+    """Returns numbers with a sum that depends on the order of summation."""
     random = np.random.default_rng(seed)
     return (random.standard_normal(count) * 10.0 ** random.integers(-3, 3, count)).astype(dtype)
 
@@ -41,7 +41,7 @@ def test_all_ranks_have_the_same_bits_and_so_has_the_next_run(n: int) -> None:
 
 
 def scattered(x: Any, op: str, reproducible: Any, *, even: bool) -> Any:
-    """All of reduce_scatter()'s parts, so that an element can be looked for wherever its part is."""
+    """Returns all of reduce_scatter()'s parts, so that an element is found in any part."""
     if not even:
         part = pc.reduce_scatter(x, op, counts="auto", reproducible=reproducible)
         return pc.allgather(part, counts="auto")
@@ -64,7 +64,10 @@ def calls_that_sum(reproducible: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def one_number_anywhere(reproducible: Any) -> list[tuple[str, str]]:
-    """The same numbers of all ranks at many places of arrays of many sizes: where their sums have other bits."""
+    """Puts the same numbers of all ranks at many indices of arrays of many sizes.
+
+    Returns where their sums have other bits.
+    """
     wrong = []
     for dtype in DTYPES:
         numbers = rough(100 + pc.rank(), 20, dtype)

@@ -24,7 +24,7 @@ DRAWN = 20
 
 
 def drawn() -> dict[str, list[float]]:
-    """The next numbers of every global generator."""
+    """Returns the next numbers of every global generator."""
     numbers = {
         "random": [random.random() for _ in range(DRAWN)],
         "numpy": np.random.random(DRAWN).tolist(),
@@ -177,7 +177,7 @@ def test_a_seed_imports_no_framework() -> None:
 
 
 def present(monkeypatch: pytest.MonkeyPatch, count: int, *, with_cuda: str | None = "13.0") -> None:
-    """A machine with so many GPUs."""
+    """Imitates a machine with that many GPUs."""
     monkeypatch.setattr(devices, "_present", lambda: count)
     fake = types.SimpleNamespace(version=types.SimpleNamespace(cuda=with_cuda))
     monkeypatch.setitem(sys.modules, "torch", fake)
@@ -196,7 +196,7 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(
 
 
 class FakeCuda:
-    """torch.cuda, of which calls wait until CUDA is initialized."""
+    """Imitates torch.cuda, where some calls are delayed until CUDA is initialized."""
 
     def __init__(self, *, initialized: bool, count: int = 3) -> None:
         self.initialized, self.count = initialized, count
@@ -218,7 +218,7 @@ class FakeCuda:
 
 
 class FakePaddleDevice:
-    """paddle.device of a build for GPUs."""
+    """Imitates paddle.device of a build for GPUs."""
 
     def __init__(self, device: str) -> None:
         self.device = device
@@ -254,7 +254,10 @@ def test_init_makes_the_device_of_the_rank_that_of_torch_and_paddle(monkeypatch:
 def test_gpus_count_as_they_are_when_torch_initializes_cuda(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, count: int, number: int
 ) -> None:
-    """As of a script that sets CUDA_VISIBLE_DEVICES after init(). In the last row torch sees fewer than that names."""
+    """A script may set CUDA_VISIBLE_DEVICES after init().
+
+    In the last row torch sees fewer GPUs than that names.
+    """
     present(monkeypatch, 3)
     monkeypatch.setattr(devices, "_local_rank", lambda: 1)
     cuda = FakeCuda(initialized=False, count=count)
@@ -344,7 +347,7 @@ def test_without_a_world_there_are_no_others() -> None:
 
 
 def layers() -> Any:
-    """Parameters and buffers of float32 and int64 that differ on every rank, and with gradients."""
+    """Returns float32 and int64 parameters and buffers that differ by rank, with gradients."""
     torch.manual_seed(pc.rank())
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     for _ in range(1 + pc.rank()):

@@ -1,4 +1,4 @@
-"""Calls in the background on arrays of JAX, whose results are new arrays."""
+"""Calls in the background on arrays of JAX, which return new arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pycollective.jax: collectives and messages under jit and grad, against what they are by hand."""
+"""pycollective.jax: collectives and messages under jit and grad, against explicit results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def start() -> tuple[Any, Any, Any]:
 
 
 def numbers(rank: int, *shape: int) -> Any:
-    """Small whole numbers, so that every sum is exact."""
+    """Returns small whole numbers, so that every sum is exact."""
     return np.arange(1.0, np.prod(shape) + 1, dtype=np.float32).reshape(shape) * (rank + 1)
 
 
 class Case(NamedTuple):
-    """A call in a group, and by hand: all ranks' results from their operands, and all gradients from theirs."""
+    """A call in a group, and by hand: all ranks' results from their operands, and the gradients."""
 
     call: Callable[[Any, Any, Any], Any]
     results: Callable[[Arrays], Arrays]
@@ -102,7 +102,7 @@ def parts(n: int) -> dict[str, Case]:
 
 
 class Trial:
-    """A case on this rank of a group: each promise of it is a check."""
+    """A case on this rank of a group. Each of its promises is a check."""
 
     def __init__(self, name: str, group: Any = None) -> None:
         members = group or pc.world()
@@ -128,7 +128,7 @@ class Trial:
         close(self.jax.jit(self.jax.grad(self.weighted))(self.operand), self.expected_gradient)
 
     def second_derivative_in_jit(self) -> None:
-        """The adjoint is linear in the gradient; its own adjoint is the call."""
+        """The adjoint is linear in the gradient. Its own adjoint is the call."""
 
         def of_gradient(weight: Any) -> Any:
             back = self.jax.grad(lambda x: (self.call(x) * weight).sum())(self.operand)
@@ -146,7 +146,7 @@ def in_the_world(name: str, promise: Callable[[Trial], None]) -> None:
 
 
 def in_a_part(name: str, promise: Callable[[Trial], None]) -> None:
-    """In a group whose order is another than that of the world, and of which a rank is no member if there are three."""
+    """Runs it in a group with another order than the world, without a rank if there are three."""
     if group := pc.group([pc.size() - 1, 0]):
         promise(Trial(name, group))
 
@@ -192,11 +192,11 @@ def alltoall_of_uneven_parts() -> None:
     assert g.tolist() == (2 * x).tolist()
 
 
-OTHER_OPS = {"max": [2, 4], "min": [1, 2], "prod": [2, 8]}  # and what becomes of (1, 2) and (2, 4)
+OTHER_OPS = {"max": [2, 4], "min": [1, 2], "prod": [2, 8]}  # and the results of (1, 2) and (2, 4)
 
 
 def _other_op(op: Any) -> None:
-    """Results where no gradient is wanted, also beside one that is."""
+    """Checks results without a gradient, also beside one with a gradient."""
     jax, _, pcj = start()
 
     def loss(x: Any) -> tuple[Any, Any]:
@@ -216,7 +216,7 @@ for _op in OTHER_OPS:
 
 @CHECKS.on(2)
 def calls_keep_their_order_and_none_is_left_out() -> None:
-    """Calls that nothing ties together, of different sizes, and one whose result nobody uses."""
+    """Makes independent calls of different sizes, and one with an unused result."""
     jax, jnp, pcj = start()
 
     def loss(x: Any) -> Any:
@@ -292,7 +292,7 @@ def second_derivatives_of_messages_are_refused() -> None:
 
 @CHECKS.on(2)
 def large_arrays_travel() -> None:
-    """16 MiB: JAX hands over such arrays differently."""
+    """16 MiB: JAX passes such arrays differently."""
     jax, jnp, pcj = start()
     x = jnp.ones(4 << 20)
     g = jax.jit(jax.grad(lambda x: (pcj.allreduce(x) ** 2).sum()))(x)
@@ -316,7 +316,7 @@ def _loss(f: Any) -> Callable[[Any], Any]:
     return lambda x: (f.allreduce(x) ** 2).sum()
 
 
-# What is called with (jax, pycollective.jax, an array), and what JAX says.
+# Functions called with (jax, pycollective.jax, an array), and the error of JAX.
 REFUSED_BY_JAX: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
     "vmap": (lambda jax, f, x: jax.vmap(f.allreduce)(x), ValueError, "Cannot `vmap` ordered"),
     "jit of vmap": (lambda jax, f, x: jax.jit(jax.vmap(f.allreduce))(x), ValueError, "Cannot `vmap` ordered"),

@@ -1,4 +1,7 @@
-"""Paddle's CPU tensors take part in every call, in place, next to other libraries; what they cannot do is refused."""
+"""Paddle's CPU tensors take part in every call, in place, next to other libraries.
+
+What they cannot do is refused.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def from_numpy(x: Any) -> Any:
 
 
 def made(x: Any, dtype: str = "float32") -> Any:
-    """A tensor of those numbers, of any type that Paddle has."""
+    """Returns a tensor of those numbers, of any type that Paddle has."""
     x = np.asarray(x)
     if dtype in UNSIGNED:
         return from_numpy(x.astype(dtype))
@@ -51,7 +54,10 @@ def dtype_of(name: str) -> Any:
 
 
 def numbers(x: Any) -> Any:
-    """Its elements as float32 or wider, whatever Paddle can convert; x stays as it is."""
+    """Returns its elements as float32 or wider, for all types that Paddle can convert.
+
+    x does not change.
+    """
     if x.dtype in (paddle.float8_e4m3fn, paddle.float8_e5m2):
         name = str(x.dtype).removeprefix("paddle.")
         bits = x.detach().view("uint8").numpy()
@@ -135,7 +141,7 @@ def test_every_element_type_of_paddle_takes_part_in_place_and_in_new_tensors(n: 
 
 
 def lying(x: Any, which: int) -> Any:
-    """A tensor of those numbers that lies in memory in one of several ways."""
+    """Returns a tensor of those numbers in one of several memory layouts."""
     if x.ndim == 0 or which == 0:
         return made(x)
     if which == 1:
@@ -342,7 +348,7 @@ def test_a_paddle_that_makes_copies_for_views_is_refused_where_views_are_needed(
 
 
 class FarAway:
-    """What PaddleTensors asks of a tensor on a GPU; there is none for the tests."""
+    """What PaddleTensors reads of a tensor on a GPU, which these tests do not have."""
 
     dtype = paddle.float32
     place = paddle.CPUPlace()
@@ -361,11 +367,11 @@ def test_a_tensor_on_another_device_is_refused(monkeypatch: pytest.MonkeyPatch) 
         pc.Unsupported, match=r"of Paddle pycollective takes tensors on the CPU alone: pass x\.cpu\(\)"
     ):
         library.shape(FarAway())
-    assert library.is_block(FarAway())  # the core's to refuse
+    assert library.is_block(FarAway())  # the core refuses it
 
 
 class OldTensor(paddle.base.framework.EagerParamBase):
-    """A tensor of a Paddle that has no exchange interface yet."""
+    """A tensor of a Paddle version without the exchange interface."""
 
     __dlpack_c_exchange_api__ = None
 
@@ -389,7 +395,7 @@ def moved_under_a_call() -> None:
     x = from_numpy(array)
     del array
     work = pc.recv_async(x, 1)
-    x._clear()  # nobody but the call has it now
+    x._clear()  # only the call has a reference now
     array = memory()
     assert array is not None
     pc.barrier()

@@ -1,4 +1,7 @@
-"""Paddle's functions know the world that init() makes. Here without Paddle; test_paddle_training.py has it."""
+"""Paddle's functions know the world that init() makes.
+
+test_paddle_training.py uses the real Paddle.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ NAMES = ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_RANK_IN_NODE")
 
 @pytest.fixture
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """What stands for Paddle, as if it had been asked before there was a world."""
+    """Stands in for a Paddle that was queried before there was a world."""
     module = SimpleNamespace(_global_parallel_env=SimpleNamespace(rank=0, world_size=1))
     monkeypatch.setitem(sys.modules, "paddle", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "paddle.distributed.parallel", module)
-    for name in NAMES:  # to be taken away afterwards
+    for name in NAMES:  # so that they are removed afterwards
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     yield module

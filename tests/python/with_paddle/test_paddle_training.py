@@ -1,4 +1,7 @@
-"""pc.paddle: gradients of data parallel training are those of one process, and batches are normalized together."""
+"""pc.paddle: gradients of data parallel training are those of one process.
+
+Batches are normalized together.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Net(nn.Layer):
 
 
 def net() -> Net:
-    """Of small whole numbers, so that sums are exact in any order."""
+    """A network of small whole numbers, so that sums are exact in any order."""
     model, random = Net(), np.random.default_rng(1)
     for each in model.parameters():
         each.set_value(random.integers(-3, 4, each.shape).astype("float32"))
@@ -52,7 +55,10 @@ def gradients(model: Any) -> dict[str, Any]:
 
 
 def alone(steps: list[tuple[int, Any]]) -> dict[str, Any]:
-    """Gradients of one process over these steps of all ranks; `branch` may depend on the rank."""
+    """Returns the gradients of one process over these steps of all ranks.
+
+    `branch` may depend on the rank.
+    """
     model = net()
     for step, branch in steps:
         for rank in range(pc.size()):
@@ -156,10 +162,10 @@ def survives_what_goes_wrong() -> None:
     for step in (lambda: frozen(batch(rank, 1)), frozen.synchronize):
         with pytest.raises(pc.InvalidArgument, match=r'"right\.weight" requires a gradient since.*anew'):
             step()
-    with pytest.raises(SystemError) as raised:  # of what has not come through the DataParallel's forward
+    with pytest.raises(SystemError) as raised:  # for a loss that bypassed the DataParallel's forward
         inner(batch(rank, 1), "right").sum().backward()
     first: BaseException = raised.value
-    while first.__cause__ is not None:  # Paddle goes on to the next hook
+    while first.__cause__ is not None:  # Paddle runs the next hook
         first = first.__cause__
     assert isinstance(first, pc.InvalidArgument)
     with pytest.raises(pc.CollectiveMismatch, match=r"parameter 0 is \"weight\""):
@@ -174,7 +180,7 @@ def test_errors_are_raised_on_all_ranks_and_training_goes_on() -> None:
 def test_what_travels_is_on_the_cpu_whatever_device_paddle_computes_on(
     monkeypatch: pytest.MonkeyPatch, world_of_one: pc.Group
 ) -> None:
-    """As a build for GPUs would make it: there a tensor that names no place is on the GPU."""
+    """In a build for GPUs, a tensor without an explicit place is on the GPU."""
     places, made = [], paddle.to_tensor
 
     def to_tensor(*data: Any, place: Any = "the GPU", **named: Any) -> Any:
@@ -194,7 +200,7 @@ def test_what_travels_is_on_the_cpu_whatever_device_paddle_computes_on(
 
 
 class OnAGpu(paddle.base.framework.EagerParamBase):  # type: ignore[misc,name-defined]
-    """What says so: a build for the CPU makes no other."""
+    """Claims to be on a GPU, because a build for the CPU makes no real one."""
 
     class Place:
         def is_cpu_place(self) -> bool:
@@ -280,7 +286,8 @@ def normalizes_all_batches_together() -> None:
         pc.paddle.SyncBatchNorm(3)(paddle.ones([2, 4]))
 
 
-# What stops gradients: the input, as of a first layer on raw data; no weight or bias; one that is frozen.
+# What stops gradients: the input, as of a first layer on raw data; no weight or bias; a frozen
+# parameter.
 STOPS: list[tuple[bool, dict[str, Any], str]] = [
     (True, {}, ""),
     (False, {"weight_attr": False}, ""),
@@ -397,7 +404,7 @@ def paddles_own_words() -> tuple[int, int, list[list[int]], str]:
 
 
 def words_after_a_world_by_hand(address: str) -> tuple[int, int, list[list[int]], str]:
-    """As under mpirun: Paddle is asked before and after."""
+    """Imitates mpirun, and queries Paddle before and after."""
     place = int(os.environ["PYCOLLECTIVE_RANK"])
     for name in [name for name in os.environ if name.startswith("PADDLE_")]:
         del os.environ[name]

@@ -1,4 +1,4 @@
-"""One rank of a world over several hosts; test_hosts.py starts it. Says in lines of JSON how it went.
+"""One rank of a world over several hosts, which test_hosts.py starts. Prints results in JSON lines.
 
 usage: rank_on_host.py exact | until_broken [address rank size]
 """
@@ -28,7 +28,7 @@ def say(**facts: object) -> None:
 
 
 def exact() -> None:
-    """Every call with every length that is cut differently, and the very result that it must have."""
+    """Makes every call with every length that is cut differently. Checks the exact result."""
     rank, size = pc.rank(), pc.size()
     for count in (0, 1, size - 1, size, size + 1, LARGE):
         ramp = np.arange(count, dtype=np.float64)
@@ -45,7 +45,7 @@ def exact() -> None:
 
 
 def messages(ramp: np.ndarray) -> None:
-    """From every rank to every other."""
+    """Sends a message from every rank to every other."""
     rank, size = pc.rank(), pc.size()
     for sender in range(size):
         for receiver in range(size):
@@ -56,7 +56,7 @@ def messages(ramp: np.ndarray) -> None:
 
 
 def shared_memories() -> int:
-    """How many ranks' shared memory this one has open, its own included."""
+    """Returns how many ranks' shared memory this one has open, its own included."""
     links = []
     for each in (ME / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # of the listing itself
@@ -65,13 +65,13 @@ def shared_memories() -> int:
 
 
 def algorithm() -> str:
-    """Of a large allreduce."""
+    """Returns the algorithm of a large allreduce."""
     words = pc.explain("allreduce", nbytes=1 << 20).split()
     return words[words.index("algorithm:") + 1]
 
 
 def until_broken() -> None:
-    """Only an error ends it."""
+    """Makes calls until an error ends them."""
     say(ready=pc.rank())
     x = np.zeros(LARGE)
     while True:

@@ -1,4 +1,7 @@
-"""Groups that are closed, dropped or destroyed give back what they have taken, and so do the objects that have one."""
+"""Groups that are closed, dropped or destroyed release what they hold.
+
+So do the objects that have a group.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pycollective import testing
 
 ROUNDS = 1_100  # more groups than a rank can have at the same time
 WARM_UP = 200
-GROWTH_KIB = 3_000  # a group that stays takes 34 KiB through shared memory, and 6 KiB through TCP
+GROWTH_KIB = 3_000  # a group that remains holds 34 KiB with shared memory, and 6 KiB with TCP
 
 
 def resident_kib() -> int:
@@ -30,7 +33,7 @@ def descriptors() -> int:
 
 
 def goes_on(round_of: Callable[[int], None], rounds: int = ROUNDS) -> None:
-    """Make the rounds; neither memory nor descriptors grow with them."""
+    """Makes the rounds. Neither memory nor descriptors grow with them."""
     for number in range(WARM_UP):
         round_of(number)
     kib, files = resident_kib(), descriptors()
@@ -42,7 +45,7 @@ def goes_on(round_of: Callable[[int], None], rounds: int = ROUNDS) -> None:
 
 def used(group: pc.Group | None, number: int) -> pc.Group:
     assert group is not None
-    count = (3, 1, 20_000)[number % 3]  # in the message, in the ring, in rounds
+    count = (3, 1, 20_000)[number % 3]  # inside the message, through the ring, in rounds
     x = np.full(count, group.rank + 1 + number)
     group.allreduce(x)
     assert x[0] == x[-1] == group.size * (group.size + 1) // 2 + group.size * number

@@ -1,4 +1,4 @@
-"""What one rank says for all."""
+"""Messages that one rank prints for all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_printed_is_there_at_once() -> None:
 
 
 class Clock:
-    """Goes on by the given seconds each time it is read."""
+    """Advances by the given seconds each time it is read."""
 
     def __init__(self, *steps_s: float) -> None:
         self._steps_s = iter(steps_s)

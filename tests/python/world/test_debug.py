@@ -1,4 +1,4 @@
-"""dump() says who this rank is and what it called, as its types promise."""
+"""dump() reports this rank and its calls, as its types promise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_promised(value: object, promised: typing.Any) -> bool:
     return type(value) is promised
 
 
-def test_a_dump_says_who_we_are(world_of_one: pc.Group) -> None:
+def test_a_dump_says_which_rank_it_is_of(world_of_one: pc.Group) -> None:
     dump = pc.debug.dump()
     assert as_promised(dump, Dump)
     assert (dump["rank"], dump["size"], dump["pid"]) == (0, 1, os.getpid())
@@ -73,16 +73,16 @@ def test_a_dump_has_the_calls_oldest_first_and_the_lines_that_made_them() -> Non
 
 
 def called_by(file: str) -> str:
-    """The line that stands in the record of a call that code in this file of the package makes."""
+    """Returns the recorded line of a call that code in this file of the package makes."""
     names: dict[str, typing.Any] = {"pc": pc}
     exec(
         compile("def call(): pc.barrier(); done()", os.path.join(os.path.dirname(pc.__file__), file), "exec"),
         names,
     )
-    with_nobody_else = threading.Event()
-    names["done"] = with_nobody_else.set
+    without_other_callers = threading.Event()
+    names["done"] = without_other_callers.set
     _thread.start_new_thread(names["call"], ())
-    assert with_nobody_else.wait(30)
+    assert without_other_callers.wait(30)
     for _ in range(2):
         names["call"]()  # there
     return pc.debug.dump()["calls"][-1]["site"]
@@ -121,7 +121,7 @@ def call_from_everywhere() -> list[str | None]:
     return [call["site"] for call in pc.debug.dump()["calls"]]
 
 
-def test_the_line_is_right_whoever_calls() -> None:
+def test_the_line_is_right_for_every_caller() -> None:
     names = ["in_a_generator", "in_a_coroutine", None, "call_from_everywhere"] * 2
     for sites in testing.run(call_from_everywhere, 2):
         for site, name in zip(sites[-len(names) :], names, strict=True):

@@ -1,4 +1,4 @@
-"""A variable that nothing reads is reported once, with the name that may have been meant."""
+"""A variable that nothing reads is reported once, with the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pycollective.runtime import environment_names
 
 @pytest.fixture(autouse=True)
 def no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And none that was warned of."""
+    """Removes all variables of ours, and the record of warnings."""
     monkeypatch.setattr(environment_names, "_warned", False)
     for name in environment_names.unknown(os.environ, ()):
         monkeypatch.delenv(name)

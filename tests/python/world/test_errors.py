@@ -1,4 +1,4 @@
-"""The tree of errors: what is caught by what, what an error knows, and that it survives a trip between processes."""
+"""The tree of errors: which class catches which, their attributes, and that they can be pickled."""
 
 from __future__ import annotations
 

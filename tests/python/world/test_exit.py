@@ -1,4 +1,4 @@
-"""How a rank ends that has been told to: at once, and not after a wait for ranks that are elsewhere."""
+"""A rank that was ordered to end does so at once, without a wait for ranks that are elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ try:
 except (KeyboardInterrupt, TimeoutError):
     print("caught", flush=True)
 """
-# What is interrupted, and how one sees that it has begun.
+# What is interrupted, and what shows that it has begun.
 BODIES = {
     "a call": ("pc.allreduce(np.ones(1))", "under_way"),
     "a call in the background": ("pc.allreduce_async(np.ones(1)).wait()", "under_way"),
@@ -112,12 +112,12 @@ def test_a_rank_that_goes_on_after_ctrl_c_waits_for_the_others_at_its_end(tmp_pa
         assert ranks[0].stdout is not None
         assert ranks[0].stdout.readline() == "done\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            ranks[0].wait(1)  # it waits
-        ranks[1].communicate("", timeout=45)  # until the other one has gone
+            ranks[0].wait(1)  # it still waits
+        ranks[1].communicate("", timeout=45)  # until the other rank has ended
         assert ranks[0].wait(45) == 0
 
 
-def test_a_signal_that_tells_nobody_to_end_changes_nothing_at_the_end(tmp_path: Path) -> None:
+def test_a_signal_that_ends_no_rank_changes_nothing_at_the_end(tmp_path: Path) -> None:
     alarm = (
         "def late(*_): raise TimeoutError\n    signal.signal(signal.SIGALRM, late); pc.allreduce(np.ones(1))"
     )
@@ -125,8 +125,8 @@ def test_a_signal_that_tells_nobody_to_end_changes_nothing_at_the_end(tmp_path: 
         assert ranks[0].stdout is not None
         assert ranks[0].stdout.readline() == "caught\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            ranks[0].wait(1)  # it waits
-        ranks[1].communicate("", timeout=45)  # until the other one has gone
+            ranks[0].wait(1)  # it still waits
+        ranks[1].communicate("", timeout=45)  # until the other rank has ended
         assert ranks[0].wait(45) == 0
 
 
@@ -144,7 +144,7 @@ def test_a_handler_that_was_set_between_two_worlds_is_watched_in_the_second(tmp_
         assert (ranks[0].returncode, printed) == (0, "caught\n")
 
 
-# What the program puts over our handler, after init(): the next call that waits sees it.
+# The program replaces our handler after init(): the next call that waits sees it.
 WAITS = """
 import ctypes
 LATER
@@ -194,7 +194,7 @@ pc.broadcast(np.ones(4), root=pc.rank())
 print("done")
 """
 
-# Both stand in calls of the world: rank 1 in its end, rank 0 in another one.
+# Both are in calls of the world: rank 1 in shutdown(), rank 0 in another one.
 LEAVES = """
 import sys
 import numpy as np

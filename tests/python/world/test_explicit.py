@@ -1,4 +1,4 @@
-"""Addresses as PyTorch's users write them: tcp:// and env://."""
+"""Addresses in PyTorch's form: tcp:// and env://."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_master_in_several_spellings_is_one_master(first: str, local_size: boo
 
 
 def test_a_rank_looks_for_its_store_at_no_address_that_another_job_may_have() -> None:
-    """Its own rank 0 may come later: else it joined the rank 0 of the other job, with the same port, size and key."""
+    """Its rank 0 may be late, and another job's rank 0 may have the same port, size and key."""
     own = [address for name, address, flags in interfaces() if is_usable((name, address, flags))]
     loopbacks = [address for _, address, _ in interfaces() if address in LOOPBACKS]
     for host in [*own, *loopbacks]:
@@ -137,7 +137,7 @@ def test_a_rank_looks_for_its_store_at_no_address_that_another_job_may_have() ->
 
 
 def names_that_come_later(monkeypatch: pytest.MonkeyPatch, failures: int) -> list[str]:
-    """The resolver knows each name after so many questions. Returns what was asked."""
+    """The resolver knows each name after this number of queries. Returns the queries."""
     asked: list[str] = []
     look_up = socket.getaddrinfo
 
@@ -163,14 +163,14 @@ def test_a_name_that_comes_later_is_waited_for() -> None:
     assert testing.run(later, 2, 3, free_port(), init=False) == [(2, 4)] * 2
 
 
-def test_a_name_that_never_comes_is_told_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_never_comes_is_reported_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = names_that_come_later(monkeypatch, 1000)
     with pytest.raises(pc.InvalidArgument, match=r"job-master-0 does not resolve on .* s long.*getent hosts"):
         pc.init("job-master-0:4711", rank=1, size=2, timeout=0.3)
     assert len(asked) > 1
 
 
-def test_a_long_wait_for_a_name_is_told_while_it_lasts(
+def test_a_long_wait_for_a_name_is_reported_while_it_lasts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names_that_come_later(monkeypatch, 10)

@@ -1,4 +1,4 @@
-"""When something goes wrong every rank raises the right type, soon, and says who is to blame."""
+"""In every failure each rank soon raises the right type, and names the rank to blame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOON_S = 20  # far below the default timeout of 600 s, far above what a loaded m
 
 
 def outcome(call: Any) -> tuple[str, str, float]:
-    """Type and message of the error that `call` raises, and how long that took."""
+    """Returns the type and message of the error that `call` raises, and how long that took."""
     began = time.monotonic()
     try:
         call()
@@ -33,7 +33,7 @@ def outcome(call: Any) -> tuple[str, str, float]:
     return "nothing", "", time.monotonic() - began
 
 
-# Who differs among the ranks, what it does, and what the others do.
+# The rank that differs, its call, and the call of the other ranks.
 DISAGREEMENTS: dict[str, tuple[int, Any, Any]] = {
     "count": (1, lambda: pc.allreduce(np.zeros(5)), lambda: pc.allreduce(np.zeros(4))),
     "dtype": (1, lambda: pc.allreduce(np.zeros(4, np.int32)), lambda: pc.allreduce(np.zeros(4, np.float32))),
@@ -58,7 +58,7 @@ def test_ranks_that_disagree_all_raise_a_mismatch_that_names_them(what: str, ran
         assert seconds < SOON_S, message
         assert f"on rank {rank} " in message
         assert f"rank {DISAGREEMENTS[what][0]} " in message, message
-        assert message.count(" at world/test_failures.py:") == 2, message  # from which lines
+        assert message.count(" at world/test_failures.py:") == 2, message  # with the lines of the calls
 
 
 def send_too_little() -> tuple[str, str, float]:
@@ -93,9 +93,9 @@ def come_too_late() -> None:
         if pc.rank() == 0:
             assert error.peer == 1
             assert error.elapsed_s >= 0.3
-            assert "in come_too_late" in str(error)  # where rank 1 stands
+            assert "in come_too_late" in str(error)  # the position of rank 1
     else:
-        raise AssertionError("not everybody was there")
+        raise AssertionError("not all ranks were there")
     if pc.rank() == 0:
         pc.send(x, 1)
     assert pc.allreduce(np.ones(2)).tolist() == [2, 2], "the group goes on"
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_a_waiting_recv_and_nothing_else() -> None:
 
 def late_interrupted() -> str:
     if pc.rank() == 0:
-        pc.recv(np.zeros(1), 1)  # comes when rank 1 has been interrupted
+        pc.recv(np.zeros(1), 1)  # arrives when rank 1 has been interrupted
         kind = outcome(pc.barrier)[0]
     else:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -163,7 +163,7 @@ def late_interrupted() -> str:
 def test_ctrl_c_in_a_collective_ends_it_for_all_and_the_group_goes_on() -> None:
     other, kind = testing.run(late_interrupted, 2)
     assert kind == "KeyboardInterrupt"
-    assert other in ("PeerInterrupted", "nothing")  # all that it needs may have come before the news
+    assert other in ("PeerInterrupted", "nothing")  # all that it needs may have arrived before the report
 
 
 class Alarm(Exception):
@@ -251,12 +251,12 @@ pc.allreduce(np.ones(3 + (pc.rank() == 1)))
         assert "PeerFailure" not in ended.stderr, ended.stderr
 
 
-def test_a_wrong_call_of_which_only_the_end_of_the_process_hears_is_told(tmp_path: Path) -> None:
+def test_a_wrong_call_that_only_the_end_of_the_process_detects_is_reported(tmp_path: Path) -> None:
     ended = run_ranks(
         tmp_path,
         """
 pc.init()
-pc.broadcast(np.zeros(1), root=pc.rank())  # each sends, nobody receives
+pc.broadcast(np.zeros(1), root=pc.rank())  # each sends, no rank receives
 pc.barrier()
 """,
     )
@@ -336,7 +336,8 @@ pc.allreduce(np.zeros(1000))
     )
     assert ended.returncode == 3, ended.stderr
     assert "PeerExited" in ended.stderr
-    exits = r"rank 1( \(host .*\))? called shutdown\(\)(, aborted this group)? or ended"  # whichever way it is heard of
+    # by either source of the report
+    exits = r"rank 1( \(host .*\))? called shutdown\(\)(, aborted this group)? or ended"
     assert re.search(exits, ended.stderr), ended.stderr
 
 

@@ -1,4 +1,4 @@
-"""Groups of some ranks: who is in them, that they do not disturb each other, and what goes wrong."""
+"""Groups of some ranks: their members, that they do not disturb each other, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def other_meshes() -> None:
     assert pc.Mesh((1, 2), ("a", "b"))["b"].allreduce(1) == 2
 
 
-def test_ranks_with_other_meshes_are_told() -> None:
+def test_ranks_with_other_meshes_are_reported() -> None:
     testing.run(other_meshes, 2)
 
 
@@ -121,7 +121,7 @@ def test_there_may_be_hundreds_of_groups() -> None:
 
 
 def from_threads() -> None:
-    """Each pair of ranks has a group, used by a thread of its own on either side, all at once."""
+    """Each pair of ranks has a group. A thread of its own on either side uses it, all at once."""
     rank, size = pc.rank(), pc.size()
     pairs = [(a, b) for a in range(size) for b in range(a + 1, size)]
     mine = {pair: pc.group(pair) for pair in pairs}
@@ -207,7 +207,7 @@ def test_a_group_is_split_in_several_threads_at_once() -> None:
     testing.run(split_in_threads, 4, timeout_s=60)
 
 
-def test_members_that_give_different_lists_are_told() -> None:
+def test_members_that_give_different_lists_are_reported() -> None:
     said = testing.run(differing_swap, 3)
     assert all("makes a group of other ranks" in each for each in said), said
 
@@ -215,12 +215,12 @@ def test_members_that_give_different_lists_are_told() -> None:
 def differing_swap() -> str:
     with pytest.raises(pc.CollectiveMismatch) as caught:
         pc.group([0, 1, 2] if pc.rank() < 2 else [0, 2, 1])
-    assert pc.allreduce(np.ones(1))[0] == pc.size()  # and the world goes on
+    assert pc.allreduce(np.ones(1))[0] == pc.size()  # and the world stays usable
     return str(caught.value)
 
 
 def a_right_call() -> None:
-    """Of every list in turn, so that each rank is the first of one."""
+    """Makes a group of every rotation of the ranks, so that each rank is the first of one."""
     rank, size = pc.rank(), pc.size()
     for first in range(size):
         ranks = [(first + i) % size for i in range(size)]
@@ -243,7 +243,7 @@ def gives_up_before_the_first_comes() -> None:
 
 
 def gives_up_before_the_answer() -> None:
-    """Rank 1 has replied; the answer, for which rank 0 needs rank 2, comes too late."""
+    """Rank 1 has replied. The answer, for which rank 0 needs rank 2, arrives too late."""
     rank = pc.rank()
     pc.barrier()
     if rank == 1:
@@ -298,7 +298,7 @@ def one_is_not_in_the_list_of_the_first() -> None:
 
 
 def groups_that_share_their_first() -> None:
-    """Ranks 1 and 2 call at once, in whatever order rank 0 comes to them."""
+    """Ranks 1 and 2 call at once, in any order of rank 0's own calls."""
     rank = pc.rank()
     for turn in range(4):
         pairs = ([0, 1], [0, 2]) if turn % 2 else ([0, 2], [0, 1])

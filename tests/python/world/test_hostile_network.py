@@ -1,6 +1,7 @@
-"""A world that begins among strangers, at a wrong address or with too few ranks: it begins, or every rank is told why.
+"""A world that starts among foreign processes, at a wrong address or with too few ranks.
 
-Nothing here knows what our connections say to each other: only what is seen from outside.
+It starts, or every rank reports why not. These tests do not know our protocol, and observe it only
+from outside.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ pytestmark = pytest.mark.timeout(60)
 
 SOON_S = 20.0  # far below the default timeout of 600 s, far above what a loaded machine needs
 WAIT_S = 1.5  # the deadline of an init() that must fail
-CLOSED_S = 10.0  # how long a stranger who talks nonsense may stay
-MOST_GROWTH = 64 << 20  # bytes; a length that was believed would be gigabytes
+CLOSED_S = 10.0  # how long a foreign connection that sends nonsense may stay open
+MOST_GROWTH = 64 << 20  # bytes; a length that is trusted would be gigabytes
 NONSENSE = {
     "nothing, and leaves": b"",
     "one byte": b"P",
@@ -47,7 +48,7 @@ Outcome = tuple[str, str, float]
 
 
 def joining(*place: Any, **how: Any) -> Outcome:
-    """Type and message of what init() raises, and how long that took."""
+    """Returns the type and message of what init() raises, and how long that took."""
     began = time.monotonic()
     try:
         pc.init(*place, **how)
@@ -62,7 +63,10 @@ def connect(address: str) -> socket.socket:
 
 
 def send_nonsense(address: str, what: bytes) -> bytes:
-    """What comes back until the other side closes; TimeoutError if it never does."""
+    """Returns what is received until the other side closes.
+
+    Raises TimeoutError if it never does.
+    """
     with connect(address) as stranger:
         came = b""
         try:
@@ -72,7 +76,7 @@ def send_nonsense(address: str, what: bytes) -> bytes:
                 came += part
         except TimeoutError:
             raise
-        except OSError:  # closed with our bytes unread: so be it
+        except OSError:  # closed with our bytes unread, which is correct
             pass
         return came
 
@@ -82,7 +86,7 @@ def exact() -> bool:
 
 
 def among_strangers() -> Any:
-    """Rank 0 comes last: the others are waiting in init() while the store is talked to."""
+    """Rank 0 is last: the other ranks wait in init() while the store gets nonsense."""
     if os.environ["PYCOLLECTIVE_RANK"] != "0":
         pc.init(timeout=SOON_S)
         works = [exact(), exact()]
@@ -97,7 +101,8 @@ def among_strangers() -> Any:
         pc.init(timeout=SOON_S)
         works = [exact()]
         for what in NONSENSE.values():
-            with contextlib.suppress(ConnectionRefusedError):  # it may be gone: everybody has come
+            # it may have closed, since all ranks have joined
+            with contextlib.suppress(ConnectionRefusedError):
                 send_nonsense(store, what)
         works.append(exact())
         pc.shutdown()
@@ -133,7 +138,7 @@ def echo(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def impostor(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Somebody else on the port where rank 0 should be."""
+    """A foreign process listens on the port of rank 0."""
     kept = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -174,7 +179,7 @@ def test_an_impostor_on_rank_0s_port_is_a_timeout_that_names_the_address(
     assert not pc.is_initialized()
 
 
-def test_nobody_on_rank_0s_port_is_a_timeout_that_names_the_address() -> None:
+def test_no_listener_on_rank_0s_port_is_a_timeout_that_names_the_address() -> None:
     address = f"127.0.0.1:{free_port()}"
     kind, message, seconds = joining(address, rank=1, size=2, timeout=0.5)
     assert (kind, address in message) == ("CollectiveTimeout", True)
@@ -183,7 +188,7 @@ def test_nobody_on_rank_0s_port_is_a_timeout_that_names_the_address() -> None:
     assert seconds < SOON_S
 
 
-def test_a_port_that_is_taken_is_told_to_rank_0_at_once() -> None:
+def test_a_port_that_is_taken_is_reported_to_rank_0_at_once() -> None:
     with impostor(stay) as address:
         kind, message, seconds = joining(address, rank=0, size=2, timeout=WAIT_S)
     assert kind == "CollectiveError"
@@ -193,7 +198,7 @@ def test_a_port_that_is_taken_is_told_to_rank_0_at_once() -> None:
     assert seconds < WAIT_S
 
 
-def test_an_address_of_another_host_is_told_to_rank_0_at_once() -> None:
+def test_an_address_of_another_host_is_reported_to_rank_0_at_once() -> None:
     kind, message, seconds = joining("192.0.2.77:4000", rank=0, size=2, timeout=WAIT_S)
     assert kind == "CollectiveError"
     assert "192.0.2.77:4000" in message
@@ -218,7 +223,7 @@ def test_a_host_that_does_not_resolve_is_named_with_where_it_was_said(
 
 def without_rank_2(pipes: Sequence[Path]) -> Outcome | None:
     rank = int(os.environ["PYCOLLECTIVE_RANK"])
-    if rank == 2:  # lives as long as the others, but does not come: its end would be told to them
+    if rank == 2:  # lives as long as the others without joining, since its end would be reported to them
         for pipe in pipes:
             pipe.read_text()
         return None
@@ -245,11 +250,11 @@ def two_with_one_number() -> Outcome:
     return joining(timeout=WAIT_S)
 
 
-def test_two_ranks_with_one_number_are_told_to_both_and_to_rank_0_at_once() -> None:
+def test_two_ranks_with_one_number_are_reported_to_both_and_to_rank_0_at_once() -> None:
     first, *both = testing.run(two_with_one_number, 3, init=False)
     assert first[0] == "CollectiveMismatch"
     for kind, message, seconds in (first, *both):
-        assert kind in ("CollectiveMismatch", "Aborted")  # one of the two may hear it from rank 0
+        assert kind in ("CollectiveMismatch", "Aborted")  # one of the two may receive the report of rank 0
         assert re.search(
             r"two processes say that they are rank 1: process \d+ on \S+ and process \d+ on", message
         )
@@ -260,7 +265,7 @@ def test_two_ranks_with_one_number_are_told_to_both_and_to_rank_0_at_once() -> N
 def out_of_descriptors(spare: int) -> Outcome:
     if os.environ["PYCOLLECTIVE_RANK"] == "1":
         for module in pkgutil.walk_packages(bootstrap.__path__, "pycollective.bootstrap."):
-            importlib.import_module(module.name)  # which takes descriptors too
+            importlib.import_module(module.name)  # which needs descriptors too
         use_up_descriptors(spare)
     return joining(timeout=WAIT_S)
 
@@ -285,7 +290,7 @@ def test_a_rank_out_of_descriptors_says_so_and_the_others_do_not_hang(spare: int
         assert kind in ("CollectiveTimeout", "PeerFailure", "Aborted"), message
         assert re.search(r"rank [012]\b|never came: 1\b", message), (
             message
-        )  # 0 and 2 may hear of each other first
+        )  # 0 and 2 may report each other first
         assert seconds < SOON_S
 
 

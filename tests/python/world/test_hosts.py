@@ -1,4 +1,7 @@
-"""Worlds over several hosts, made of network namespaces: exact results, the right interface, links that break."""
+"""Worlds over several hosts, made of network namespaces.
+
+They test exact results, the right interface, and links that break.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from namespaces import Host, hosts, missing
 pytestmark = pytest.mark.timeout(60)
 
 PROGRAM = str(Path(__file__).with_name("rank_on_host.py"))
-PORT = "29500"  # nobody else is in a new namespace
+PORT = "29500"  # a new namespace has no other user of it
 INIT_S, SHORT_S = 20.0, 2.0  # the deadline of init() and of the calls; the short one where init() must fail
 LATE_S = 3.0  # how much later than its deadline a rank may raise on a busy machine
-LOSS_S = 12.0  # in which a lost host is noticed: far from INIT_S
+LOSS_S = 12.0  # within which a lost host is noticed: far below INIT_S
 END_S = 40.0
 HOSTS_OF = {  # by rank
     "1+1": (0, 1),
@@ -33,7 +36,7 @@ HOSTS_OF = {  # by rank
     "2+1+1 in turn": (0, 1, 2, 0),
     "2+1+1+1": (0, 0, 1, 2, 3),
 }
-# As in virtual machines that were cloned: the same address everywhere, and the default route goes there.
+# Imitates cloned virtual machines: the same address everywhere, with the default route.
 NAT0, NAT0_ADDRESS = (
     (
         "link add nat0 type veth peer name nat0-far",
@@ -77,7 +80,7 @@ def what_all_ranks_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 
 def by_variables(made: Sequence[Host], of_ranks: Sequence[int], what: str = "exact") -> list[Start]:
-    """LOCAL_WORLD_SIZE is not set: the ranks find out who is on which host."""
+    """LOCAL_WORLD_SIZE is not set: the ranks find out which of them share a host."""
     common = {"WORLD_SIZE": str(len(of_ranks)), "MASTER_ADDR": made[of_ranks[0]].address, "MASTER_PORT": PORT}
     return [
         Start(
@@ -100,7 +103,7 @@ def by_hand(made: Sequence[Host], of_ranks: Sequence[int], address: str) -> list
 def by_torchrun(
     made: Sequence[Host], ranks_of: Sequence[int], options: Sequence[Sequence[str]]
 ) -> list[Start]:
-    """One agent for each host, each with its options."""
+    """Makes one agent for each host, each with its options."""
     agent = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(len(made))]
     return [
         Start(host, [*agent, "--nproc-per-node", str(ranks), *its, PROGRAM, "exact"])
@@ -110,7 +113,7 @@ def by_torchrun(
 
 @contextlib.contextmanager
 def running(starts: Sequence[Start]) -> Iterator[list[subprocess.Popen[str]]]:
-    """These processes; what is left of them is killed."""
+    """Runs these processes, and kills those that remain."""
     pipe = subprocess.PIPE
     with contextlib.ExitStack() as stack:
         processes = []
@@ -129,7 +132,7 @@ def running(starts: Sequence[Start]) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def what_they_said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
-    """The last line of every rank, in no order if an agent has several."""
+    """Returns the last line of every rank, in no order if an agent has several."""
     said = [process.communicate(timeout=END_S) for process in processes]
     lines = [json.loads(line) for out, _ in said for line in out.splitlines()]
     assert [process.returncode for process in processes] == [0] * len(processes), said
@@ -144,9 +147,9 @@ def run(starts: Sequence[Start]) -> list[dict[str, Any]]:
 def must_have_met(
     said: list[dict[str, Any]], made: Sequence[Host], of_ranks: Sequence[int], *, inside: Sequence[str] = ()
 ) -> None:
-    """Every rank found its results exact, knows who shares its host, and talks by its host's one good address.
+    """Checks that results are exact, and that ranks know their hosts and use the one good address.
 
-    `inside`: by these too ranks may talk to each other on rank 0's host.
+    `inside`: further addresses that ranks on rank 0's host may use among themselves.
     """
     assert not [each for each in said if "place" not in each]
     said = sorted(said, key=lambda each: each["place"])
@@ -164,7 +167,7 @@ def must_have_met(
 
 
 def must_all_have_failed(said: list[dict[str, Any]], ranks: int, within_s: float) -> str:
-    """All messages, for more questions."""
+    """Checks that all failed. Returns all messages, for further checks."""
     assert len(said) == ranks
     for each in said:
         assert each.get("error") in ("InvalidArgument", "CollectiveTimeout"), said
@@ -268,10 +271,10 @@ def test_it_is_exact_with_one_agent_of_torchrun_on_each_host(rendezvous: str) ->
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("how", ["variables", "a shared folder"])
 @pytest.mark.parametrize("interface", ["", "eth0"])
-def test_the_interface_is_taken_whose_route_reaches_the_others(
+def test_the_interface_is_taken_with_a_route_to_the_others(
     tmp_path: Path, what_all_ranks_have: pytest.MonkeyPatch, how: str, interface: str
 ) -> None:
-    """Both addresses of rank 0's host reach the rank beside it, but only one of them reaches the third rank."""
+    """Both addresses of rank 0's host reach the rank beside it, but only one the third rank."""
     what_all_ranks_have.setenv("PYCOLLECTIVE_INTERFACE", interface)
     of_ranks = HOSTS_OF["2+1"]
     with hosts(2) as made:
@@ -299,7 +302,7 @@ def test_an_interface_that_does_not_reach_the_others_is_refused_by_all_and_named
         assert each["error"] == "InvalidArgument"
         assert "PYCOLLECTIVE_INTERFACE" in each["message"], each
         assert f"nat0 {NAT0_ADDRESS}" in each["message"], each
-        assert "eth0 10.78.0." in each["message"], each  # what to take instead
+        assert "eth0 10.78.0." in each["message"], each  # the suggested interface
 
 
 @pytest.mark.daily(1)

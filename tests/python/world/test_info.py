@@ -1,4 +1,4 @@
-"""pc.info(): what this process knows of itself and its world."""
+"""pc.info(): the facts about this process and its world."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def facts() -> pc.Info:
     x = pc.empty(1 << 20, "uint8")
     calls = len(debug.dump()["calls"])
     during = pc.info()
-    assert len(debug.dump()["calls"]) == calls, "it communicates with nobody"
+    assert len(debug.dump()["calls"]) == calls, "it makes no call"
     assert (during.rank, during.size) == (pc.rank(), pc.size())
     assert (during.local_rank, during.local_size) == (pc.local_rank(), pc.local_size())
     assert before.heap_used_nbytes == 0
@@ -84,7 +84,7 @@ def test_after_shutdown_it_is_as_before_init(n: int) -> None:
 
 
 def test_a_shutdown_meanwhile_is_no_error(world_of_one: pc.Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that it says of the world comes from one look at it."""
+    """All its facts about the world are read together."""
 
     def ended() -> None:
         raise pc.NotInitialized("shut down by another thread")

@@ -1,4 +1,7 @@
-"""Where the main thread stands is found out without waiting for the GIL, and no search outlives the interpreter."""
+"""The position of the main thread is found without a wait for the GIL.
+
+No search outlives the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_a_main_thread_that_lends_the_gil_is_found(stand: str, tmp_path: Path) -
     run(tmp_path / "train.py", ASKING.format(stand=stand, pattern=pattern))
 
 
-def test_a_main_thread_in_c_code_that_keeps_the_gil_is_told_in_time(tmp_path: Path) -> None:
+def test_a_main_thread_in_c_code_that_keeps_the_gil_is_reported_in_time(tmp_path: Path) -> None:
     stand = "while not found: ctypes.PyDLL(None).usleep(400_000)"
     run(tmp_path / "train.py", ASKING.format(stand=stand, pattern="inside C code that keeps the GIL.*"))
 
@@ -71,7 +74,8 @@ wait()
     run(tmp_path / "train.py", source)
 
 
-# Everybody asks while the interpreter ends. Exit functions run in reverse: `late` when all searches have to be over.
+# All threads search while the interpreter ends. Exit functions run in reverse: `late` when all
+# searches must be over.
 ENDING = """
 import atexit, threading
 def ask(timeout, times):

@@ -1,4 +1,4 @@
-"""What one rank does for all; and errors that name the condition on the rank before a collective."""
+"""What one rank does for all; errors that name the condition on the rank before a collective."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pycollective.calls import rank_conditions
 CHECKS = named_checks.Checks()
 ONES = np.ones(3)
 
-# Each would wait for ranks that do not come.
+# Each would wait for ranks that never call it.
 CALLS: dict[str, Callable[[], object]] = {
     "allreduce": lambda: pc.allreduce(ONES.copy()),
     "allreduce_async": lambda: pc.allreduce_async(ONES.copy()),
@@ -46,7 +46,7 @@ def refused_alone(call: Callable[[], object]) -> Callable[[], None]:
             with pytest.raises(pc.InvalidArgument, match="inside single_process alone"):
                 call()
             assert pc.rank() == 0
-            assert list(pc.world().ranks) == list(range(pc.size()))  # questions are answered
+            assert list(pc.world().ranks) == list(range(pc.size()))  # a query of the world is allowed
             return "done"
 
         assert alone() == "done"
@@ -79,13 +79,13 @@ def one_rank_runs_it_and_all_have_the_result() -> None:
 def a_result_that_is_not_shared_need_not_be_sendable() -> None:
     @pc.single_process(share=False)
     def load() -> object:
-        return open  # what no codec takes
+        return open  # no codec takes a function
 
     assert load() is (open if pc.rank() == 0 else None)
 
 
 def saves_alone() -> str:
-    """What the rank that waits in vain is told."""
+    """Returns the error of the rank that waits in vain."""
     try:
         if pc.rank() == 0:
             pc.single_process(int)()
@@ -95,7 +95,7 @@ def saves_alone() -> str:
     return ""
 
 
-def test_what_one_rank_calls_alone_is_told_with_its_line() -> None:
+def test_what_one_rank_calls_alone_is_reported_with_its_line() -> None:
     said = testing.run(saves_alone_in_a_world, 2, init=False)[1]
     assert "test_rank0.py:" in said.partition("stands under `if pc.rank() == 0`")[0]
     assert "contextlib" not in said
@@ -178,7 +178,7 @@ def an_error_of_ours_keeps_its_type() -> None:
 
 
 @CHECKS.on(2)
-def a_rank_that_does_not_exist_is_refused_before_anybody_waits() -> None:
+def a_rank_that_does_not_exist_is_refused_before_a_wait() -> None:
     with pytest.raises(pc.InvalidArgument, match="2 ranks"):
         pc.single_process(rank=2)(int)()
 
@@ -248,8 +248,11 @@ def test_the_death_of_the_one_rank_ends_the_waiting() -> None:
 
 
 @contextlib.contextmanager
-def told() -> Iterator[list[str]]:
-    """The text of the error, if there is one. Rank 0 ends the waiting of the others, and the group goes on."""
+def reported() -> Iterator[list[str]]:
+    """Yields a list for the text of the error.
+
+    Rank 0 ends the wait of the other ranks, and the group stays usable.
+    """
     texts: list[str] = []
     try:
         yield texts
@@ -267,7 +270,7 @@ def alone_under_a_condition(collective: bool) -> str:
     def evaluate() -> object:
         return pc.allreduce(np.ones(2), timeout=None if collective else 0.2)
 
-    with told() as texts:
+    with reported() as texts:
         if rank == 0:
             evaluate()
         if rank != 0 and collective:
@@ -284,19 +287,20 @@ def test_a_timeout_names_the_condition_on_the_rank() -> None:
 
 
 def test_a_mismatch_names_the_conditions_of_all_ranks_on_all_ranks() -> None:
-    for told in testing.run(alone_under_a_condition, 2, True):
+    for reported in testing.run(alone_under_a_condition, 2, True):
         line = source_line("            pc.barrier()")
         assert (
-            f"world/test_rank0.py:{line} stands under `if rank != 0 and collective` (line {line - 1})" in told
+            f"world/test_rank0.py:{line} stands under `if rank != 0 and collective` (line {line - 1})"
+            in reported
         )
 
 
 def late_under_other_conditions() -> str:
-    """Of a call that times out for another reason: all ranks come to it, one of them late."""
+    """Makes a call that times out for another reason: all ranks make it, one of them late."""
     lora_rank, rank = 4, pc.rank()
     timeout = None if rank else 0.2
     common = types.SimpleNamespace(is_rank=lambda: True)
-    with told() as texts:
+    with reported() as texts:
         if lora_rank > 0 and common.is_rank():
             if rank == 1:
                 pc.store().wait("end")
@@ -321,9 +325,9 @@ def apart_in_one_branch() -> str:
 
 
 def test_a_condition_that_all_ranks_came_through_is_not_named() -> None:
-    for told in testing.run(apart_in_one_branch, 3):
-        assert "count 3 instead of 2" in told
-        assert "rank < 8" not in told
+    for reported in testing.run(apart_in_one_branch, 3):
+        assert "count 3 instead of 2" in reported
+        assert "rank < 8" not in reported
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""pc.store(): what one rank sets every rank gets; typed values; bounded, with deadlines, gone with its world."""
+"""pc.store(): every rank gets what one rank sets. It has typed values, bounds and deadlines.
+
+It ends with its world.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +200,7 @@ def looks_deletes_and_lists() -> None:
     assert not store.check("later")
     pc.barrier()
     if rank == size - 1:
-        store.set("later", None)  # a None that is there is not a missing key
+        store.set("later", None)  # a stored None is not a missing key
     pc.barrier()
     assert store.check("later")
     assert store.try_get("later", default=5) is None
@@ -207,7 +210,7 @@ def looks_deletes_and_lists() -> None:
     pc.barrier()
     assert store.keys() == ["later", *(f"part/{number}" for number in range(size))]
     assert store.prefix("part").keys() == [str(number) for number in range(size)]
-    assert pc.store("look").keys() == []  # "looks/later" begins with "look", and is not of that part
+    assert pc.store("look").keys() == []  # "looks/later" begins with "look", but is not below it
     pc.barrier()
     assert sum(pc.allgather_object(store.delete("later"))) == 1
     assert store.keys() == [f"part/{number}" for number in range(size)]
@@ -331,4 +334,4 @@ def hosted_by_rank_0(address: str, rank: int) -> str:
             return "PeerFailure"
         except CollectiveTimeout:
             continue
-    return "never told"
+    return "never informed"

@@ -1,4 +1,4 @@
-"""Over several TCP connections between two ranks everything is as exact, and fails as soon, as over one."""
+"""Several TCP connections between two ranks are as exact, and fail as soon, as one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def everything_is_exact() -> None:
     to, source = (me + 1) % ranks, (me - 1) % ranks
     for count in (1, 16_384, 16_385, COUNT, 4_000_000):
         sent = pc.send_async(of(me, count), to)
-        assert np.array_equal(pc.recv(None, source), of(source, count))  # neither size nor dtype are known
+        assert np.array_equal(pc.recv(None, source), of(source, count))  # neither size nor dtype is known
         sent.wait()
         sent = pc.send_async(of(me, count), to)
         assert np.array_equal(pc.recv(np.empty(count, np.float32), source), of(source, count))
@@ -85,7 +85,7 @@ def die_in_a_large_call() -> float:
         threading.Thread(target=die_when_changed, args=(big,)).start()
     began = time.monotonic()
     with pytest.raises(pc.PeerFailure, match="rank 1"):
-        reduce_until_that_fails(big)  # one call is in the middle when the other rank dies
+        reduce_until_that_fails(big)  # one call is in progress when the other rank dies
     return time.monotonic() - began
 
 
@@ -103,6 +103,6 @@ def init_with(sockets: list[str]) -> str:
     return str(raised.value)
 
 
-def test_ranks_that_were_given_different_numbers_are_told_at_init() -> None:
+def test_ranks_that_were_given_different_numbers_are_reported_at_init() -> None:
     for message in testing.run(init_with, 3, ["2", "2", "4"], init=False):
         assert "rank 2 was started with PYCOLLECTIVE_TCP_SOCKETS=4 and rank 0 with 2" in message

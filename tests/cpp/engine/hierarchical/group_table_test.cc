@@ -1,4 +1,4 @@
-// Who of which domain does what.
+// The tasks of each rank and domain.
 #include "engine/hierarchical/group_table.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace pc::shm {
 namespace {
 
-// Ranks 0, 2 and 3 on one domain, 1 and 4 on another.
+// Ranks 0, 2 and 3 in one domain, 1 and 4 in another.
 constexpr Rank kDomainOf[] = {7, 9, 7, 7, 9};
 
 TEST(GroupTable, knows_the_domains_of_a_group_in_any_order) {
@@ -55,7 +55,7 @@ TEST(GroupTable, rooted_calls_are_hierarchical_where_that_saves_messages_between
   for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {
     Request request;
     request.collective = collective;
-    EXPECT_TRUE(is_hierarchical(request, 8, in_order));  // whose root leads, and does not wait
+    EXPECT_TRUE(is_hierarchical(request, 8, in_order));  // the root leads its domain and does not wait
     EXPECT_FALSE(is_hierarchical(request, kLarge, in_order));
     EXPECT_TRUE(is_hierarchical(request, kLarge, in_turn));
     request.root = 1;
@@ -63,7 +63,7 @@ TEST(GroupTable, rooted_calls_are_hierarchical_where_that_saves_messages_between
   }
 }
 
-// As the plans have them.
+// The expected number comes from the plans' tree.
 TEST(GroupTable, edges_between_domains_are_those_of_the_tree_that_plans_use) {
   const ShmDomains domains{3, 2, 4, {0, 1, 0, 2, 2, 0, 1, 2, 2}};
   for (Rank root = 0; root < 9; ++root) {

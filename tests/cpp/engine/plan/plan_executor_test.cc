@@ -1,4 +1,5 @@
-// The engine against a transport that does nothing until it is told to: what is posted when, and what an end leaves.
+// The engine against a transport that does nothing until the test acts: what is posted when, and
+// what remains at the end.
 #include "engine/plan/plan_executor.h"
 
 #include <gtest/gtest.h>
@@ -22,10 +23,10 @@ class ScriptedTransport final : public Transport {
   std::vector<SendOp> sends;
   std::vector<RecvOp> recvs;
   int cancels = 0;
-  int posts_until_no_memory = -1;  // below zero: for ever
+  int posts_until_no_memory = -1;  // negative: no limit
   std::mutex mutex;                // guards polls
   int polls = 0;
-  std::function<void()> on_poll;  // moves things while somebody waits
+  std::function<void()> on_poll;  // moves data while a thread waits
 
   void complete(const SendOp& op, const Status& status = {}) {
     op.completions->complete({op.token, status, op.id, 0});
@@ -101,7 +102,7 @@ class PlanExecutorTest : public ::testing::Test {
     launch.algorithm = find_algorithm(Collective::kAllreduce, algorithm);
     return executor_.launch(request, launch).value();
   }
-  // The driver polls: nobody else does.
+  // Only the thread that drives the run polls.
   bool first_is_driven() {
     const std::lock_guard<std::mutex> lock(transport_.mutex);
     return transport_.polls > 0;
@@ -168,7 +169,7 @@ TEST_F(PlanExecutorTest, memory_that_is_still_being_sent_is_not_written) {
     ++polls;
     if (polls == 1) return transport_.deliver(transport_.recvs[0], theirs_);
     if (polls > 2) return;
-    EXPECT_TRUE(x.bytes == before.bytes) << "added into memory whose send was not complete";
+    EXPECT_TRUE(x.bytes == before.bytes) << "added into memory before its send was complete";
     transport_.complete(transport_.sends[0]);
   };
   ASSERT_TRUE(work->wait(soon()).is_ok());
@@ -192,7 +193,7 @@ TEST_F(PlanExecutorTest, the_next_call_posts_nothing_until_the_first_has_ended) 
   transport_.deliver(transport_.recvs[0], theirs_);
   transport_.complete(transport_.sends[0]);
   ASSERT_TRUE(first->wait(soon()).is_ok());
-  ASSERT_EQ(transport_.sends.size(), 2u) << "peers must not wait until somebody here waits";
+  ASSERT_EQ(transport_.sends.size(), 2u) << "peers must not wait until a thread here waits";
   EXPECT_EQ(transport_.sends[1].id.sequence, 2u);
   transport_.deliver(transport_.recvs[1], theirs_);
   transport_.complete(transport_.sends[1]);
@@ -250,7 +251,8 @@ TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_com
   EXPECT_TRUE(transport_.sends.empty() && transport_.recvs.empty());
 }
 
-// Somebody whose deadline passes asks the driver to end the run, which has just ended. The run is used again.
+// A thread that reaches its deadline requests the driving thread to end the run, which has just
+// ended. The run is then reused.
 TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_next_call) {
   PlanCache plans;
   const Algorithm& algorithm = *find_algorithm(Collective::kBarrier, "dissemination");
@@ -274,7 +276,8 @@ TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_n
   }
 }
 
-// The probe runs signal handlers, and these may call anything: nothing may be locked meanwhile.
+// The probe runs signal handlers, and these may call any function, so no mutex may be held
+// meanwhile.
 TEST_F(PlanExecutorTest, a_probe_may_abort_while_another_thread_drives) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x;
   const WorkPtr first = allreduce(x, "ring"), second = allreduce(y, "ring");

@@ -1,4 +1,4 @@
-// What is combined is the same in the output and in the ring, by whatever stores.
+// Combined data is the same in the output and in the ring, with every kind of store.
 #include "engine/shm/call_arrays.h"
 
 #include <gtest/gtest.h>

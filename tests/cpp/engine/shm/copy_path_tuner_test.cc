@@ -1,4 +1,5 @@
-// Both ways are tried, and the ring is left for what is clearly faster; a change is noticed.
+// Both paths are tried, another path replaces the ring only if it is clearly faster, and a change
+// of speed is detected.
 #include "engine/shm/copy_path_tuner.h"
 
 #include <gtest/gtest.h>
@@ -6,10 +7,10 @@
 namespace pc::shm {
 namespace {
 
-using Times = std::array<int, kCopyPathCount>;  // microseconds
+using Times = std::array<int, kCopyPathCount>;  // in microseconds
 constexpr CopyPathTuner::Kind kWhat = {Collective::kAllgather, false, 1 << 20};
 
-// How often each way is taken in so many calls.
+// Returns how many of `calls` calls take each path.
 Times make(CopyPathTuner& copy_paths, int calls, const Times& take, const CopyPathTuner::Kind& what = kWhat) {
   Times count = {};
   for (int i = 0; i < calls; ++i) {
@@ -30,7 +31,7 @@ TEST(CopyPathTuner, the_ring_is_left_for_what_is_clearly_faster) {
 
 TEST(CopyPathTuner, both_are_tried_but_not_in_the_first_call) {
   CopyPathTuner copy_paths;
-  EXPECT_FALSE(copy_paths.next(kWhat).on_trial);  // it finds arrays that nobody has touched
+  EXPECT_FALSE(copy_paths.next(kWhat).on_trial);  // its arrays have not been touched before
   EXPECT_EQ(make(copy_paths, 4, {50, 100}), (Times{2, 2}));
   EXPECT_EQ(make(copy_paths, 200, {50, 100})[1], 0);
 }
@@ -73,7 +74,8 @@ TEST(CopyPathTuner, a_trial_is_two_calls_because_the_first_is_slow) {
   CopyPathTuner copy_paths;
   CopyPath last = CopyPath::kRing;
   int in_a_row = 0;
-  for (int i = 0; i < 1000; ++i) {  // the kernel's copy is the best one, but not when it comes out of nowhere
+  // the kernel's copy is the fastest, but not in the first call that uses it
+  for (int i = 0; i < 1000; ++i) {
     const auto [path, on_trial] = copy_paths.next(kWhat);
     in_a_row = path == last ? in_a_row + 1 : 1;
     last = path;

@@ -1,4 +1,4 @@
-// Members of a group find each other in shared memory, and who sleeps hears of it.
+// Members of a group find each other in shared memory, and a sleeping member is woken.
 #include "engine/shm/group.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_u
   ASSERT_TRUE(exposer.group.catch_up(2));
   exposer.group.announce(2, 78);
   exposer.group.give_up();
-  EXPECT_FALSE(reader.group.stays_exposed(1));  // it is still in the first
+  EXPECT_FALSE(reader.group.stays_exposed(1));  // it is still in the first call
 }
 
 struct Three {
@@ -68,7 +68,8 @@ struct Three {
     }
   }
   Group& operator[](std::size_t rank) { return members[rank].group; }
-  // All announce that call, after whatever that takes; every one sees that the others have.
+  // All members announce that call, after the exchange it requires. Every member sees that the
+  // others have announced it.
   void make_call(uint64_t sequence) {
     bool all = false;
     for (int turn = 0; turn < 64 && !all; ++turn) {
@@ -89,7 +90,7 @@ struct Three {
 TEST(SharedGroup, calls_that_are_not_made_here_cost_no_exchange) {
   Three world;
   for (const uint64_t sequence : {1, 2, 4, 6, 7, 1000, 1001}) world.make_call(sequence);
-  EXPECT_TRUE(world[0].catch_up(2000));  // at once
+  EXPECT_TRUE(world[0].catch_up(2000));  // immediately
 }
 
 TEST(SharedGroup, numbers_that_are_far_from_each_other_keep_their_order) {
@@ -104,7 +105,7 @@ TEST(SharedGroup, nobody_overwrites_what_others_may_still_read) {
   ASSERT_TRUE(world[0].catch_up(3) && world[1].catch_up(3));
   world[0].announce(3, 77);
   world[1].announce(3, 77);
-  EXPECT_FALSE(world[0].catch_up(4));  // rank 2 may still look at what was announced for 1
+  EXPECT_FALSE(world[0].catch_up(4));  // rank 2 may still read the announcement of call 1
   EXPECT_EQ(world[0].awaited().back().peer, 2);
   ASSERT_TRUE(world[2].catch_up(3));
   world[2].announce(3, 77);
@@ -122,14 +123,15 @@ TEST(SharedGroup, who_leads_looks_at_the_others_before_it_announces_the_call) {
   EXPECT_EQ(world[0].look(1), Group::Seen::kOther);
 }
 
-// Else it would wait for theirs, and they for that which it has never announced.
+// Otherwise the leader would wait for their announcements, and they for the one that it has never
+// made.
 TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[1].catch_up(2));
   world[1].announce(2, 77);
   EXPECT_FALSE(world[1].catch_up(3));
-  ASSERT_TRUE(world[2].catch_up(3));  // it gave 2 up before it announced it
+  ASSERT_TRUE(world[2].catch_up(3));  // rank 2 dropped call 2 before it announced it
   world[2].announce(3, 77);
   ASSERT_TRUE(world[0].catch_up_to_lead(3, 77));
   ASSERT_TRUE(world[1].catch_up(3));
@@ -138,7 +140,7 @@ TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
   EXPECT_EQ(world[0].look(2), Group::Seen::kSame);
 }
 
-// Puts messages of rounds there as long as there is room, which ends some time. How many.
+// Publishes messages of rounds while there is room, which must end. Returns their number.
 uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
   group.awaited().clear();
   for (uint32_t round = 0; round < 1000; ++round) {
@@ -184,7 +186,8 @@ TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
   EXPECT_TRUE(world[0].allocate(100, {2, 100, kInputs}));
 }
 
-// In a reduce_scatter no member reads results, but the inter-domain groups of other hosts write them.
+// In a reduce_scatter no member reads results, but the inter-domain groups of other hosts write
+// them.
 TEST(SharedGroup, what_is_held_is_not_free_though_all_have_read_it) {
   Three world;
   world.make_call(1);

@@ -1,4 +1,4 @@
-// Rounds that are exchanged with other hosts, against others that do what they are told.
+// Rounds that are exchanged with other hosts, which the test emulates.
 #include "engine/shm/inter_domain_exchange.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace pc::shm {
 namespace {
 
-// Two hosts of two ranks. What is exchanged is done as soon as somebody looks.
+// Two hosts of two ranks. An exchange completes when it is first polled.
 class PromptExchange final : public InterDomainExchange {
  public:
   uint32_t begun = 0, taken = 0;
@@ -33,7 +33,7 @@ class PromptExchange final : public InterDomainExchange {
   const std::array<std::array<Rank, 2>, 2> parts_ = {{{0, 2}, {1, 3}}};  // by domain
 };
 
-// The other hosts may need what this rank's plans do next, and cannot know of its local peer.
+// The other hosts may need the next steps of this rank's plans, and do not know its local peer.
 TEST(InterDomainExchange, rounds_go_on_while_a_local_peer_is_late) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(2).value();
   Member early(*memory, 0, 2), late(*memory, 1, 2);

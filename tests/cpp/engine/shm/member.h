@@ -1,4 +1,4 @@
-// One member of a group whose ranks are threads of this process.
+// One member of a group. The ranks of the group are threads of this process.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a rank puts there for another is what that one expects, for every collective, size and number of ranks.
+// A rank publishes exactly what each peer expects, for every collective, size and number of ranks.
 #include "engine/shm/traffic.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ Limits limits_of(Rank size, std::size_t ring) {
   return limits;
 }
 
-// The arrays of one rank, `count` elements of 4 bytes (of each part, where there are parts).
+// The arrays of one rank: `count` elements of 4 bytes, in each part if there are parts.
 struct Side {
   Request request;
   Launch launch;
@@ -140,7 +140,7 @@ TEST(Traffic, rounds_move_something_however_many_ranks_there_are) {
   }
 }
 
-// Whatever a profile may say of them.
+// For all limits that a profile may set.
 TEST(Traffic, what_one_puts_there_is_what_the_other_expects_at_the_ends_of_all_limits) {
   for (const bool least : {true, false}) {
     Limits limits = {};
@@ -160,7 +160,7 @@ TEST(Traffic, what_one_puts_there_is_what_the_other_expects_at_the_ends_of_all_l
   }
 }
 
-// Of an allreduce in rounds: the pieces of all ranks are the array.
+// In an allreduce in rounds the pieces of all ranks cover the array.
 TEST(Traffic, pieces_make_the_whole) {
   for (const Rank size : {2, 3, 4, 5, 8, 17}) {
     Side side;
@@ -177,7 +177,8 @@ TEST(Traffic, pieces_make_the_whole) {
   }
 }
 
-// On every domain a slice is the same bytes, and so is a round: what its owners exchange fits together.
+// A slice is the same bytes on every domain, and so is a round: the pieces that their owners
+// exchange match.
 TEST(Traffic, domains_of_different_sizes_cut_an_array_alike) {
   for (const Collective collective : {Collective::kAllreduce, Collective::kReduce, Collective::kBroadcast}) {
     for (const std::size_t count : {1UL, 31UL, 5'000UL, 3'000'001UL}) {

@@ -1,4 +1,4 @@
-// A FAKE of the CUDA driver: devices and their contexts, and the words for errors.
+// A FAKE of the CUDA driver: devices, their contexts, and the texts of errors.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// A FAKE of the CUDA driver: events, each two counters, maybe in a page that other processes find too.
+// A FAKE of the CUDA driver: events. Each is two counters, for an interprocess event in a page that
+// other processes can map.
 #pragma once
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 namespace pc::cuda {
 
-// --- Files behind memory, so that another process finds it: as /proc/<pid>/fd/<fd> of who made it
+// --- Files that back memory: another process opens them as /proc/<pid>/fd/<fd> of their creator
 
 inline int make_file(std::size_t nbytes) {
   const int fd = ::memfd_create("fake_cuda", MFD_CLOEXEC);
@@ -28,7 +29,7 @@ inline void* map_file(int fd, std::size_t nbytes, void* at = nullptr, int access
 }
 inline std::size_t pages(std::size_t nbytes) { return (nbytes + kPage - 1) / kPage * kPage; }
 
-struct Ticket {  // what a handle of memory or of an event says
+struct Ticket {  // the content of a handle of memory or of an event
   char magic[8];
   pid_t process;
   int fd;
@@ -42,7 +43,7 @@ void write_ticket(To& to, const char (&magic)[8], int fd, std::size_t nbytes) {
   std::memset(&to, 0, sizeof to);
   std::memcpy(&to, &ticket, sizeof ticket);
 }
-// The file, or -1: the handle is none of ours, or its process is gone.
+// Returns the file, or -1 if the handle is not one of ours or its process has exited.
 template <class From>
 int open_ticket(const From& from, const char (&magic)[8], Ticket& ticket) {
   std::memcpy(&ticket, &from, sizeof ticket);

@@ -1,10 +1,12 @@
-// A fake: a stand-in for libcuda.so.1 on a machine without a GPU. Memory of a "device" is memory of the host, a stream is a queue
-// that a thread of its own works off, an event is two counters, a kernel is a function that the test gives. It is strict where
-// the driver is: a call without a current context fails, foreign handles are refused, queries end a graph's capture. What the test
-// commands stands in fake_cuda.h.
+// A fake: a stand-in for libcuda.so.1 on a machine without a GPU. Memory of a "device" is memory of
+// the host, a stream is a queue with a thread of its own, an event is two counters, a kernel is a
+// function that the test provides. The fake is as strict as the driver: a call without a current
+// context fails, foreign handles are refused, queries end a graph's capture. fake_cuda.h declares
+// the controls for tests.
 //
-// Not played: the legacy default stream waits for no other stream; copies between default streams are not ordered; captures have
-// one stream; memory is visible to other processes sooner than a GPU's would be; a process may open its own handles.
+// Not emulated: the legacy default stream waits for no other stream; copies between default streams
+// are not ordered; captures have one stream; memory is visible to other processes sooner than a
+// GPU's would be; a process may open its own handles.
 #include "fakes/cuda/fake_cuda.h"
 
 #include <sys/mman.h>
@@ -44,7 +46,7 @@ void* function_of(const std::string& name, int version) {
 
 bool is_idle(const CUstream_st& stream) { return stream.queue.empty() && !stream.busy; }
 
-// "cuMemAlloc_v2", as cuda.h and debuggers call it, is "cuMemAlloc".
+// "cuMemAlloc_v2", the name in cuda.h and debuggers, becomes "cuMemAlloc".
 std::string plain(const std::string& function) {
   return function.size() > 3 && function.ends_with("_v2") ? function.substr(0, function.size() - 3)
                                                           : function;
@@ -83,7 +85,7 @@ void forget_memory() {
 
 }  // namespace pc::cuda
 
-// --- What fake_cuda.h declares, and the functions that the driver's library is asked for by name
+// --- The controls of fake_cuda.h, and the functions that callers look up by name
 
 using namespace pc::cuda;  // NOLINT: the end of a file that is all about them
 
@@ -276,7 +278,7 @@ void* fake_cuda_make_pooled(std::size_t nbytes) {
 void fake_cuda_adopt(void* memory, std::size_t nbytes) {
   const std::lock_guard lock(world().mutex);
   const auto begin = reinterpret_cast<uintptr_t>(memory);
-  std::erase_if(world().blocks, [&](const auto& each) {  // which have been given back meanwhile
+  std::erase_if(world().blocks, [&](const auto& each) {  // blocks that have been released meanwhile
     return each.second.adopted && each.first < begin + nbytes && begin < each.first + each.second.nbytes;
   });
   CUcontext context = this_thread().context;
@@ -302,7 +304,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int version, uns
 }
 }  // extern "C"
 
-// Every control that is declared is there, with these parameters.
+// Checks that every declared control is defined with these parameters.
 #define CHECK_CONTROL(result, name, parameters) \
   [[maybe_unused]] result(*const check_##name) parameters = &fake_cuda_##name;
 FAKE_CUDA_CONTROLS(CHECK_CONTROL)

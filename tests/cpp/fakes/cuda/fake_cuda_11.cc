@@ -1,4 +1,4 @@
-// A fake: a libcuda.so.1 of CUDA 11.4, from before the function that we find all others by.
+// A fake: a libcuda.so.1 of CUDA 11.4, which does not have the function that looks up all others.
 extern "C" {
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int* version) {

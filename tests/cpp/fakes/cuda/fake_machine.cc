@@ -1,5 +1,6 @@
-// A FAKE of the CUDA driver for whole programs, which no test drives from within: the GPUs are as many as FAKE_CUDA_DEVICES says,
-// and the fake NCCL that PYCOLLECTIVE_NCCL_LIB names runs in their streams.
+// A FAKE of the CUDA driver for whole programs, which no test controls from within.
+// FAKE_CUDA_DEVICES is the number of GPUs, and the fake NCCL that PYCOLLECTIVE_NCCL_LIB names runs
+// in their streams.
 #include <cstdlib>
 
 #include "fake_cuda.cc"

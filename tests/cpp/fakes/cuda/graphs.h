@@ -1,4 +1,4 @@
-// A FAKE of the CUDA driver: captures that the program itself begins, and the graphs that come of them.
+// A FAKE of the CUDA driver: captures that the program itself begins, and the graphs they produce.
 #pragma once
 
 #include <list>

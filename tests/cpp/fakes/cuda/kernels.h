@@ -1,4 +1,4 @@
-// A FAKE of the CUDA driver: kernels, which are functions that the test gives.
+// A FAKE of the CUDA driver: kernels, which are functions that the test provides.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int*, vo
                                   unsigned) {
   BEGIN(cuLibraryLoadData);
   if (code == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (world().kernels.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;  // a test gave none
+  if (world().kernels.empty()) return CUDA_ERROR_NO_BINARY_FOR_GPU;  // the test has set none
   *library = world().libraries.emplace_back(std::make_unique<CUlib_st>()).get();
   return CUDA_SUCCESS;
 }

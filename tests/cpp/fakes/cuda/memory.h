@@ -1,4 +1,5 @@
-// A FAKE of the CUDA driver: memory of "devices", which is memory of the host, and what streams do with it.
+// A FAKE of the CUDA driver: memory of "devices", which is memory of the host, and the stream
+// operations on it.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,7 +15,7 @@
 
 namespace pc::cuda {
 
-// The block that has [at, at + nbytes); null: none does.
+// Returns the block that contains [at, at + nbytes), or null if none does.
 inline std::pair<const uintptr_t, Block>* find_block(uintptr_t at, std::size_t nbytes = 1) {
   auto after = world().blocks.upper_bound(at);
   if (after == world().blocks.begin()) return nullptr;
@@ -33,7 +34,7 @@ inline std::size_t memory_used(int device) {
   }
   return used;
 }
-// Null: there is no memory.
+// Returns null if there is no memory.
 inline void* make_block(Kind kind, std::size_t nbytes) {
   CUcontext context = this_thread().context;
   const int fd = make_file(pages(nbytes));
@@ -54,7 +55,7 @@ inline CUresult give_back(uintptr_t base, Kind kind, CUresult otherwise) {
   return CUDA_SUCCESS;
 }
 
-// As the driver does before it frees: work that is held is not waited for.
+// As the driver does before it frees. Held work is not waited for.
 inline void wait_for_device(Call& call) {
   CUcontext context = this_thread().context;
   world().changed.wait(call.lock(), [context] {
@@ -144,7 +145,7 @@ inline CUresult cuPointerGetAttributes(unsigned count, int* attributes, void** v
   return CUDA_SUCCESS;
 }
 
-// Whether a stream may touch this as a GPU does.
+// Returns true if a stream may access this memory as a GPU does.
 inline bool gpu_reaches(CUdeviceptr at, std::size_t nbytes) {
   const auto* const found = find_block(at, nbytes);
   return found != nullptr && found->second.usable;
@@ -159,7 +160,7 @@ inline CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t 
   if (!gpu_reaches(to, nbytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto source = reinterpret_cast<CUdeviceptr>(from);
   if (find_block(source, nbytes) != nullptr) return copy(to, source, nbytes, stream);
-  ++world().calls["pageable"];  // then the driver reads it before it returns
+  ++world().calls["pageable"];  // the driver reads such memory before it returns
   const auto* const bytes = static_cast<const char*>(from);
   return enqueue(stream, [to, staged = std::vector<char>(bytes, bytes + nbytes)] {
     std::memcpy(pointer(to), staged.data(), staged.size());

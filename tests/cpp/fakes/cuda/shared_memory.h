@@ -1,4 +1,5 @@
-// A FAKE of the CUDA driver: memory of other processes, and memory apart from its address.
+// A FAKE of the CUDA driver: memory of other processes, and memory that is mapped separately from
+// its allocation.
 #pragma once
 
 #include <fcntl.h>
@@ -48,7 +49,7 @@ inline CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
   return give_back(at, Kind::kPeer, CUDA_ERROR_INVALID_VALUE);
 }
 
-// --- Memory and addresses apart
+// --- Memory and address ranges, separately
 
 inline CUresult cuMemGetAllocationGranularity(std::size_t* nbytes, const CUmemAllocationProp*, int) {
   BEGIN(cuMemGetAllocationGranularity);

@@ -1,4 +1,4 @@
-// A FAKE of the CUDA driver: streams, each a queue that a thread of its own works off, and captures.
+// A FAKE of the CUDA driver: streams, each a queue with a thread of its own, and captures.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,9 @@ namespace pc::cuda {
 
 inline bool may_go(const CUstream_st& stream) { return !stream.held || stream.steps > 0; }
 
-// Some of what an operation waits for changes without a word to us (memory, other processes), hence the short waits. By the
-// system's clock: ThreadSanitizer does not know waits by the other.
+// Some conditions of an operation change without a notification (memory, other processes), hence
+// the short waits. They use the system clock: ThreadSanitizer does not support waits on the other
+// one.
 inline void work_off(CUstream stream) {
   World& w = world();
   std::unique_lock lock(w.mutex);
@@ -51,7 +52,7 @@ inline CUstream make_stream(CUcontext context) {
   return made.get();
 }
 
-// Null: no such stream.
+// Returns null if there is no such stream.
 inline CUstream find_stream(void* handle) {
   World& w = world();
   if (reinterpret_cast<uintptr_t>(handle) <= 2) {
@@ -92,7 +93,7 @@ inline CUresult cuStreamDestroy(CUstream handle) {
   BEGIN_IN_CONTEXT(cuStreamDestroy);
   CUstream stream = find_stream(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  stream->destroyed = true;  // its work goes on
+  stream->destroyed = true;  // its queued work still runs
   world().changed.notify_all();
   return CUDA_SUCCESS;
 }

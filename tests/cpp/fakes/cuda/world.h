@@ -1,4 +1,4 @@
-// A FAKE of the CUDA driver: all that there is, behind one mutex, and how every call begins.
+// A FAKE of the CUDA driver: its whole state, behind one mutex, and the beginning of every call.
 #pragma once
 
 #include <unistd.h>
@@ -30,17 +30,17 @@ struct CUctx_st {
   int device;
 };
 
-// How often an event was recorded, and how many of those records the streams have come past.
+// How many times an event was recorded, and how many of those records the streams have passed.
 struct Marks {
   std::atomic<uint64_t> recorded{0}, done{0};
 };
 struct CUevent_st {
   CUcontext context;
-  int fd;        // of the page where an interprocess event has its marks; -1: none
-  Marks* marks;  // in that page, or of our own
+  int fd;        // the page that holds the marks of an interprocess event; -1 if none
+  Marks* marks;  // in that page, or allocated for this event
 };
 
-// What a stream does next: as soon as `ready`, `run`.
+// An operation of a stream. The stream calls `run` as soon as `ready` returns true.
 struct Operation {
   std::function<bool()> ready;
   std::function<void()> run;
@@ -51,7 +51,7 @@ struct CUstream_st {
   std::deque<Operation> queue = {};
   std::vector<Operation> graph = {};
   bool held = false, busy = false, destroyed = false, stopping = false;
-  int steps = 0;  // that a held stream may make
+  int steps = 0;  // number of operations that a held stream may run
   int capture = CU_STREAM_CAPTURE_STATUS_NONE;
   std::thread::id capturer = {};
   std::thread thread = {};
@@ -75,16 +75,16 @@ enum class Kind { kDevice, kPinned, kRegistered, kManaged, kMapped, kPeer };
 struct Block {
   Kind kind;
   std::size_t nbytes;
-  CUcontext context;  // null: of none
+  CUcontext context;  // null if it has no context
   int device;
-  int fd = -1;              // behind it
+  int fd = -1;              // the file that backs it; -1 if none
   bool usable = true;       // kMapped: access was given
-  int opened = 1;           // kPeer: how often
-  std::string handle = {};  // kPeer: which it was opened by
-  uint64_t id = 0;          // kDevice: no other ever has it
-  bool adopted = false;     // somebody else gives it back
+  int opened = 1;           // kPeer: the number of opens
+  std::string handle = {};  // kPeer: the handle that opened it
+  uint64_t id = 0;          // kDevice: never used for another block
+  bool adopted = false;     // another owner frees it
 };
-struct Handle {  // of memory that has no address yet
+struct Handle {  // a handle of memory that has no address yet
   int fd;
   std::size_t nbytes;
 };
@@ -99,14 +99,14 @@ struct ThisThread {
 
 struct World {
   std::mutex mutex;
-  std::condition_variable changed;  // anything did
-  // All guarded by mutex.
-  pid_t process = -1;  // that called cuInit
+  std::condition_variable changed;  // notified after every change
+  // mutex guards all members below.
+  pid_t process = -1;  // the process that called cuInit
   int init_result = 0, version = 13000, device_count = 1, peer_access = 1, broken = 0;
   std::size_t memory = 1UL << 30;
   bool hold_new = false, hold_queries = false;
   int held_queries = 0;
-  unsigned long long stream_ids = 0;  // how many there have been
+  unsigned long long stream_ids = 0;  // number of streams ever created
   std::map<pid_t, ThisThread> threads = {};
   std::map<int, int> attributes = {};
   std::set<std::string> hidden = {};
@@ -117,7 +117,7 @@ struct World {
   std::map<uintptr_t, std::size_t> reservations = {};
   std::map<CUmemGenericAllocationHandle, Handle> handles = {};
   CUmemGenericAllocationHandle next_handle = 1;
-  uint64_t last_id = 0;  // of a Block
+  uint64_t last_id = 0;  // the last id of a Block
   std::list<std::unique_ptr<CUstream_st>> streams = {};
   std::map<CUcontext, CUstream> default_streams = {};
   std::set<CUevent> events = {};
@@ -127,7 +127,8 @@ struct World {
   std::list<std::unique_ptr<CUgraph_st>> graphs = {};
   std::list<std::unique_ptr<CUgraphExec_st>> runnable_graphs = {};
 };
-// Hidden, as all that is kept: several of these libraries may be in one process, and each has its own.
+// Hidden, like all state: several of these libraries may be in one process, and each has its own
+// state.
 __attribute__((visibility("hidden"))) inline World& world() {
   static World* const only = [] {
     auto* made = new World;
@@ -137,11 +138,13 @@ __attribute__((visibility("hidden"))) inline World& world() {
   return *only;
 }
 
-// With the mutex held. No thread_local: where such a block of a library from dlopen lies 16 bytes behind a page's begin, GCC 12's
-// LeakSanitizer takes what is before it for a header of glibc 2.19 and crashes (sanitizer_tls_get_addr.cpp).
+// Call with the mutex held. Not thread_local: if such a block of a library from dlopen begins 16
+// bytes after the start of a page, GCC 12's LeakSanitizer takes the bytes before it for a header of
+// glibc 2.19 and crashes (sanitizer_tls_get_addr.cpp).
 __attribute__((visibility("hidden"))) inline ThisThread& this_thread() { return world().threads[::gettid()]; }
 
-// --- Every call begins with one of these: it counts, fails where it must, and holds the world for as long as it lives.
+// --- Every call begins with one of these. It counts the call, fails as scripted, and holds the
+//     mutex during its lifetime.
 
 class Call {
  public:

@@ -1,4 +1,4 @@
-// A FAKE of NCCL: its communicators, what it was told to do, and what no caller may do.
+// A FAKE of NCCL: its communicators, what tests have scripted, and which calls are forbidden.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-// Hidden: several versions of this library live in one process, and each has its own.
+// Hidden: several versions of this library are in one process, and each has its own state.
 namespace fake_nccl {
 
 struct UniqueId {
@@ -38,10 +38,11 @@ struct Call {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::size_t count = 0;
-  int dtype = 0, op = 0, root = 0;  // root: or the peer
+  int dtype = 0, op = 0, root = 0;  // root: the root or the peer
   std::array<std::byte, 8> factor = {};
   void* stream = nullptr;
-  // What all ranks must say alike. An own operation has another number on each.
+  // Compares what must be equal on all ranks. A user-defined operation has a different number on
+  // each rank.
   bool operator==(const Call& other) const {
     const auto plain = [](int each) { return std::min(each, kFirstOwn); };
     return kind == other.kind && count == other.count && dtype == other.dtype &&
@@ -49,10 +50,10 @@ struct Call {
   }
 };
 
-// What is left of a communicator for what is queued for it.
+// The part of a communicator that its queued operations use after its end.
 struct Life {
-  bool dead = false, busy = false;  // busy: one of its operations is under way
-  int64_t issued = 0, next = 0;     // operations that are in no graph
+  bool dead = false, busy = false;  // busy: one of its operations is running
+  int64_t issued = 0, next = 0;     // counts of operations that are in no graph
 };
 
 struct Comm {
@@ -60,23 +61,23 @@ struct Comm {
   std::shared_ptr<Life> life = std::make_shared<Life>();
   int rank = 0;
   const char* name = nullptr;  // kept, not copied, as NCCL does
-  bool blocking = false;       // its calls come back when they are done
-  int questions = 0;           // until what it does has settled
+  bool blocking = false;       // its calls return when they have completed
+  int questions = 0;           // number of queries until its current call has settled
   bool hangs = false, dead = false, aborted = false, initialized = false;
   int async = kSuccess;
   int splits = 0;
   std::string calls;
   std::vector<Call> group;                                      // issued, and the group is still open
-  std::size_t collectives = 0;                                  // that have come to their turn
+  std::size_t collectives = 0;                                  // number of collectives that have arrived
   std::map<int, std::pair<int, std::array<std::byte, 8>>> ops;  // dtype and factor
   int next_op = kFirstOwn;
-  std::vector<std::pair<int, Comm**>> child_slots;  // written when this one settles, as NCCL does
+  std::vector<std::pair<int, Comm**>> child_slots;  // written when this communicator settles, as NCCL does
   std::vector<Comm*> children;
   std::atomic<int> inside{0};
-  int stuck = 0;  // how many threads are in stay() for it
+  int stuck = 0;  // number of threads in stay() for it
 };
 
-// What a communicator is asked to be.
+// The requested configuration of a communicator.
 struct Settings {
   const char* name = nullptr;
   bool blocking = false;
@@ -89,34 +90,34 @@ struct Share {
   Settings settings;
 };
 
-// A call that has come to its turn.
+// A call of one rank that has arrived: it waits for the calls of the other ranks.
 struct Arrival {
   int rank;
   Call call;
-  Operation* operation;  // null: of none
+  Operation* operation;  // null if it belongs to none
 };
 
 struct World {
   int size = 1, joined = 0;
-  bool spoiled = false;  // FAKE_NCCL_SPOILS="world 2": what the second id's collectives give rank 0 is wrong
+  bool spoiled = false;  // FAKE_NCCL_SPOILS="world 2": the second id's collectives give rank 0 a wrong result
   std::vector<Comm*> members;
-  std::map<std::size_t, std::vector<Arrival>> pending;              // by number
+  std::map<std::size_t, std::vector<Arrival>> pending;              // by sequence number
   std::map<std::pair<int, int>, std::deque<Arrival>> sends, recvs;  // by (from, to)
-  std::map<int, std::vector<Share>> splits;                         // by number
+  std::map<int, std::vector<Share>> splits;                         // by sequence number
 };
 
-// What a thread has begun with ncclGroupStart.
+// A group that a thread has begun with ncclGroupStart.
 struct Group {
   int depth = 0;
   std::vector<Comm*> comms = {};
 };
 
-// Everything, behind one mutex but where a call blocks.
+// The whole state, guarded by one mutex. A call that blocks releases it.
 struct Fake {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::unique_ptr<Comm>> comms;
-  std::vector<std::unique_ptr<Comm>> forgotten;  // nobody ended them; NCCL would hold on to their names
+  std::vector<std::unique_ptr<Comm>> forgotten;  // ended by no caller; NCCL would still refer to their names
   std::map<std::string, std::shared_ptr<World>> worlds;
   std::map<std::thread::id, Group> groups;
   int ids = 0, questions = 0;
@@ -133,19 +134,20 @@ struct Fake {
   std::string violations, answer;
   void (*on_abort)(void*) = nullptr;
   void* on_abort_data = nullptr;
-  // fake_cuda_enqueue; null: calls are done at once.
+  // fake_cuda_enqueue; null if calls complete immediately.
   int (*enqueue)(void*, int (*)(void*), void (*)(void*), void (*)(void*), void*) = nullptr;
 };
 inline Fake& fake() {
   static Fake* const one = new Fake;  // outlives threads that hang
   return *one;
 }
-// With the mutex held. No thread_local: fakes/cuda/world.h says why.
+// Call with the mutex held. Not thread_local, for the reason in fakes/cuda/world.h.
 inline Group& group() { return fake().groups[std::this_thread::get_id()]; }
 
 inline void violation(const std::string& text) { fake().violations += text + "; "; }
 
-// A thread is stuck in a call until `done()`, until its communicator is aborted, or until the test lets all go.
+// Blocks a thread in a call until `done()`, until its communicator is aborted, or until the test
+// releases all threads.
 template <class Done>
 void stay(std::unique_lock<std::mutex>& lock, Comm* comm, Done&& done) {
   Fake& all = fake();
@@ -157,7 +159,7 @@ void stay(std::unique_lock<std::mutex>& lock, Comm* comm, Done&& done) {
   --all.blocked;
   if (comm != nullptr) --comm->stuck;
 }
-// Of the call that a test wants to see fail or block.
+// Blocks if a test has requested that this call blocks.
 inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call, Comm* comm) {
   Fake& all = fake();
   const auto found = std::find(all.blocks.begin(), all.blocks.end(), call);
@@ -176,7 +178,7 @@ inline int scripted_failure(const std::string& call, Comm* comm) {
   return code;
 }
 
-// Whether nothing is under way. An init may wait for the others.
+// Returns true if no call is in progress. An init may wait for the other ranks.
 inline bool settled(Comm& comm) {
   if (comm.hangs) return false;
   if (comm.questions > 0) return false;
@@ -187,7 +189,7 @@ inline void leave(Comm& comm) {
   if (comm.inside.fetch_sub(1) == 1) fake().changed.notify_all();
 }
 
-// One call on a communicator, of one thread. Not for questions and aborts.
+// One call of one thread on a communicator. Not used for queries and aborts.
 class Entry {
  public:
   Entry(Comm* comm, std::string call) : lock_(fake().mutex), comm_(comm), call_(std::move(call)) {
@@ -212,7 +214,8 @@ class Entry {
   ~Entry() {
     if (comm_ != nullptr) leave(*comm_);
   }
-  // A call on a communicator that blocks waits for other ranks. False: it was aborted.
+  // A call on a blocking communicator waits for other ranks. Returns false if the communicator was
+  // aborted.
   template <class Done>
   bool wait(Done&& done) {
     if (!done()) stay(lock_, comm_, done);
@@ -223,7 +226,7 @@ class Entry {
     if (!comm_->calls.empty()) comm_->calls += ' ';
     comm_->calls += text;
   }
-  // What a call answers that goes on in the background.
+  // Returns the code of a call that continues in the background.
   int begun() {
     comm_->questions = comm_->blocking ? 0 : fake().questions;
     return comm_->questions > 0 || comm_->hangs ? kInProgress : kSuccess;

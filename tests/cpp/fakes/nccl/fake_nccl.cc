@@ -1,8 +1,9 @@
-// A FAKE of NCCL, for tests: it has NCCL's functions, as many as version FAKE_NCCL_VERSION has, and no GPU. Ranks are
-// communicators of this process with one unique id, their arrays host memory. What all ranks have issued is done at once, by the
-// last of them, unless a test lets it run in the streams of the fake driver (streams.h). It keeps a list of calls, and of what
-// no caller may do: calling into a communicator that has not settled, from two threads at once, or after its end; and issuing
-// calls on one that is non-blocking, for which the real one starts a thread each time.
+// A FAKE of NCCL, for tests: it has the functions of NCCL version FAKE_NCCL_VERSION, and no GPU.
+// Ranks are communicators of this process with one unique id; their arrays are host memory. The
+// last rank to issue a call executes it for all, immediately, unless a test makes calls run in the
+// streams of the fake driver (streams.h). The fake records calls and violations: calling into a
+// communicator that has not settled, from two threads at once, or after its end; and issuing calls
+// on a non-blocking communicator, for which the real NCCL starts a thread each time.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,12 +27,12 @@ namespace {
 
 const std::byte* from(const void* in) { return static_cast<const std::byte*>(in); }
 std::byte* into(void* out) { return static_cast<std::byte*>(out); }
-// For each group of calls on a non-blocking communicator NCCL starts a thread.
+// NCCL starts a thread for each group of calls on a non-blocking communicator.
 void check_blocks(const Comm& comm) {
   if (!comm.blocking && !fake().never_blocks) violation("a call on a non-blocking communicator");
 }
 
-// The calls that were issued outside a group are the operation that `into` gets.
+// Stores the calls that were issued outside a group in `into`, as one operation.
 int issue_now(Comm* comm, Call call, std::unique_ptr<Operation>& into) {
   Entry entry(comm, call.kind);
   if (entry.code() != kSuccess) return entry.code();
@@ -78,7 +79,7 @@ Comm* new_comm(const std::shared_ptr<World>& world, int rank, const Settings& se
   return fake().comms.back().get();
 }
 
-// What the library makes of a configuration, as parseCommConfig does.
+// Reads a configuration as NCCL's parseCommConfig does.
 int read_config(const void* config, Settings& settings) {
   struct Known {
     std::size_t size;
@@ -99,7 +100,7 @@ int read_config(const void* config, Settings& settings) {
   return kSuccess;
 }
 
-// The rank's place among those of its color, once all ranks of the parent have said theirs.
+// Computes the rank within its color, once all ranks of the parent have given theirs.
 void split_world(Comm& comm, const Share& share, Comm** slot) {
   World& world = *comm.world;
   const int number = comm.splits++;
@@ -128,7 +129,7 @@ void split_world(Comm& comm, const Share& share, Comm** slot) {
   fake().changed.notify_all();
 }
 
-// A split is done when all ranks have taken part; then NCCL writes what it was asked for.
+// A split completes when all ranks have taken part. NCCL then writes the requested communicators.
 void write_children(Comm& comm) {
   while (!comm.child_slots.empty() && !comm.children.empty()) {
     *comm.child_slots.front().second = comm.children.front();
@@ -157,7 +158,7 @@ PC_EXPORT int ncclGetUniqueId(UniqueId* id) {
 PC_EXPORT const char* ncclGetErrorString(int code) {
   return code == 2 ? "unhandled system error" : code == kInvalidArgument ? "invalid argument" : "fake error";
 }
-PC_EXPORT const char* ncclGetLastError(Comm*) { return "the fake was told to"; }
+PC_EXPORT const char* ncclGetLastError(Comm*) { return "the fake was scripted to"; }
 
 PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int rank, void* config) {
   Fake& all = fake();
@@ -234,7 +235,8 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   for (auto& [split, waiting] : comm->world->splits)
     std::erase_if(waiting, [&](const Share& each) { return each.parent == comm; });
   all.changed.notify_all();
-  all.changed.wait(lock, [&] { return comm->inside.load() == 0; });  // what is stuck inside leaves at once
+  // threads that are stuck inside return immediately
+  all.changed.wait(lock, [&] { return comm->inside.load() == 0; });
   if (auto* const hook = all.on_abort; hook != nullptr) {
     void* const data = all.on_abort_data;
     lock.unlock();
@@ -258,10 +260,13 @@ PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* c
     return kSuccess;
   }
   comm->questions = std::max(1, fake().questions);
-  return kSuccess;  // NCCL says so at once, of a non-blocking communicator, too, and goes on behind it
+  // NCCL returns this immediately, also for a non-blocking communicator, and continues in the
+  // background
+  return kSuccess;
 }
 #if FAKE_NCCL_VERSION >= 22703
-// A world of those who are not excluded, each of them the only one to say so.
+// Makes a world of the ranks that are not excluded. Each of them makes it without waiting for the
+// others.
 PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, void* config, int flags) {
   Entry entry(comm, "CommShrink");
   *into = nullptr;
@@ -289,7 +294,7 @@ PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, 
     return kSuccess;
   }
   comm->questions = std::max(1, fake().questions);
-  return kSuccess;  // as Split
+  return kSuccess;  // as in ncclCommSplit
 }
 PC_EXPORT int ncclCommWindowRegister(Comm*, void*, std::size_t, void**, int) { return kInternal; }
 PC_EXPORT int ncclCommWindowDeregister(Comm*, void*) { return kInternal; }

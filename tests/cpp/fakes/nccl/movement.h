@@ -1,4 +1,4 @@
-// A FAKE of NCCL: what its calls do, on host memory, when the last rank has issued them.
+// A FAKE of NCCL: the effect of its calls on host memory, when the last rank has issued them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace fake_nccl {
 
-// Arithmetic, on host memory.
+// Arithmetic on host memory.
 template <class T>
 T combined(T a, T b, int op) {
   using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
@@ -68,7 +68,8 @@ inline void put(std::byte* to, const std::byte* from, std::size_t nbytes) {
   if (nbytes != 0 && to != from) std::memmove(to, from, nbytes);
 }
 
-// How many elements a rank without others multiplies: until 2.29.7 only those that the blocks of NCCL's kernel share evenly.
+// Returns how many elements a single rank multiplies: before 2.29.7 only those that the blocks of
+// NCCL's kernel divide evenly.
 inline std::size_t multiplied_alone(std::size_t count, std::size_t nbytes) {
   if (FAKE_NCCL_VERSION >= 22907 || nbytes == 0) return count;
   const std::size_t blocks = std::min<std::size_t>(32, (nbytes + 16383) / 16384);
@@ -76,7 +77,7 @@ inline std::size_t multiplied_alone(std::size_t count, std::size_t nbytes) {
   return std::min(count, blocks * each);
 }
 
-// All ranks have issued it: `calls` in the order of ranks.
+// Executes a collective that all ranks have issued. `calls` is in the order of ranks.
 inline void run_collective(const Calls& calls) {
   const Call& first = calls[0].call;
   const std::size_t nbytes = first.count * kSizes[static_cast<std::size_t>(first.dtype)];
@@ -92,7 +93,8 @@ inline void run_collective(const Calls& calls) {
         put(calls[r].call.out, all.data() + (scatters ? r * nbytes : 0), nbytes);
     return;
   }
-  // Everything is read before anything is written: ranks may share memory where that is in place.
+  // All input is read before any output is written: the arrays of ranks may overlap, as in-place
+  // calls allow.
   std::vector<std::vector<std::byte>> inputs;
   const bool whole = first.kind == "AlltoAll" || first.kind == "Scatter";
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -113,15 +115,16 @@ inline void run_collective(const Calls& calls) {
   }
 }
 
-// An operation is what one rank has issued at a time: one call, or a group of them. None of it ends before all of it can.
+// An operation is one call, or one group of calls, that a rank has issued. None of its calls
+// completes before all of them can.
 struct Operation {
   std::shared_ptr<World> world;
   std::shared_ptr<Life> life;
-  Comm* comm;  // while life is not dead
+  Comm* comm;  // valid while life is not dead
   std::vector<Call> calls;
-  int64_t turn = 0;  // -1: it is in a graph
+  int64_t turn = 0;  // its position in issue order; -1 if it is in a graph
   bool arrived = false;
-  std::size_t missing = 0;  // calls that wait for other ranks
+  std::size_t missing = 0;  // number of calls that wait for other ranks
 };
 inline void is_through(const Arrival& each) {
   if (each.operation != nullptr) --each.operation->missing;
@@ -138,7 +141,7 @@ inline void arrive_collective(Comm& comm, const Call& call, Operation* operation
   for (const Arrival& each : calls) alike = alike && each.call == calls[0].call;
   if (alike) {
     run_collective(calls);
-  } else {  // the real one does not notice either, and gives what it gives
+  } else {  // NCCL does not detect this either, and its results are undefined
     violation("ranks issue different calls");
     for (const Arrival& each : calls)
       std::memset(each.call.out, 0x2a, each.call.count * kSizes[static_cast<std::size_t>(each.call.dtype)]);
@@ -168,7 +171,7 @@ inline void arrive(Comm& comm, const std::vector<Call>& calls, Operation* operat
     call.kind == "Send" || call.kind == "Recv" ? arrive_message(comm, call, operation)
                                                : arrive_collective(comm, call, operation);
 }
-// Nobody moves anything for it any more.
+// Drops an operation, so that no other rank's call moves data for it.
 inline void forget(World& world, const Operation* operation) {
   const auto is_its = [&](const Arrival& each) { return each.operation == operation; };
   for (auto& [number, calls] : world.pending) std::erase_if(calls, is_its);

@@ -1,37 +1,42 @@
-// How a test drives the fake NCCL: functions that it exports besides NCCL's own. None of them is in a real one.
+// The controls of the fake NCCL: functions that it exports in addition to NCCL's own. No real NCCL
+// has them.
 #pragma once
 
 namespace pc::testing {
 
-// All take effect at once and for all communicators, until reset(), unless it is said otherwise.
+// All take effect immediately and for all communicators, until reset(), unless noted otherwise.
 struct FakeNccl {
-  void (*reset)();  // forgets communicators, worlds, calls and what was scripted; frees what hangs first
-  // `enqueue`: fake_cuda_enqueue of the fake driver, in whose streams calls run then. Null: they are done at once.
+  void (*reset)();  // drops communicators, worlds, calls and scripts; releases hanging calls first
+  // `enqueue`: fake_cuda_enqueue of the fake driver. Calls then run in its streams. Null: calls
+  // complete immediately.
   void (*run_in_streams)(void* enqueue);
   void (*in_progress)(
-      int questions);  // each call on a non-blocking communicator takes so many questions to settle
+      int questions);  // each call on a non-blocking communicator takes this number of queries to settle
   void (*init_waits_for_all)(int yes);  // an init settles only when all ranks have begun theirs
   void (*hang_init)(int yes);           // an init never settles
-  // A GroupEnd never settles: where the communicator is non-blocking it is accepted, else it comes back when that is aborted.
+  // A GroupEnd never settles. On a non-blocking communicator it is accepted; otherwise it returns
+  // when the communicator is aborted.
   void (*hang_calls)(int yes);
   void (*never_blocks)(
-      int yes);  // as NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever it is asked for
-  // What ncclCommGetAsyncError finds from now on, of this communicator or, null, of all that there are.
+      // as NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever its
+      // configuration is
+      int yes);
+  // What ncclCommGetAsyncError returns from now on, for this communicator or, if null, for all
+  // existing ones.
   void (*async_error)(void* comm, int code);
   void (*fail_next)(const char* call, int code,
-                    int sticky);  // the next call of that name; sticky: also asynchronously
+                    int sticky);  // fails the next call of that name; sticky: also asynchronously
   // The next call of that name does not return until release(), or the abort of its communicator.
   void (*block_next)(const char* call);
-  int (*blocked)();  // how many do not return now
+  int (*blocked)();  // returns the number of calls that are blocked now
   void (*release)();
-  int (*last_comm)(void** comm);  // the newest communicator; 0: there is none
-  const char* (*calls)(
-      void* comm);              // what was called on it, in order: "init(0/2) [Send(1) Recv(1)] Finalize"
-  const char* (*record)();      // the same of all, one line each, the oldest first
-  const char* (*violations)();  // what no caller may do, of anybody: empty if all is well
-  // Called in each ncclCommAbort, when its calls have ended and before it comes back. Null: nothing is.
+  int (*last_comm)(void** comm);     // the newest communicator; returns 0 if there is none
+  const char* (*calls)(void* comm);  // the calls on it, in order: "init(0/2) [Send(1) Recv(1)] Finalize"
+  const char* (*record)();           // the calls on all communicators, one line each, the oldest first
+  const char* (*violations)();       // all forbidden calls; empty if there were none
+  // Called in each ncclCommAbort, when its calls have ended and before it returns. Null: no hook.
   void (*on_abort)(void (*hook)(void*), void* data);
-  int (*alive)();  // communicators that were neither destroyed nor aborted
+  int (*alive)();  // number of communicators that were neither destroyed nor aborted
 };
 
 }  // namespace pc::testing

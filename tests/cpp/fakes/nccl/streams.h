@@ -1,10 +1,11 @@
-// A FAKE of NCCL: what was issued, in the streams of the fake driver. A rank's operation comes to its turn when its stream does, and
-// in the order of issue where that is on several streams; the last rank moves the data, and all streams go on. What is in a
-// graph takes its turn whenever that is replayed.
+// A FAKE of NCCL: issued calls in the streams of the fake driver. A rank's operation starts when
+// its stream reaches it, and in issue order across several streams. The last rank moves the data,
+// and all streams continue. An operation in a graph runs whenever the graph is replayed.
 //
-// Locks: the driver asks is_ready() with its own mutex held, and we take ours then. So nobody calls the driver with ours held.
+// Locks: the driver calls is_ready() with its own mutex held, and is_ready() locks ours. So no
+// function calls the driver with ours held.
 //
-// Not played: one group on several streams.
+// Not emulated: one group on several streams.
 #pragma once
 
 #include <memory>
@@ -41,7 +42,8 @@ inline void drop(void* data) {
   forget(*own->world, own.get());
 }
 
-// Takes what was issued on a communicator, with the fake's mutex held. Null: it is done, or has nothing to do.
+// Takes the calls that were issued on a communicator. Call with the fake's mutex held. Returns null
+// if they have completed or there are none.
 inline std::unique_ptr<Operation> take_issued(Comm& comm) {
   std::vector<Call> calls = std::exchange(comm.group, {});
   if (calls.empty()) return nullptr;
@@ -54,7 +56,7 @@ inline std::unique_ptr<Operation> take_issued(Comm& comm) {
   return std::make_unique<Operation>(
       Operation{comm.world, comm.life, &comm, std::move(calls), comm.life->issued++});
 }
-// Without the mutex: the driver takes its own first.
+// Call without the mutex: the driver locks its own first.
 inline void queue(std::unique_ptr<Operation> operation) {
   if (operation == nullptr) return;
   Operation& own = *operation;

@@ -1,4 +1,5 @@
-// A test that needs a GPU. Where there is none it is skipped, and says why; with PYCOLLECTIVE_REQUIRE_GPU=1 it fails instead.
+// A test that needs a GPU. Without a GPU it is skipped with the reason; with
+// PYCOLLECTIVE_REQUIRE_GPU=1 it fails instead.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,13 +65,13 @@ class GpuTest : public ::testing::Test {
   cuda::CUstream stream() const { return stream_->get(); }
   WaitContext wait_limit() const { return {Deadline::after(30)}; }
 
-  // `nbytes` of the GPU, of which the array begins at `offset`.
+  // Allocates `nbytes` on the GPU. The array begins at `offset`.
   cuda::DeviceMemory memory(std::size_t nbytes) const {
     auto got = cuda::DeviceMemory::allocate(*context_, nbytes == 0 ? 1 : nbytes);
     EXPECT_TRUE(got.is_ok()) << got.status().to_string();
     return std::move(got).value();
   }
-  // Through ordinary memory: these wait.
+  // Through pageable memory, so that these copies wait.
   void put(cuda::CUdeviceptr to, std::span<const std::byte> bytes) const {
     if (bytes.empty()) return;
     PC_MUST(cuda::copy_to_device(driver(), to, bytes, stream()));

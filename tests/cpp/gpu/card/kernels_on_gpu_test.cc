@@ -1,4 +1,5 @@
-// The kernels give, on a GPU, the bits that the CPU's kernels give, for every type and operation, wherever the arrays lie.
+// On a GPU the kernels give the bits of the CPU's kernels, for every type, operation and alignment
+// of the arrays.
 #include <algorithm>
 #include <random>
 
@@ -12,9 +13,9 @@
 namespace pc::testing {
 namespace {
 
-// An array in the GPU's memory, in front of which and behind which there is something else.
+// An array in the GPU's memory, with other data before and after it.
 struct Placed {
-  Bytes before;  // all of it, as it was
+  Bytes before;  // the initial content of the whole memory
   cuda::DeviceMemory memory;
   std::size_t offset;
   cuda::CUdeviceptr at() const { return memory.at() + kPad + offset; }
@@ -38,7 +39,7 @@ class KernelsOnGpu : public GpuTest {
     put(on_gpu.at(), bytes);
     return {std::move(bytes), std::move(on_gpu), offset};
   }
-  // All of the array's memory is as before, but for the array itself.
+  // Checks that the array has `expected` and that the memory around it is unchanged.
   void expect_written(const Placed& array, const Bytes& expected, DType dtype, const std::string& what) {
     const Bytes after = get(array.memory.at(), array.before.size());
     const std::size_t begin = kPad + array.offset;

@@ -1,4 +1,5 @@
-// The real NCCL on a real GPU, as one rank: what it takes, in whose order, and how it ends.
+// The real NCCL on a real GPU, as one rank: which calls it accepts, how they are ordered, and how
+// it ends.
 #include "gpu/card/gpu.h"
 #include "gpu/cuda/stream_values.h"
 #include "gpu/nccl/executor.h"
@@ -67,7 +68,8 @@ TEST_F(NcclOnGpu, what_it_reduces_of_one_rank_is_that_ranks_own_array) {
       if (!nccl::reduced(dtype, {op}).is_ok()) continue;
       for (const std::size_t count : {0UL, 1UL, 7UL, 100'003UL}) {
         std::vector<std::byte> bytes(count * size_of(dtype));
-        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 2);  // bools too
+        // 0 and 1 are valid as bools too
+        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 2);
         const cuda::DeviceMemory in = memory(bytes.size()), out = memory(bytes.size());
         put(in.at(), bytes);
         for (const cuda::CUdeviceptr to : {out.at(), in.at()}) {
@@ -97,7 +99,8 @@ TEST_F(NcclOnGpu, a_factor_multiplies_every_element_once_or_nccl_is_not_asked) {
   for (std::size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], before[i] / 2);
 }
 
-// The producer's stream stands still when the call is made. A call that did not wait for it would find the old array.
+// The producer's stream is blocked when the call is made. A call that did not wait for it would
+// read the old array.
 TEST_F(NcclOnGpu, a_call_comes_after_what_its_stream_had_and_before_what_waits_for_it) {
   constexpr std::size_t kNbytes = 1 << 20;
   const std::vector<std::byte> old(kNbytes, std::byte{1}), made(kNbytes, std::byte{2});

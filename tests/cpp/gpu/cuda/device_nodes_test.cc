@@ -1,4 +1,4 @@
-// A process that hides its GPUs, or has none, is a rank without a GPU to the others.
+// A process that hides its GPUs, or has none, is a rank without a GPU to the other ranks.
 #include "gpu/cuda/device_nodes.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST_F(DeviceNodes, a_machine_without_nodes_of_gpus_has_none) {
   make("nvidia-uvm");
   EXPECT_FALSE(found());
   EXPECT_FALSE(found("0"));
-  make("nvidia3");  // a container is given the fourth GPU alone
+  make("nvidia3");  // a container has only the fourth GPU
   EXPECT_TRUE(found());
 }
 

@@ -1,4 +1,4 @@
-// What is known of a GPU without touching it, and making its context current.
+// The properties of a GPU that need no context, and making its context current.
 #include "gpu/cuda/device.h"
 
 #include "gpu/cuda/context.h"

@@ -1,4 +1,4 @@
-// Our declarations of the driver are those of NVIDIA's header, where there is one on this machine.
+// Our declarations of the driver match NVIDIA's header, where this machine has one.
 #include "gpu/cuda/driver_abi.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ PC_CUDA_OPTIONAL_FUNCTIONS(DECLARE_TYPE)
 namespace pc::cuda {
 namespace {
 
-// An enumeration is passed as a number of its size, a pointer as a pointer, whatever it points to.
+// An enumeration is passed as an integer of its size, and all pointers are passed alike.
 template <class A, class B>
 constexpr bool passed_alike() {
   const bool numbers =
@@ -64,7 +64,7 @@ TEST(DriverAbi, structs_lie_in_memory_as_nvidias_do) {
 }
 
 TEST(DriverAbi, numbers_are_nvidias) {
-// cuda.h has some as macros, which would hide ours: those are compared below.
+// cuda.h defines some as macros, which would hide ours: those are compared below.
 #define SAME(name) EXPECT_EQ(static_cast<long>(pc::cuda::name), static_cast<long>(::name))
   SAME(CUDA_ERROR_OUT_OF_MEMORY);
   SAME(CUDA_ERROR_NOT_INITIALIZED);

@@ -1,4 +1,5 @@
-// Opening the driver: each thing that may be wrong has a message that names what was searched, what was found and what mends it.
+// Opening the driver: each error has a message that names what was searched, what was found and how
+// to fix it.
 #include "gpu/cuda/driver.h"
 
 #include <sys/wait.h>
@@ -44,7 +45,7 @@ TEST_F(DriverTest, without_a_library_the_message_says_where_was_searched) {
   EXPECT_HAS(opened.status().message(), "PYCOLLECTIVE_CUDA_LIB");
 }
 
-TEST_F(DriverTest, another_library_is_told_from_a_driver) {
+TEST_F(DriverTest, another_library_is_distinguished_from_a_driver) {
   const std::string why = why_not("libm.so.6");
   EXPECT_HAS(why, "libm.so.6 has no cuDriverGetVersion that answers, so it is another library");
 }

@@ -1,4 +1,5 @@
-// A test with the fake driver: as new before the test, and with nothing left on it afterwards.
+// A test with the fake driver: it is reset before the test, and nothing may be left on it
+// afterwards.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace pc::cuda {
 
 template <class T>
-T value_of(Result<T> result) {  // for tests: ends them all if there is none
+T value_of(Result<T> result) {  // for tests; ends the program if there is no value
   if (!result.is_ok()) {
     ADD_FAILURE() << result.status().to_string();
     std::abort();
@@ -40,7 +41,7 @@ class FakeGpu : public ::testing::Test {
     EXPECT_EQ(fake.live(nullptr), 0) << "something was not given back";
     fake.reset();
   }
-  // Opens it. What the fake is told about devices and functions must be said before.
+  // Opens the fake driver. A test must script its devices and functions before.
   Context gpu(int ordinal = 0) {
     if (driver == nullptr) driver = value_of(open_driver({FAKE_CUDA}));
     return value_of(Context::primary(driver, ordinal));

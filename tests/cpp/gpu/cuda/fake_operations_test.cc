@@ -1,4 +1,4 @@
-// What somebody else queues on a stream of the fake driver waits, runs and goes as the driver's own work does.
+// External operations on a stream of the fake driver wait, run and end like the driver's own.
 #include <atomic>
 #include <optional>
 #include <thread>

@@ -1,4 +1,4 @@
-// Work that is captured into a CUDA graph, and run from there.
+// Work that is captured into a CUDA graph and replayed.
 #include "gpu/cuda/graph.h"
 
 #include <array>

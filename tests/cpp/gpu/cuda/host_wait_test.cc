@@ -1,4 +1,5 @@
-// The host waits for a GPU, and everything that may end such a wait does. Naps are played: no test sleeps.
+// The host waits for a GPU, and everything that may end such a wait ends it. Sleeps are emulated:
+// no test sleeps.
 #include "gpu/cuda/host_wait.h"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class HostWaitTest : public FakeGpu {
     current.reset();
     FakeGpu::TearDown();
   }
-  // Each nap is kept, and `happens` at the third.
+  // Records each sleep, and calls `happens` at the third.
   HostWait wait(std::function<void()> happens = {}, Deadline deadline = Deadline::after(600)) {
     HostWait made{WaitContext{deadline}};
     made.nap = [this, happens](microseconds nap) {
@@ -107,7 +108,7 @@ TEST_F(HostWaitTest, naps_grow_to_a_millisecond_and_no_further) {
     if (--naps_left == 0) fake.step(stream->get(), 1);
   };
   EXPECT_EQ(value_of(wait_on(how)), WaitEnd::kReady);
-  EXPECT_EQ(naps.front(), microseconds(25));  // an eighth of what it has been awake
+  EXPECT_EQ(naps.front(), microseconds(25));  // an eighth of the time before it
   EXPECT_EQ(naps.back(), microseconds(1000));
   EXPECT_TRUE(std::is_sorted(naps.begin(), naps.end()));
 }

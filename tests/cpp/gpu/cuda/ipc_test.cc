@@ -1,4 +1,4 @@
-// Memory and events of one process used by another: by handles, and by descriptors.
+// Memory and events of one process, used by another: through handles, and through descriptors.
 #include "gpu/cuda/ipc.h"
 
 #include <sys/socket.h>
@@ -173,7 +173,8 @@ TEST_F(IpcTest, whatever_step_of_shareable_memory_fails_leaves_nothing) {
   }
 }
 
-// What another process does with what it is sent. Its driver is its own: the child was forked before the parent opened one.
+// What another process does with the handles it receives. It has a driver of its own: the child was
+// forked before the parent opened one.
 struct Sent {
   MemoryHandle memory;
   HandleBytes event;

@@ -1,4 +1,5 @@
-// Kernels: found, loaded before they are needed, launched with their arguments, and what is said where they do not run.
+// Kernels: looked up, loaded before they are needed, launched with their arguments, and the error
+// where they do not run.
 #include "gpu/cuda/kernels.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Memory of the device and of the host: taken, told apart, given back.
+// Memory of the device and of the host: allocated, classified and freed.
 #include "gpu/cuda/memory.h"
 
 #include <array>
@@ -47,14 +47,14 @@ TEST_F(MemoryTest, pinned_is_registered_and_can_be_written) {
   EXPECT_FALSE(info_of(memory.bytes().data()).ipc);
 }
 
-TEST_F(MemoryTest, managed_and_pooled_are_told_apart) {
+TEST_F(MemoryTest, managed_and_pooled_are_distinguished) {
   const ContextGuard current = value_of(gpu().enter());
   EXPECT_EQ(info_of(fake.make_managed(64)).kind, MemoryKind::kManaged);
   const PointerInfo pooled = info_of(fake.make_pooled(64));
   EXPECT_EQ(pooled.kind, MemoryKind::kDevice);
   EXPECT_EQ(pooled.context, nullptr);
   EXPECT_FALSE(pooled.ipc);
-  fake.reset();  // nobody else gives them back
+  fake.reset();  // no other code frees them
 }
 
 TEST_F(MemoryTest, of_somebody_else_is_registered_for_as_long_as_asked) {

@@ -1,4 +1,4 @@
-// Pinned memory is used again, and never while the GPU uses it.
+// Pinned memory is reused, and never while the GPU uses it.
 #include "gpu/cuda/pinned_pool.h"
 
 #include <optional>

@@ -1,4 +1,5 @@
-// Work in streams: order within one, order between several by events and by words of memory, and what can be asked.
+// Work in streams: order within a stream, order between streams by events and by words of memory,
+// and queries.
 #include "gpu/cuda/stream.h"
 
 #include <array>

@@ -1,4 +1,5 @@
-// Calls of ranks that share one GPU and reach each other's arrays there. On a FAKE driver, whose kernels are the real ones' loops.
+// Calls of ranks that share one GPU and access each other's arrays there. A FAKE driver runs the
+// loops of the real kernels.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,7 +40,8 @@ class PeerWorld : public DeviceWorld {
     return started->wait(-1);
   }
   using DeviceWorld::run;
-  // Ranks that have seen their group end leave together: else the first to go is one more thing that went wrong for the others.
+  // Ranks that have seen their group end leave together. Otherwise the first rank to leave would be
+  // a further failure for the others.
   Outcomes run_until_its_end(Rank size, const Body& body) {
     std::barrier all(size);
     return run(
@@ -51,7 +53,7 @@ class PeerWorld : public DeviceWorld {
         },
         false);
   }
-  // On the GPU of all; each its rank + 1.
+  // On the GPU that all ranks share. Each element is the rank + 1.
   Result<Array> array_of(const Communicator& group, std::size_t count = kCount) {
     PC_ASSIGN_OR_RETURN(Array made, DeviceWorld::array_of(0, count));
     std::fill(made.begin(), made.begin() + count, static_cast<float>(group.rank() + 1));
@@ -115,7 +117,7 @@ TEST_P(PeerWorld, one_rank_of_each_gpu_moves_for_all_that_share_it) {
   }
 }
 
-// The worker goes by its own counts, for arrays of other ranks too.
+// The rank that does the work uses its own counts, for arrays of other ranks too.
 TEST_P(PeerWorld, where_counts_differ_nothing_moves) {
   for (const Collective collective : {Collective::kReduceScatter, Collective::kScatter}) {
     const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
@@ -180,7 +182,7 @@ TEST_P(PeerWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_use
       cuda::DeviceCall call = x.sum();
       call.on_caller_stream = on_caller_stream;
       PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
-      PC_TRY(host_sum(group));  // the group's own calls go on
+      PC_TRY(host_sum(group));  // the group's own calls continue
       if (started->done() || started->precedes_at_once()) return wrong("it has not waited for its array");
       if (started->precede({Deadline(now())}, y.stream.get())) return wrong("it has ended without its array");
       fake_.release_stream(x.stream.get());
@@ -221,7 +223,7 @@ TEST_P(PeerWorld, memory_without_a_handle_is_copied_and_without_memory_for_that_
       PC_ASSIGN_OR_RETURN(Array x, array_of(group));
       const Pooled pooled(fake_, x.context, 2);
       cuda::DeviceCall call = x.sum();
-      PC_TRY(host_sum(group));  // all have their arrays
+      PC_TRY(host_sum(group));  // all ranks have their arrays
       if (group.rank() == 1) pooled.into(call.request);
       if (group.rank() == 1 && !has_memory) fake_.fail_next("cuMemAlloc", cuda::CUDA_ERROR_OUT_OF_MEMORY);
       PC_TRY(run(*calls, call));
@@ -230,7 +232,7 @@ TEST_P(PeerWorld, memory_without_a_handle_is_copied_and_without_memory_for_that_
       return calls->close(-1);
     });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-    constexpr int kJoining = 3 * 3;  // each rank reads what all show
+    constexpr int kJoining = 3 * 3;  // each rank reads what all have exported
     EXPECT_EQ(fake_.calls("cuMemcpyDtoHAsync"), has_memory ? kJoining : 2 * kJoining + 3);
   }
 }
@@ -244,7 +246,7 @@ TEST_P(PeerWorld,
       PC_ASSIGN_OR_RETURN(Array x, array_of(group));
       const Pooled pooled(fake_, x.context, 2);
       cuda::DeviceCall call = x.sum();
-      PC_TRY(host_sum(group));  // all have their arrays
+      PC_TRY(host_sum(group));  // all ranks have their arrays
       if (group.rank() == 1) {
         pooled.into(call.request);
         fake_.fail_next("cuMemAlloc", cuda::CUDA_ERROR_OUT_OF_MEMORY);
@@ -325,7 +327,7 @@ TEST_P(PeerWorld, an_allocation_that_took_the_place_of_others_is_opened_anew) {
       EXPECT_EQ(fake_.live("peer"), 1);
     }
   }
-  // Two that lie where a larger one lies now: as their process would say.
+  // Two arrays at addresses where a larger array is now, as their process would export them.
   std::array<Array, 3> arrays{DeviceWorld::array_of(0).value(), DeviceWorld::array_of(0).value(),
                               DeviceWorld::array_of(0).value()};
   std::array<PeerArray, 3> shown;
@@ -361,7 +363,8 @@ TEST_P(PeerWorld, a_first_call_loads_no_code_which_would_wait_for_what_runs_on_t
 }
 
 TEST_P(PeerWorld, sums_are_in_the_order_of_ranks_on_all) {
-  constexpr std::array<float, 4> kValues{1e8F, -1e8F, 0.25F, 1};  // 1.25 in this order, 0 or 1 in others
+  // 1.25 in this order, 0 or 1 in other orders
+  constexpr std::array<float, 4> kValues{1e8F, -1e8F, 0.25F, 1};
   const Outcomes outcomes = run(4, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
@@ -381,7 +384,7 @@ TEST_P(PeerWorld, ranks_that_make_different_calls_hear_of_it) {
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     const Status ended = run(*calls, call);
     if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
-    return expect(x, static_cast<float>(group.rank() + 1));  // untouched
+    return expect(x, static_cast<float>(group.rank() + 1));  // unchanged
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
@@ -392,7 +395,7 @@ TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
       [&](Runtime& runtime, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
         PC_TRY(host_sum(group));
-        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        if (group.rank() == 2) return Status::ok();  // its runtime ends without a goodbye
         PC_ASSIGN_OR_RETURN(Array x, array_of(group));
         return run(*calls, x.sum());
       },
@@ -421,7 +424,7 @@ TEST_P(PeerWorld, who_waits_too_long_for_its_own_array_says_so_and_the_others_he
 TEST_P(PeerWorld, what_a_late_rank_may_still_write_is_kept_as_long_as_the_process) {
   std::array<std::weak_ptr<const void>, 2> kept;
   fake_.fail_next("cuLaunchKernel",
-                  cuda::CUDA_ERROR_INVALID_VALUE);  // of one rank, when all know where arrays lie
+                  cuda::CUDA_ERROR_INVALID_VALUE);  // on one rank, when all know where the arrays are stored
   const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array made, array_of(group));
@@ -443,7 +446,7 @@ TEST_P(PeerWorld, an_abort_ends_what_waits) {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
     PC_TRY(host_sum(group));
-    if (group.rank() == 1) return Status::ok();  // never makes it
+    if (group.rank() == 1) return Status::ok();  // never makes the call
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(x.sum(), -1));
     const Status enough(Code::kAborted, "enough");
     group.abort(enough);
@@ -521,7 +524,7 @@ TEST_P(PeerWorld, groups_that_join_at_once_in_several_threads_do_not_disturb_eac
     const Status second = join_and_call(*groups[1]);
     PC_TRY(beside.get());
     PC_TRY(second);
-    if (runtime.group_count() != before) return wrong("groups that nobody has made");
+    if (runtime.group_count() != before) return wrong("groups that no caller has made");
     PC_ASSIGN_OR_RETURN(Communicator* const next,
                         runtime.make_group(static_cast<uint32_t>(runtime.group_count() + 1), {0, 1}));
     PC_TRY(host_sum(*next));
@@ -545,7 +548,7 @@ TEST_P(PeerWorld, a_call_that_goes_through_the_host_after_all_leaves_the_users_s
     PC_ASSIGN_OR_RETURN(const auto started, calls->launch(call, -1));
     if (group.rank() == 0) {
       drain(x);
-      fake_.begin_capture(x.stream.get());  // the user goes on
+      fake_.begin_capture(x.stream.get());  // the user starts a capture
       all.arrive_and_wait();
     }
     const Status ended = started->wait(-1);
@@ -560,7 +563,8 @@ TEST_P(PeerWorld, a_call_that_goes_through_the_host_after_all_leaves_the_users_s
 
 TEST_P(PeerWorld, a_rank_that_fails_after_all_have_agreed_ends_the_group_and_goes_no_other_way) {
   std::array<Status, 2> joined;
-  fake_.fail_after("cuStreamCreate", 2, cuda::CUDA_ERROR_NOT_SUPPORTED);  // of the trials, then of one rank
+  // the trials succeed, then one rank fails
+  fake_.fail_after("cuStreamCreate", 2, cuda::CUDA_ERROR_NOT_SUPPORTED);
   const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     joined[static_cast<std::size_t>(group.rank())] = join(runtime, group).status();
     return host_sum(group).is_ok() ? wrong("it goes on") : Status::ok();

@@ -1,4 +1,5 @@
-// What ranks do that reach each other's arrays: whatever order they move in, the results are right, in place too.
+// The steps of ranks that access each other's arrays: the results are right in every order of
+// execution, also in place.
 #include "gpu/ipc/ipc_steps.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 
 using Array = std::vector<uint32_t>;
 
-// The ranks' arrays in one process, and a machine that makes their moves: sums of 32-bit numbers.
+// The ranks' arrays in one process, and the execution of their steps: sums of 32-bit numbers.
 struct Ranks {
   std::vector<Array> in, out;
   std::vector<IpcArrays> arrays;
@@ -42,7 +43,7 @@ struct Ranks {
       for (std::byte* const each : move.to) std::memcpy(each + i * sizeof value, &value, sizeof value);
     }
   }
-  // On GPUs that so many ranks share.
+  // Every `share` ranks share a GPU.
   void move(Request request, bool backwards, Rank share) {
     std::vector<Rank> workers;
     for (Rank rank = 0; rank < static_cast<Rank>(in.size()); ++rank) workers.push_back(rank / share * share);
@@ -94,7 +95,7 @@ std::vector<Case> cases() {
 
 class IpcSteps : public ::testing::Test {
  protected:
-  // As each of the cases.
+  // Runs `body` in each of the cases.
   template <class Body>
   void in_every_case(Body&& body) {
     for (const Case& each : cases()) {
@@ -211,7 +212,7 @@ TEST_F(IpcSteps, parts_come_to_their_places) {
   });
 }
 
-// Rank a sends rank b count + a + 2b.
+// Rank a sends count + a + 2b elements to rank b.
 TEST_F(IpcSteps, alltoall_brings_everybody_what_all_have_for_it) {
   in_every_case([&] {
     const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };

@@ -1,4 +1,5 @@
-// Our declarations of NCCL's ABI against a real nccl.h. Compiled where PYCOLLECTIVE_NCCL_HEADER says where that is:
+// Our declarations of NCCL's ABI against a real nccl.h. Compiled where PYCOLLECTIVE_NCCL_HEADER
+// gives its path:
 //   cmake --preset dev -DPYCOLLECTIVE_NCCL_HEADER=/.../nvidia/nccl/include/nccl.h
 #ifdef PYCOLLECTIVE_NCCL_HEADER
 #include PYCOLLECTIVE_NCCL_HEADER
@@ -66,7 +67,7 @@ static_assert(sizeof(ncclConfig_t) >= sizeof(Config) && NCCL_SHRINK_ABORT == kSh
 #endif
 static_assert(ncclConfig_t NCCL_CONFIG_INITIALIZER.magic == kConfigMagic);
 
-// Our kinds of pointers, numbers and enums in the place of theirs.
+// Maps NCCL's pointers, integers and enums to ours.
 template <class T>
 struct AsOurs {
   using Type = std::conditional_t<

@@ -53,7 +53,7 @@ TEST(NcclApi, each_version_has_what_came_with_it_and_no_more) {
   }
 }
 
-// A library that says it is of another version than it is, or lacks a function.
+// A library that reports a false version, or lacks a function.
 struct Altered {
   int version = 0;
   std::string without;

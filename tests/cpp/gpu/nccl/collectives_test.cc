@@ -1,4 +1,5 @@
-// Collectives through NCCL give what ours give: on one to four ranks, direct and composed, in place and not.
+// Collectives through NCCL give the results of ours: on one to four ranks, direct and composed, in
+// place and not.
 #include "gpu/nccl/collectives.h"
 
 #include <complex>
@@ -50,7 +51,7 @@ class NcclCollectives : public ::testing::TestWithParam<World> {
     const ConstBuffer same = in(data, dtype, first, count);
     return {const_cast<std::byte*>(same.data), same.count, dtype};
   }
-  // Each rank's request, one after the other: the last one completes what all have issued.
+  // Issues each rank's request, one after the other. The last rank completes all of them.
   void all(const std::function<Request(Rank)>& request_of) {
     for (Rank rank = 0; rank < size; ++rank) {
       const Request request = request_of(rank);
@@ -88,7 +89,7 @@ class NcclCollectives : public ::testing::TestWithParam<World> {
 
 constexpr DType kInt = DType::kI32;
 
-// What combining the ranks' values 1, 2, 3 ... at each place must give.
+// Returns the result of combining the ranks' values 1, 2, 3 ... at each index.
 template <class T>
 std::vector<T> reduced_by(NcclCollectives*, const std::vector<std::vector<T>>& data,
                           const std::function<T(T, T)>& op) {
@@ -139,7 +140,7 @@ TEST_P(NcclCollectives, averages_and_scaled_sums_of_floats_and_complex_numbers) 
   }
 }
 
-// Each rank's array is cut in two, with a gap between.
+// Each rank's array is split in two, with a gap between.
 TEST_P(NcclCollectives, a_list_is_one_group_of_as_many_calls) {
   const auto data = equal_arrays(6);
   const auto sum = reduced_by<int>(this, data, std::plus<int>());
@@ -275,7 +276,7 @@ TEST_P(NcclCollectives, reduce_scatter_cuts_equal_parts_and_uneven_ones_in_place
 
 TEST_P(NcclCollectives, alltoall_sends_each_its_part) {
   for (const bool even : {true, false}) {
-    // From rank s to rank r: as many elements as this.
+    // The number of elements from rank s to rank r.
     const auto count = [&](Rank s, Rank r) {
       return even ? std::size_t{2} : static_cast<std::size_t>((2 * s + r) % 3);
     };
@@ -351,7 +352,7 @@ TEST_P(NcclCollectives, gather_and_scatter_equal_parts_and_uneven_ones_in_place_
 }
 
 TEST_P(NcclCollectives, a_root_sends_itself_nothing_in_place) {
-  if (!composes()) return;  // NCCL looks after that itself
+  if (!composes()) return;  // NCCL handles that itself
   std::vector<int> whole(ranks_here());
   Communicator& root = *ranks.back();
   Request gather = made(Collective::kGather, in(whole, kInt, ranks_here() - 1, 1), out(whole, kInt));
@@ -476,7 +477,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, NcclCollectives,
                                            World{FAKE_NCCL_22809, 3}, World{FAKE_NCCL_22809, 4}),
                          name_of_world);
 
-// Ranks as they are in life: each in a thread of its own, each in progress for a while.
+// Ranks as in real use: each in a thread of its own, each in progress for a while.
 TEST(NcclCollectivesInThreads, ranks_that_start_together_end_together) {
   StepClock clock;
   FakeLibrary library(FAKE_NCCL_22703);

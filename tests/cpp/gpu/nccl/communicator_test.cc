@@ -1,4 +1,4 @@
-// The life of a communicator: what it waits for, what makes it fail, and that it always comes to an end.
+// The life of a communicator: what it waits for, what makes it fail, and that it always ends.
 #include "gpu/nccl/communicator.h"
 
 #include <array>
@@ -26,7 +26,7 @@ class NcclCommunicator : public ::testing::Test {
   void wait_for_a_stuck_call() const {
     while (library->blocked() == 0) std::this_thread::yield();
   }
-  // One allreduce of one number; a rank alone keeps it.
+  // Makes an allreduce of one number. A single rank keeps its value.
   Status allreduce(Communicator& communicator) {
     return communicator.grouped(soon(), [&](Issue& issue) {
       issue.took("ncclAllReduce", issue.api().all_reduce(&word, &word, 1, DataType::kInt32, RedOp::kSum,
@@ -36,7 +36,7 @@ class NcclCommunicator : public ::testing::Test {
 
   StepClock clock;
   FakeLibrary library{FAKE_NCCL_22809};
-  int log_fd = -1;  // nobody reads the warnings of most tests
+  int log_fd = -1;  // most tests discard the warnings
   int word = 7;
 };
 
@@ -51,11 +51,11 @@ TEST_F(NcclCommunicator, is_made_used_and_closed) {
   EXPECT_EQ(communicator->state(), State::kDead);
   EXPECT_STREQ(library->record(),
                "init(0/1) Split(0) Finalize Destroy\nchild(0/1) [AllReduce] Finalize Destroy\n");
-  EXPECT_TRUE(communicator->close(soon()).is_ok());  // again: nothing happens
+  EXPECT_TRUE(communicator->close(soon()).is_ok());  // the second call does nothing
   EXPECT_EQ(allreduce(*communicator).code(), Code::kNotInitialized);
 }
 
-// What ranks join in is non-blocking, and so is the rest where NCCL_COMM_BLOCKING=0.
+// A communicator that ranks join is non-blocking, and so are all with NCCL_COMM_BLOCKING=0.
 TEST_F(NcclCommunicator, every_call_that_is_in_progress_is_settled_before_the_next) {
   library->never_blocks(1);
   for (const int questions : {1, 2, 100}) {
@@ -64,14 +64,14 @@ TEST_F(NcclCommunicator, every_call_that_is_in_progress_is_settled_before_the_ne
     EXPECT_TRUE(allreduce(*communicator).is_ok());
     EXPECT_TRUE(allreduce(*communicator).is_ok());
     EXPECT_TRUE(communicator->close(soon()).is_ok());
-  }  // the fake complains about a call that comes too early
+  }  // the fake records a violation for a call that is made too early
 }
 
 TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_nothing) {
   library->hang_init(1);
   std::thread hurries([&] {
     while (library->alive() == 0) std::this_thread::yield();
-    clock.advance(100s);  // not before, or NCCL is not called at all
+    clock.advance(100s);  // if earlier, NCCL would not be called at all
   });
   Resources patient = resources();
   patient.abort_wait_limit_s = 1e8;
@@ -80,7 +80,7 @@ TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_noth
   ASSERT_FALSE(made.is_ok());
   EXPECT_EQ(made.status().code(), Code::kTimeout);
   EXPECT_NE(made.status().message().find("ncclCommInitRankConfig: NCCL was still at it"), std::string::npos);
-  // The thread that has begun it may end it only now.
+  // The thread that began it can end it only now.
   while (library->alive() != 0 || library.calls_of_newest() != "init(1/2) Abort") std::this_thread::yield();
 }
 
@@ -103,9 +103,9 @@ TEST_F(NcclCommunicator, an_init_that_fails_says_what_nccl_says) {
   const auto made = init_with();
   ASSERT_FALSE(made.is_ok());
   EXPECT_EQ(made.status().code(), Code::kUnsupported);
-  EXPECT_EQ(
-      made.status().message(),
-      "ncclCommInitRankConfig: ncclInvalidUsage (5), fake error; NCCL's last error: the fake was told to");
+  EXPECT_EQ(made.status().message(),
+            "ncclCommInitRankConfig: ncclInvalidUsage (5), fake error; NCCL's last error: the fake was "
+            "scripted to");
   EXPECT_EQ(library->alive(), 0);
 }
 
@@ -122,9 +122,9 @@ TEST_F(NcclCommunicator, a_wrong_argument_that_had_no_effect_leaves_it_good) {
   library->fail_next("AllReduce", 4, 0);
   const Status refused = allreduce(*communicator);
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-  EXPECT_EQ(
-      refused.message(),
-      "ncclAllReduce: ncclInvalidArgument (4), invalid argument; NCCL's last error: the fake was told to");
+  EXPECT_EQ(refused.message(),
+            "ncclAllReduce: ncclInvalidArgument (4), invalid argument; NCCL's last error: the fake was "
+            "scripted to");
   EXPECT_EQ(communicator->state(), State::kReady);
   EXPECT_TRUE(allreduce(*communicator).is_ok());
   EXPECT_TRUE(communicator->close(soon()).is_ok());
@@ -135,7 +135,7 @@ TEST_F(NcclCommunicator, a_wrong_argument_that_nccl_keeps_as_its_error_makes_it_
   library->fail_next("AllReduce", 4, 1);
   EXPECT_EQ(allreduce(*communicator).code(), Code::kInvalidArgument);
   EXPECT_EQ(communicator->state(), State::kFailed);
-  EXPECT_EQ(communicator->close(soon()).code(), Code::kInvalidArgument);  // aborted, and why
+  EXPECT_EQ(communicator->close(soon()).code(), Code::kInvalidArgument);  // aborted, with the cause
   EXPECT_EQ(communicator->state(), State::kDead);
 }
 
@@ -288,7 +288,7 @@ TEST_F(NcclCommunicator, an_abort_that_does_not_come_back_is_reported_as_leaked)
   EXPECT_EQ(communicator->state(), State::kLeaked);
   while (library->blocked() == 0) std::this_thread::yield();
   library->release();
-  while (communicator->state() != State::kDead) std::this_thread::yield();  // it came, only late
+  while (communicator->state() != State::kDead) std::this_thread::yield();  // the abort returned, but late
 }
 
 TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
@@ -296,7 +296,7 @@ TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
   library->block_next("GroupEnd");
   std::thread stuck([&] { (void)allreduce(*communicator); });
   wait_for_a_stuck_call();
-  EXPECT_TRUE(communicator->check().is_ok());  // that thread will find out
+  EXPECT_TRUE(communicator->check().is_ok());  // the stuck thread will report any error
   clock.step(1s);
   EXPECT_EQ(allreduce(*communicator).code(), Code::kTimeout);
   clock.step(0s);
@@ -308,7 +308,7 @@ TEST_F(NcclCommunicator, a_thread_that_is_stuck_inside_nccl_holds_up_no_other) {
 
 TEST_F(NcclCommunicator, a_close_that_is_stuck_inside_nccl_ends_at_its_deadline) {
   Resources patient = resources();
-  patient.abort_wait_limit_s = 1e8;  // the clock hurries: as good as for ever
+  patient.abort_wait_limit_s = 1e8;  // the test's clock runs fast, so this is practically no limit
   for (const char* const call : {"CommFinalize", "CommDestroy"}) {
     const auto communicator =
         Communicator::init(patient, {make_unique_id(library.api()).value(), 0, 1}, {}, soon()).value();
@@ -347,7 +347,7 @@ TEST_F(NcclCommunicator, several_are_aborted_in_one_group_from_2_22_on_and_apart
     EXPECT_TRUE(Communicator::abort_all(all, Status(Code::kPeerFailure, "rank 3 died")).is_ok());
     EXPECT_EQ(each->calls_of_newest(), each == &old ? "child(0/1) Abort" : "child(0/1) [Abort]");
     EXPECT_EQ((*each)->alive(), 0);
-    EXPECT_TRUE(Communicator::abort_all(all, Status()).is_ok());  // again: nothing happens
+    EXPECT_TRUE(Communicator::abort_all(all, Status()).is_ok());  // the second call does nothing
   }
 }
 
@@ -418,7 +418,7 @@ TEST_F(NcclRanks, a_split_gives_each_color_its_own_and_nothing_to_those_without)
     } else {
       const bool odd = color == 1;
       EXPECT_EQ(child.value()->size(), odd ? 2 : 1);
-      EXPECT_EQ(child.value()->rank(), odd && parent.rank() == 1 ? 1 : 0);  // by falling rank
+      EXPECT_EQ(child.value()->rank(), odd && parent.rank() == 1 ? 1 : 0);  // in descending order of ranks
       EXPECT_EQ(child.value()->state(), State::kReady);
       EXPECT_TRUE(child.value()->close(soon()).is_ok());
     }
@@ -508,7 +508,7 @@ TEST_F(NcclCommunicator, one_that_has_failed_shrinks_where_nccl_can_and_says_wha
   ASSERT_TRUE(child.is_ok()) << child.status().message();
   EXPECT_EQ(child.value()->size(), 1);
   EXPECT_TRUE(child.value()->close(soon()).is_ok());
-  EXPECT_EQ(late.state(), State::kFailed);  // the parent is not mended by it
+  EXPECT_EQ(late.state(), State::kFailed);  // this does not repair the parent
   EXPECT_NE(std::string(library->record()).find("child(0/2) [AllReduce] Shrink(abort)"), std::string::npos);
 
   library->fail_next("GroupEnd", 6, 1);

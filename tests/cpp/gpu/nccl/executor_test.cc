@@ -1,5 +1,5 @@
-// Calls of device arrays: in whose order they run, what they keep and for how long, and how they end. On fakes of the driver
-// and of NCCL.
+// Calls on device arrays: in which order they run, what they keep alive and for how long, and how
+// they end. FAKES of the driver and of NCCL.
 #include "gpu/nccl/executor.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class NcclExecutor : public ::testing::Test {
     begin();
     nccl_->run_in_streams(reinterpret_cast<void*>(fake_.enqueue));
   }
-  // With the driver as it is now.
+  // Opens the driver in its current state.
   void begin() {
     theirs_.reset();
     current_.reset();
@@ -184,7 +184,8 @@ TEST_F(NcclExecutor, one_question_that_fails_lets_go_of_no_other_call) {
   close();
 }
 
-// Its blocks would share 100'003 floats unevenly, and NCCL 2.28 loses the last three.
+// The blocks of NCCL's kernel would share 100'003 floats unevenly, and NCCL 2.28 loses the last
+// three.
 TEST_F(NcclExecutor, one_rank_averages_all_of_its_array_and_scales_none_that_nccl_would_scale_in_part) {
   join_alone();
   constexpr std::size_t kMany = 100'003;
@@ -211,7 +212,7 @@ TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_b
   cuda::DeviceCall call = allreduce(x, x);
   call.keeps = std::move(kept);
   fake_.hold_stream(theirs_->get());
-  launch(call);  // and nobody holds its work
+  launch(call);  // and no variable holds its work
   call.keeps = nullptr;
   EXPECT_TRUE(executor_->look_around().is_ok());
   EXPECT_FALSE(alive.expired());
@@ -224,7 +225,8 @@ TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_b
   close();
 }
 
-// Beside the stream that is captured it takes a GPU to prove: the fake's captures have one stream.
+// A call on another stream than the captured one can only be tested on a GPU: the fake's captures
+// have one stream.
 TEST_F(NcclExecutor, a_call_in_a_graph_runs_when_the_graph_does_and_nobody_can_wait_for_it) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(3), result = memory_of(0);
@@ -325,14 +327,14 @@ TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
   fake_.hold_stream(theirs_->get());
   const auto work = launch(allreduce(x, x));
   EXPECT_EQ(executor_->split(0, 0, none()).status().code(), Code::kTimeout);
-  EXPECT_EQ(nccl_.calls_of_newest(), "child(0/1) [AllReduce]");  // and nothing has happened
+  EXPECT_EQ(nccl_.calls_of_newest(), "child(0/1) [AllReduce]");  // and nothing has run
   fake_.release_stream(theirs_->get());
   auto child = executor_->split(0, 0, wait_limit());
   ASSERT_TRUE(child.is_ok()) << child.status().to_string();
   EXPECT_TRUE(work->done());
   const auto of_child = child.value()->launch(allreduce(x, x), wait_limit());
   ASSERT_TRUE(of_child.is_ok()) << of_child.status().to_string();
-  close();  // the child goes on without its parent
+  close();  // the child continues without its parent
   expect_end(*of_child.value());
   EXPECT_TRUE(child.value()->close(wait_limit()).is_ok());
   EXPECT_STREQ(nccl_->record(),

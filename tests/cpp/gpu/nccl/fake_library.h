@@ -1,4 +1,4 @@
-// The fake NCCL of one version, opened as a real one is, and clocks that a test drives.
+// The fake NCCL of one version, opened like a real one, and clocks that a test drives.
 #pragma once
 
 #include <dlfcn.h>
@@ -20,14 +20,15 @@ namespace pc::nccl::testing {
 
 using pc::testing::FakeNccl;
 
-// Surroundings in which somebody has named the library.
+// Returns an environment in which a variable names the library.
 inline SearchEnvironment named(const std::string& path) {
   return {[path](std::string_view variable) { return variable == kLibraryVariable ? path : std::string(); },
           {},
           [] { return std::string(); }};
 }
 
-// Each pause takes `step`. 0: time stands still, so that only what a test waits for can end a wait.
+// Each pause takes `step`. With 0 time does not advance, so that only the awaited event can end a
+// wait.
 class StepClock final : public Clock {
  public:
   explicit StepClock(std::chrono::nanoseconds step = std::chrono::nanoseconds(0)) : step_(step.count()) {}
@@ -72,7 +73,8 @@ class FakeLibrary {
   const FakeNccl* script_ = nullptr;
 };
 
-// A communicator for each rank of a world. Each rank joins in a thread of its own, since joining waits for all of them.
+// Makes a communicator for each rank of a world. Each rank joins in a thread of its own, since
+// joining waits for all of them.
 inline std::vector<std::unique_ptr<Communicator>> join_all(const Resources& resources, Rank size,
                                                            const WaitContext& context) {
   const UniqueId id = make_unique_id(*resources.api).value();

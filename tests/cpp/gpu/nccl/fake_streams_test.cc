@@ -1,5 +1,5 @@
-// The fake NCCL in the streams of the fake driver, as executors and Python's tests use it: when calls run there, in which order,
-// and how they end.
+// The fake NCCL in the streams of the fake driver, as executors and the Python tests use it: when
+// calls run there, in which order, and how they end.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -20,7 +20,7 @@ class NcclFakeStreams : public ::testing::Test {
     cuda::Context context;
     cuda::Stream stream, beside;
     std::unique_ptr<Communicator> communicator;
-    std::vector<float> x;  // rank r: all are r + 1
+    std::vector<float> x;  // on rank r all elements are r + 1
   };
 
   void SetUp() override {
@@ -148,7 +148,7 @@ TEST_F(NcclFakeStreams, calls_of_one_communicator_on_several_streams_go_in_the_o
   }
 }
 
-TEST_F(NcclFakeStreams, what_is_in_a_graph_takes_its_turn_whenever_that_is_replayed) {
+TEST_F(NcclFakeStreams, what_is_in_a_graph_runs_whenever_that_is_replayed) {
   make_ranks(2);
   for (OnGpu& each : ranks) {
     fake.begin_capture(each.stream.get());

@@ -1,5 +1,6 @@
-// The real NCCL of a wheel on a machine without a driver: it loads, says which it is, and refuses with a reason. Skipped where
-// there is none: PYCOLLECTIVE_NCCL_LIB=.../nvidia/nccl/lib/libnccl.so.2, or a copy that the loader finds.
+// The real NCCL of a wheel on a machine without a driver: it loads, reports its version, and
+// refuses with a reason. Skipped where there is none: set
+// PYCOLLECTIVE_NCCL_LIB=.../nvidia/nccl/lib/libnccl.so.2, or have a copy that the loader finds.
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>

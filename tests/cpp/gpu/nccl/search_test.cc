@@ -1,4 +1,4 @@
-// Where a library is looked for, and which one is taken.
+// Where a library is searched, and which one is used.
 #include "gpu/nccl/search.h"
 
 #include <unistd.h>
@@ -60,7 +60,7 @@ TEST(NcclSearch, what_the_user_names_is_the_only_candidate) {
   EXPECT_TRUE(list[0].explicitly);
 }
 
-// A folder that goes with the test, for libraries under NCCL's own name.
+// A temporary folder of the test, for libraries under NCCL's own name.
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -113,7 +113,8 @@ TEST(NcclLibrary, no_libnccl_is_no_nccl) {
   EXPECT_NE(library.status().message().find("that is no NCCL"), std::string::npos);
 }
 
-// What a process of its own finds out: what other tests have opened stays mapped, and the loader would give that.
+// The results of a separate process: libraries that other tests have opened stay mapped, and the
+// loader would return them.
 class Findings {
  public:
   Findings() { ::testing::GTEST_FLAG(death_test_style) = "threadsafe"; }

@@ -1,4 +1,4 @@
-// Which reductions NCCL may do for us, and as what.
+// Which reductions NCCL may execute, and with which types.
 #include "gpu/nccl/types.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace pc::nccl {
 namespace {
 
-// "sum:i32 ...": everything that is not refused, in one line per dtype.
+// Returns "sum:i32 ...": everything that is not refused, in one line per dtype.
 std::string all_of(DType dtype) {
   constexpr const char* kTypes[] = {"i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64", "bf16"};
   constexpr const char* kOps[] = {"sum", "prod", "max", "min", "avg", "scaled"};

@@ -1,4 +1,5 @@
-// Calls of arrays on GPUs that go through the host: what the CPU can do, with its results and its errors. On a fake driver.
+// Calls on GPU arrays that go through the host: everything that the CPU can do, with its results
+// and its errors. A FAKE driver.
 #include "gpu/staging/staged_calls.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ class StagedWorld : public DeviceWorld {
     DeviceWorld::SetUp();
     fake_.set_device_count(8);
   }
-  // Its thread has no copies on the way when it is let go, so that nothing is leaked.
+  // Its thread has no copies in flight when it is released, so that nothing is leaked.
   Result<std::shared_ptr<StagedCalls>> stage(Communicator& group) {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> made,
                         StagedCalls::create(group, driver_, group.rank(), kLong));
@@ -62,7 +63,7 @@ TEST_P(StagedWorld, what_the_cpu_can_do_arrays_on_gpus_can_with_the_same_bits) {
     });
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
   }
-  EXPECT_EQ(fake_.calls("pageable"), 0);  // every copy is of pinned memory
+  EXPECT_EQ(fake_.calls("pageable"), 0);  // every copy uses pinned memory
 }
 
 TEST_P(StagedWorld, ranks_whose_arrays_lie_on_the_cpu_are_in_the_same_call) {
@@ -175,7 +176,7 @@ TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goe
     if (ended.code() != Code::kMismatch || !has(ended, "prod")) return wrong(ended.to_string());
     if (started.is_ok() && (!started.value()->outcome() || started.value()->ended_well()))
       return wrong("it has not failed");
-    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // untouched
+    PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));  // unchanged
     PC_TRY(group.resync());
     PC_TRY(calls->run(sum_of(x), -1));
     PC_TRY(expect(x, 6));
@@ -184,7 +185,7 @@ TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goe
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(StagedWorld, what_makes_an_array_too_late_is_told_on_its_rank_and_the_group_goes_on) {
+TEST_P(StagedWorld, what_makes_an_array_too_late_is_reported_on_its_rank_and_the_group_goes_on) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -196,7 +197,9 @@ TEST_P(StagedWorld, what_makes_an_array_too_late_is_told_on_its_rank_and_the_gro
       fake_.release_stream(x.stream.get());
     }
     PC_TRY(
-        calls->run(sum_of(x), -1));  // the first of rank 1, and, with what was left behind, right on rank 0
+        // The first call of rank 1. It is right on rank 0 too, in spite of what the first call left
+        // behind.
+        calls->run(sum_of(x), -1));
     PC_TRY(expect(x, 3));
     return calls->close(-1);
   });
@@ -206,28 +209,28 @@ TEST_P(StagedWorld, what_makes_an_array_too_late_is_told_on_its_rank_and_the_gro
 TEST_P(StagedWorld, a_result_that_does_not_reach_the_gpu_is_an_error_in_time) {
   constexpr double kSoon = 0.2;
   std::promise<void*> reads;
-  std::promise<void> told;
+  std::promise<void> notified;
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     if (group.rank() == 1) {
       void* const theirs = reads.get_future().get();
       while (fake_.calls("cuEventQuery") == 0)
-        std::this_thread::yield();  // it has queued the copy, and asks for it
+        std::this_thread::yield();  // rank 0 has queued the copy and queries its event
       fake_.drain(theirs);
-      fake_.hold_stream(theirs);  // it waits for this rank, and its array has been read
+      fake_.hold_stream(theirs);  // rank 0 waits for this rank, and its array has been read
       PC_TRY(calls->run(sum_of(x), -1));
-      told.get_future().wait();
+      notified.get_future().wait();
       fake_.release_stream(theirs);
       return calls->close(-1);
     }
     PC_ASSIGN_OR_RETURN(const auto impatient, StagedCalls::create(group, driver_, 0, kSoon));
     reads.set_value(x.stream.get());
     const Status ended = impatient->run(sum_of(x), -1);
-    told.set_value();
+    notified.set_value();
     if (ended.code() != Code::kTimeout || !has(ended, "has not reached the GPU"))
       return wrong(ended.to_string());
-    drain(x);  // memory that the GPU still used has stayed
+    drain(x);  // memory that the GPU still used was kept
     return expect(x, 3);
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -239,7 +242,7 @@ TEST_P(StagedWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
       [&](Runtime&, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
         PC_TRY(host_sum(group));
-        if (group.rank() == 2) return Status::ok();  // its runtime goes without a word
+        if (group.rank() == 2) return Status::ok();  // its runtime ends without a goodbye
         PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
         const auto started = calls->begin(sum_of(x), -1);
         return started.is_ok() ? started.value()->precede(x.stream.get()) : started.status();

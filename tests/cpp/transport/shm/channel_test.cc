@@ -1,4 +1,4 @@
-// What a slot of a channel says is what was put into it; what no rank of ours puts there is refused.
+// A slot of a channel is read as it was written. Content that no rank of ours writes is refused.
 #include "transport/shm/channel.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Ranks that the kernel has put on one core part; nobody else is moved, and nobody's cores are taken away.
+// Ranks that the kernel has placed on one core move apart. No other rank is moved, and no rank
+// loses a core of its affinity.
 #include "transport/shm/core_balancer.h"
 
 #include <gtest/gtest.h>
@@ -24,17 +25,17 @@ TEST(CoreBalancer, is_better_where_two_ranks_fewer_are) {
   };
   const std::vector<Case> cases = {
       {{0, 0}, 1, {0, 1}, 1},
-      {{0, 0}, 0, {0, 1}, std::nullopt},  // the last of those who share a core goes
+      {{0, 0}, 0, {0, 1}, std::nullopt},  // the last of the ranks that share a core moves
       {{0, 1}, 1, {0, 1}, std::nullopt},
       {{5, 5}, 1, {5}, std::nullopt},  // bound to it
       {{5, 5}, 1, {5, 9}, 9},
-      {{0, 0, 1}, 1, {0, 1}, std::nullopt},  // two here and one there is as good as it gets
+      {{0, 0, 1}, 1, {0, 1}, std::nullopt},  // two ranks here and one there cannot be improved
       {{0, 0, 0, 1}, 2, {0, 1}, 1},
       {{0, 0, 0, 1}, 1, {0, 1}, std::nullopt},
       {{0, 0, 1, 1}, 3, {0, 1}, std::nullopt},
       {{0, 0, 1}, 1, {0, 1, 2, 3}, 2},
-      {{-1, 0}, 1, {0, 1}, std::nullopt},  // nobody is known to be here
-      {{0, -1}, 1, {0, 1}, std::nullopt},  // nor where this rank is
+      {{-1, 0}, 1, {0, 1}, std::nullopt},  // no other rank is known to be here
+      {{0, -1}, 1, {0, 1}, std::nullopt},  // the core of this rank is unknown
       {{0, 0}, 1, {}, std::nullopt},
   };
   for (const Case& each : cases) {
@@ -80,10 +81,10 @@ TEST(CoreBalancer, is_left_by_the_last_of_two_who_share_a_core) {
     cpu_set_t here;
     CPU_ZERO(&here);
     CPU_SET(shared, &here);
-    EXPECT_EQ(::sched_setaffinity(0, sizeof here, &here), 0);  // until all is ready
+    EXPECT_EQ(::sched_setaffinity(0, sizeof here, &here), 0);  // bound until all is ready
     pair.wakeups[0]->set_core(shared);
     pair.balancers[1].preempted();
-    EXPECT_EQ(pair.core_of(1), shared);  // it may not go
+    EXPECT_EQ(pair.core_of(1), shared);  // the thread is bound to the core
 
     CoreBalancer free(*pair.wakeups[1]);
     EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);

@@ -1,5 +1,5 @@
-// What goes through shared memory besides what every transport promises: the short way, who sleeps and is woken, and what a
-// local peer that writes nonsense comes to.
+// Shared memory beyond the contract of every transport: the short path, sleeping and waking, and a
+// local peer that writes invalid data.
 #include "transport/shm/shm.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ class ShmTransportTest : public ::testing::Test {
     body(sides[0]);
     other.join();
   }
-  void begin() {  // the channels are there after one message each way
+  void begin() {  // the channels exist after one message each way
     both([](Side& side) {
       std::vector<std::byte> out(1), in(1);
       side.recv(in, 0);
@@ -94,7 +94,7 @@ class ShmTransportTest : public ::testing::Test {
       EXPECT_TRUE(side.wait().status.is_ok());
     });
   }
-  // What rank 0 has written for rank 1.
+  // The channel in which rank 0 writes for rank 1.
   Channel& channel() {
     const uint64_t offset = sides[0].wakeup->own_header().channels[1].load();
     return *reinterpret_cast<Channel*>(sides[1].local_peers->map(0, offset, sizeof(Channel)).value().data());
@@ -113,7 +113,8 @@ TEST_F(ShmTransportTest, a_small_message_goes_and_comes_at_once_whatever_its_siz
         EXPECT_TRUE(side.send_at_once(out, sequence)) << nbytes;
       } else {
         while (
-            !side.recv_at_once(in, sequence)) {  // a slow machine may take longer than a receive stays awake
+            // on a slow machine the message may take longer than a receive stays awake
+            !side.recv_at_once(in, sequence)) {
         }
       }
     });
@@ -164,13 +165,13 @@ TEST_F(ShmTransportTest, who_sleeps_is_woken_and_who_is_awake_is_not_notified) {
   begin();
   std::vector<std::byte> in(1), out(1);
   ASSERT_TRUE(sides[0].send_at_once(out, 1));
-  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "nobody sleeps";
+  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "no thread sleeps";
   while (!sides[1].recv_at_once(in, 1)) {
   }
   EXPECT_TRUE(sides[1].transport->fall_asleep());
   ASSERT_TRUE(sides[0].send_at_once(out, 2));
-  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "who sleeps waits for nothing here";
-  sides[1].recv(in, 3);  // by another thread
+  EXPECT_FALSE(sides[1].local_peers->clear_notification()) << "the sleeping thread waits for nothing here";
+  sides[1].recv(in, 3);  // as if posted by another thread
   ASSERT_TRUE(sides[0].send_at_once(out, 3));
   ASSERT_TRUE(sides[0].send_at_once(out, 4));
   EXPECT_TRUE(sides[1].local_peers->clear_notification());

@@ -1,4 +1,4 @@
-"""ignite's Parallel and auto_model, which leaves DDP out where it does not know the backend's name."""
+"""ignite's Parallel and auto_model, which omits DDP if it does not know the backend's name."""
 
 import ignite.distributed as idist
 import torch

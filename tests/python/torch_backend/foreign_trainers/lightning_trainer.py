@@ -1,4 +1,4 @@
-"""Lightning's Trainer with validation, DDP, and a validation loss that is averaged over the ranks."""
+"""Lightning's Trainer with validation, DDP, and a validation loss averaged over the ranks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""As people write for Jittor: a dataset class, the batch size of all ranks together, and rank 0 reports."""
+"""A script in the style of Jittor: a dataset class, and the batch size of all ranks together."""
 
 import sys
 
@@ -37,7 +37,8 @@ class Model(nn.Module):
 
 
 train_set, val_set = Curve(205), Curve(50)
-train_loader = DataLoader(train_set, batch_size=50, shuffle=True)  # of all ranks together; the last one has 5
+# of all ranks together; the last batch has 5 samples
+train_loader = DataLoader(train_set, batch_size=50, shuffle=True)
 val_loader = DataLoader(val_set, batch_size=20)
 model = Model().double()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.02)

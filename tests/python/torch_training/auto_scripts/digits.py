@@ -1,4 +1,4 @@
-"""An ordinary PyTorch script for one process. Nothing in it knows of ranks.
+"""An ordinary PyTorch script for one process, which does not know ranks.
 
 usage: digits.py FOLDER [--epochs N] [--workers N]
 """

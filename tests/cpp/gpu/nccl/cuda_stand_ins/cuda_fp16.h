@@ -1,2 +1,2 @@
-// Stands in for CUDA's header of that name; nccl.h includes it and uses nothing of it.
+// Replaces CUDA's header of this name, which nccl.h includes without using it.
 #pragma once

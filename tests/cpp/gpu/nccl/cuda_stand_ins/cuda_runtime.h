@@ -1,4 +1,4 @@
-// Stands in for CUDA's header of that name: what nccl.h needs of it.
+// Replaces CUDA's header of this name with what nccl.h needs of it.
 #pragma once
 
 #include <stddef.h>
