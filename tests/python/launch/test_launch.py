@@ -146,7 +146,6 @@ def test_a_rank_that_only_reports_anothers_end_is_not_the_root_cause(
     os.mkfifo(tmp_path / "pipe")
     script = program(
         "class PeerFailure(Exception): __module__ = 'pycollective.errors'",
-        # both are up
         "if rank < 2: open(os.path.join(os.path.dirname(__file__), 'pipe'), 'wr'[rank]).close()",
         "if rank == 0: raise PeerFailure('rank 1 is gone')",
         "signal.signal(signal.SIGALRM, lambda *_: sys.exit(3))",
@@ -239,8 +238,7 @@ def test_the_grace_time_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [0.5]
 
 
-# too few descriptors for the pipes of the last ranks; one for the keys
-@pytest.mark.parametrize("ranks", [25, 100])
+@pytest.mark.parametrize("ranks", [25, 100])  # too few descriptors: for the last pipes, for the keys
 def test_a_start_that_fails_is_reported_in_a_line_and_leaves_nothing(ranks: int) -> None:
     words = command("-n", str(ranks), "--", sys.executable, "-c", WAIT)
     done = subprocess.run(

@@ -1,7 +1,4 @@
-"""pc.run and pc.launch: what they return and refuse, and that no process survives.
-
-The examples of docs/run.md run, too.
-"""
+"""pc.run and pc.launch: results, refusals, and no surviving process. Runs docs/run.md, too."""
 
 from __future__ import annotations
 
@@ -458,8 +455,7 @@ def test_a_call_without_the_main_guard_starts_no_ranks_of_ranks(script: Callable
     log = path.with_name("log")
     done = executed(path, str(log))
     assert 'put that call under `if __name__ == "__main__":`' in done.stderr
-    # here, and on the ranks until the first failure is reported
-    assert log.read_text().count("executed") in (2, 3)
+    assert log.read_text().count("executed") in (2, 3)  # here, and on ranks until the first failure
 
 
 def test_what_is_defined_under_the_main_guard_is_not_found(script: Callable[..., Path]) -> None:
@@ -562,10 +558,7 @@ WAITS = (
 
 @contextlib.contextmanager
 def waiting(path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Runs the program.
-
-    Yields when both ranks have printed their pids, which proves that output is immediate.
-    """
+    """Yields the program once both ranks have printed their pids: output is immediate."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, path], stdout=pipe, stderr=pipe, text=True) as process:
         try:
