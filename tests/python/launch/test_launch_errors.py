@@ -86,7 +86,7 @@ def merged(*words: str) -> str:
 
 @pytest.mark.parametrize("prefix", ["", "[rank{rank}]: "])
 def test_ranks_that_raise_the_same_print_one_traceback(program: Callable[..., str], prefix: str) -> None:
-    """torch puts a prefix of its own before the lines."""
+    """PyTorch puts a prefix of its own before the lines."""
     script = program(
         *ALL_HERE,
         "import traceback",

@@ -134,7 +134,7 @@ def returned_by_the_step() -> None:
         loss = (model(x) - y).square().mean()
         loss.backward()
         optimizer.step()
-        return float(loss.item()), len(x)  # may weigh by the size
+        return float(loss.item()), len(x)  # may
 
     total = count = 0.0
     for batch in loader:
@@ -159,7 +159,7 @@ class Trainer:
         self.log(loss.item(), x)
 
     def log(self, loss: float, x: Any) -> None:
-        self.total += loss * x.shape[0]  # may weigh by the size
+        self.total += loss * x.shape[0]  # may
         self.count += x.shape[0]
 
 
@@ -174,7 +174,7 @@ def in_a_branch(chosen: bool = False) -> None:
         total += step(model, optimizer, x, y) if chosen else 1
         step(model, optimizer, x, y)
         if chosen:
-            total += len(x)  # may weigh by the size
+            total += len(x)  # may
 
 
 def in_a_branch_that_is_never_taken() -> None:
