@@ -25,7 +25,7 @@ def add_tree(_app: Sphinx, name: str, text: list[str]) -> None:
             f"{title} </{posixpath.normpath(posixpath.join(folder, page))}>"
             for title, page in ITEM.findall(part)
         ]
-        caption = [f":caption: {part.partition(chr(10))[0]}"] if len(parts) > 1 else []
+        caption = [f":caption: {part.partition(chr(10))[0].strip('# ')}"] if len(parts) > 1 else []
         text[0] += "\n".join(("\n\n```{toctree}", ":hidden:", *caption, "", *pages, "```\n")) if pages else ""
 
 
