@@ -40,10 +40,10 @@ def explain(
 
     Returns:
         A text with the algorithm, the row of the selection table that selects it, the number of
-            pieces of the array, the predicted time, the times of the other algorithms, the rank's
-            steps, and for up to 8 ranks a table of all messages. The table has a column per rank
-            and a line per round, where `c2>3` sends chunk 2 to rank 3, `c1<0` receives chunk 1 from
-            rank 0, and `+c1<0` adds it. The text may change with a release.
+        pieces of the array, the predicted time, the times of the other algorithms, the rank's
+        steps, and for up to 8 ranks a table of all messages. The table has a column per rank
+        and a line per round, where `c2>3` sends chunk 2 to rank 3, `c1<0` receives chunk 1 from
+        rank 0, and `+c1<0` adds it. The text may change with a release.
 
     Times are those of the alpha-beta-gamma model on idle, equal links (docs/plans.md). They are for
     comparison, and are not measurements.

@@ -53,7 +53,7 @@ def available(name: str | None = None) -> Availability | dict[str, Availability]
 
     Returns:
         An Availability: `if pc.available("nccl"): ...`, `print(pc.available("nccl"))`. Without
-            a name, a dict of all of them by name.
+        a name, a dict of all of them by name.
 
     For "cuda" and "nccl", and therefore also without a name, the driver is opened and started. This
     takes up to a second and makes GPUs unusable in processes that are forked afterwards;
