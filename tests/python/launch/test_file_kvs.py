@@ -82,7 +82,7 @@ def test_a_card_that_takes_the_place_of_an_old_one_meanwhile_stays(
         link(source, target)
 
     monkeypatch.setattr(os, "link", another_was_quicker)
-    with pytest.raises(InvalidArgument, match="another run is meeting"):
+    with pytest.raises(InvalidArgument, match="another run is starting"):
         file_kvs(tmp_path).publish("key", "ours", timeout_s=S)
     assert file_kvs(tmp_path).read("key", timeout_s=S) == "its card"
     assert [each.name for each in tmp_path.iterdir()] == ["key"]
