@@ -79,10 +79,10 @@ struct Device {
   int16_t index = 0;
 };
 
-// Views: they do not own the memory, which must outlive the call or the Work that uses it. If
-// `list` is set, the view joins several arrays: `data` is null, and `list` has their bytes in
-// order. Each piece holds whole elements (and whole pairs), and pieces that are written do not
-// overlap.
+// Buffer and ConstBuffer are views: they do not own the memory, which must outlive the call or the
+// Work that uses it. If `list` is set, the view joins several arrays: `data` is null, and `list`
+// has their bytes in order. Each piece holds whole elements (and whole pairs), and pieces that are
+// written do not overlap.
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t count = 0;  // elements

@@ -8,7 +8,7 @@ Waiter::Polls Waiter::flags() {
   static const std::chrono::duration<double, std::nano> pause = [] {
     constexpr int kPauses = 64;
     TimePoint::duration shortest = TimePoint::duration::max();
-    for (int i = 0; i < 5; ++i) {  // the process may be preempted in one of them
+    for (int i = 0; i < 5; ++i) {  // repeated, because the process may be preempted during one measurement
       const TimePoint began = now();
       for (int k = 0; k < kPauses; ++k) cpu_pause();
       shortest = std::min(shortest, now() - began);

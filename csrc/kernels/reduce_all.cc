@@ -1,5 +1,5 @@
-// Reductions of one source and of many, with the kernels for two. They proceed block by block, so
-// that every byte of a source is read once, and the intermediate result stays in the nearest cache.
+// Reduces any number of sources with the kernels for two sources, block by block: every byte of a
+// source is read once, and the intermediate result stays in the L1 cache.
 #include <algorithm>
 #include <array>
 

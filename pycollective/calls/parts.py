@@ -26,7 +26,7 @@ Counts = Sequence[int] | Literal["auto"] | None
 
 
 class Parts:
-    """One such call on this rank."""
+    """One call on an array that is divided among the ranks, as this rank makes it."""
 
     def __init__(self, name: str, group: Group, axis: int, timeout: float | None) -> None:
         self.name, self.group, self.clock = name, group, Clock(timeout)

@@ -1,6 +1,6 @@
-// One call in a group's shared memory, as all its algorithms see it: the caller's arrays, which
-// rank has what for which other rank (Traffic), and the slots in which the members announce the
-// call (Group). The algorithms are in small_call.h and rounds.h.
+// The state of one call in a group's shared memory that all algorithms use: the caller's arrays,
+// the data that each rank has for each other rank (Traffic), and the slots in which the members
+// announce the call (Group). The algorithms are in small_call.h and rounds.h.
 #pragma once
 
 #include <optional>

@@ -36,7 +36,7 @@ class Stream {
   CUstream stream_;
 };
 
-// The stream on which a call's arrays are made and used afterwards.
+// The stream on which the caller produces a call's arrays and uses them after the call.
 inline CUstream stream_of(const Request& call) {
   return static_cast<CUstream>(call.stream.value_or(nullptr));
 }

@@ -109,8 +109,8 @@ inline constexpr uint32_t kConfigMagic = 0xcafebeef;
 inline constexpr int kUndefined = INT_MIN;  // NCCL_CONFIG_UNDEF_INT: NCCL decides
 inline constexpr int kPrefixVersion = 21800, kConfigVersion = 22700;
 
-// Leaves every field but `blocking` undefined. For a library older than 2.27 `size` covers only the
-// prefix, so that the library reads nothing beyond it.
+// Returns a configuration in which NCCL decides every option but `blocking`. For a library older
+// than 2.27, `size` covers only ConfigPrefix, so that the library reads nothing beyond it.
 constexpr Config unset_config(int library_version, bool blocking) {
   const bool whole = library_version >= kConfigVersion;
   return {whole ? sizeof(Config) : sizeof(ConfigPrefix),

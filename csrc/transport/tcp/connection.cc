@@ -95,8 +95,8 @@ void Connection::broken(const Status& why) {
   // caused by this rank. Damage and a reset keep their own codes.
   if (link_.sends_goodbye() && reader_.closed())
     return close(Status(Code::kAborted, "this rank has shut down"));
-  // An error of the operating system (connection reset, timed out) is a failure of the peer for
-  // callers.
+  // Callers see an error of the operating system (connection reset, timed out) as a failure of the
+  // peer.
   const Code code = why.code() == Code::kSystem ? Code::kPeerFailure : why.code();
   close(Status(code, "connection to rank " + std::to_string(peer_) + " (" + peer_address_ +
                          ") lost: " + why.message()));
