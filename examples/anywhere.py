@@ -29,7 +29,7 @@ local_ranks, local_sizes, pids = pc.allreduce(places).T
 assert all(0 <= local < count <= size for local, count in zip(local_ranks, local_sizes, strict=True))
 assert len(set(pids.tolist())) == size, "one process is two ranks"
 if os.environ.get("FAIL_RANK") == str(rank):
-    raise RuntimeError("this rank was requested to fail")
+    raise RuntimeError("this rank was asked to fail")
 sys.stdout.write(
     f"rank {rank} of {size}, local {pc.local_rank()} of {pc.local_size()}, init {took_ms:.0f} ms\n"
 )

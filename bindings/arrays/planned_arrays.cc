@@ -14,8 +14,8 @@ std::string text_of(const Buffer& buffer, const int64_t* shape, int ndim) {
 
 }  // namespace
 
-// The array is viewed again: the view of `buffer` may have another shape by now, or point to a
-// freed one.
+// Takes a new view of the array, because the shape in the view from which `buffer` was made may
+// have changed or been freed.
 bool PlannedArrays::add(State& state, PyObject* array, const Buffer& buffer, const Use& use) {
   View now;
   if (!now.take(state, array, use)) return false;

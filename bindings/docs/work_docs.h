@@ -11,8 +11,8 @@ and so does a thread that waits for it. The Work keeps its arrays until the call
 then do not access an array that the call writes, nor change an array that it reads.
 
 Calls on one group begin in the order in which they are made, blocking or not, and end in that
-order; send and recv are ordered only within their (peer, tag). To drop a Work does not stop the
-call. If the call fails and its error was not retrieved, the next call on the group raises that
+order; send and recv are ordered only within their (peer, tag). Dropping a Work does not stop
+the call. If the call fails and its error was not retrieved, the next call on the group raises that
 error, or shutdown() does.
 
 For arrays on a GPU, wait() makes the GPU wait and wait(host=True) makes this thread wait:
@@ -82,7 +82,7 @@ Example:
 inline constexpr const char* kResult = R"(result()
 --
 
-Return wait() without a timeout.
+Return what wait() without a timeout returns.
 
 Raises:
     As wait().

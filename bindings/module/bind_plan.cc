@@ -188,9 +188,8 @@ std::string explained(const State& state, const std::string& collective, uint64_
   const std::string tune = value_or_throw(state, env_text(Env::kTune));
   const SelectionTable table = value_or_throw(state, SelectionTable::parse(tune));
   const std::string named = value_or_throw(state, env_text(Env::kProfile));
-  const Profile profile =
-      // No warnings: the explanation includes them.
-      value_or_throw(state, load_profile(named, Logger(LogLevel::kError)));
+  // No warnings: the explanation includes them.
+  const Profile profile = value_or_throw(state, load_profile(named, Logger(LogLevel::kError)));
   const SelectionTable here = profile.tuning.selection(table, group);
   const ExplainedCall call{to_collective(state, collective), nbytes, root, group, rank, {}, model, &profile};
   return value_or_throw(state, unlocked([&] { return explain_call(call, here); }));

@@ -327,10 +327,8 @@ class PyRuntime {
 
  private:
   void end(std::shared_ptr<Runtime> runtime) {
-    if (session_
-            // The threads are not in this process and the connections belong to the parent: leak
-            // it.
-            ->forked) {
+    // The threads are not in this process and the connections belong to the parent: leak it.
+    if (session_->forked) {
       static_cast<void>(
           new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are already closed
       static_cast<void>(new std::shared_ptr<Store>(std::move(session_->store)));

@@ -70,8 +70,8 @@ struct TypeInfo {
   const dlpack::ExchangeApi* exchange = nullptr;
 };
 
-// One per module. Every member is guarded by the GIL. Python references are owned and live as long
-// as the process.
+// The state of the extension module; the GIL guards every member. It owns its references to Python
+// objects, which live as long as the process.
 struct State {
   std::array<PyObject*, kNameCount> names{};   // interned, so that keywords compare by pointer
   std::array<PyObject*, kNamedOpCount> ops{};  // interned "sum", "prod", ...

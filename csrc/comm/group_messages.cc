@@ -80,12 +80,11 @@ GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   if (place.used != nullptr) *place.used = true;
   const bool compares = parts_.check != Check::kOff && (message.is_whole() || message.is_offer());
+  // Later parts need no digest: the offer was compared, and sizes always are.
   const uint64_t fingerprint = found_digest ? *found_digest
                                : compares   ? digest_of_message(shared_->calls.identity(), tag, sequence,
                                                                 data.dtype, data.count, data.layout, bundle)
-                                          // later parts need no digest: the offer was compared,
-                                          // and sizes always are
-                                          : 0;
+                                            : 0;
   const uint64_t digest = message.is_offer() ? fingerprint | kOfferBit : fingerprint;
   message.id = {{group_ | place_of(place.part), StreamClass::kPointToPoint, tag}, sequence, 0, digest};
   const CallRecord record = message_record(message, group_, began);

@@ -43,7 +43,8 @@ class CallEndings {
   // Returns false if the call has ended before; then the first reason stays.
   bool add(uint64_t sequence, const CallEnd& why);
   void forget(uint64_t sequence);
-  bool is_full() const;  // limits the endings of calls that this rank has not made yet
+  // returns true if no further ending may be kept for a call that this rank has not made
+  bool is_full() const;
   // Returns the ending of a call after `sequence` that ended because its rank left, or null if
   // there is none.
   const CallEnd* left_behind(uint64_t sequence) const;

@@ -46,9 +46,8 @@ T extreme(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
     const Bits x = std::bit_cast<Bits>(a), y = std::bit_cast<Bits>(b);
-    const T of_equals =
-        // equal values differ in their bits only if they are zeros
-        std::bit_cast<T>(kMinimum ? x | y : x & y);
+    // equal values differ in their bits only if they are zeros
+    const T of_equals = std::bit_cast<T>(kMinimum ? x | y : x & y);
     return a != a ? a : a == b ? of_equals : smaller_or_b;
   } else {
     return smaller_or_b;

@@ -188,10 +188,9 @@ std::vector<KernelTarget> highway_targets() {
   std::vector<KernelTarget> found;
   const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
   for (std::size_t i = best_first.size(); i-- > 0;) {
-    hwy::ChosenTarget
-        // a separate instance, to look up the entry of one target without changing the library's
-        // global
-        chosen;
+    // a separate instance, to look up the entry of one target without changing the library's
+    // global
+    hwy::ChosenTarget chosen;
     chosen.Update(best_first[i]);
     constexpr bool kOnlyOne = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;
     const KernelTable* const kernels = HWY_DISPATCH_TABLE(target_kernels)[kOnlyOne ? 0 : chosen.GetIndex()]();

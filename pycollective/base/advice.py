@@ -52,9 +52,9 @@ class Elsewhere:
 
 
 def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class with advice for attributes that a framework's own class has.
+    """Decorate a class: `names` of the similar class of another framework raise advice.
 
-    dir() of its objects does not list them, but dir() of the class does.
+    dir() of the class lists these names, but dir() of its objects does not.
     """
 
     def decorate(owner: type[T]) -> type[T]:

@@ -16,10 +16,9 @@ struct CompiledPlan {
   std::vector<uint32_t> lane_steps;  // step indices, lane after lane, in list order
   std::vector<uint32_t> lane_begin;  // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
   Chunks shared;                     // the chunks that input and output have in common
-  std::vector<uint32_t>
-      // per step: the index of its message among those of its (peer, lane, direction); sends and
-      // receives only
-      message_index;
+  // per step: the index of its message among those of its (peer, lane, direction); sends and
+  // receives only
+  std::vector<uint32_t> message_index;
 };
 
 // Rejects (kInternal) a plan that would make the engine read or write outside an array.

@@ -46,10 +46,9 @@ class DeviceWork {
 };
 
 struct DeviceCall {
-  Request
-      // its stream is the one on which its arrays are made and used afterwards; null: the legacy
-      // default stream
-      request;
+  // its stream is the one on which its arrays are made and used afterwards; null: the legacy
+  // default stream
+  Request request;
   // Whether to queue it directly on that stream, for callers that would wait for it there at once.
   // Otherwise it runs concurrently on a stream of the executor.
   bool on_caller_stream = false;

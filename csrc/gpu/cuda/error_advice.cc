@@ -18,8 +18,8 @@ constexpr std::string_view kNotInCapture =
 
 constexpr Row kRows[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, Code::kSystem,
-     "the memory is in use, by this process or others: nvidia-smi shows which use a GPU's memory; pinned "
-     "memory is the host's"},
+     "the memory is in use, by this process or others: nvidia-smi shows which processes use a GPU's memory; "
+     "pinned memory is the host's"},
     {CUDA_ERROR_NOT_INITIALIZED, Code::kSystem,
      "CUDA cannot be used in a child of fork() after its parent used it: start processes with the method "
      "\"spawn\""},

@@ -322,9 +322,8 @@ Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards,
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, control_group_.size()).dtype;
-  PC_TRY(control_group_
-             // opening may have taken long, and a rank that gave up the call needs its arrays back
-             .alive());
+  // opening may have taken long, and a rank that gave up the call needs its arrays back
+  PC_TRY(control_group_.alive());
   if (context.deadline.expired()) return Status(Code::kTimeout, "peers' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
     for (const IpcStep& move : ipc_steps(request, control_group_.rank(), workers_, arrays)) {

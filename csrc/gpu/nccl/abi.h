@@ -89,10 +89,9 @@ struct Config {
   const char* net_name;
   int split_share;
   int traffic_class;  // since 2.26.2
-  const char*
-      // this and the following fields: since 2.27.3. NCCL keeps the pointer: it must stay valid as
-      // long as the communicator
-      comm_name;
+  // this and the following fields: since 2.27.3. NCCL keeps the pointer: it must stay valid as
+  // long as the communicator
+  const char* comm_name;
   int collnet_enable;
   int cta_policy;
   int shrink_share;

@@ -334,9 +334,9 @@ Result<RedOp> Communicator::make_scaled_sum(DataType dtype, const void* scalar, 
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
   RedOp op = RedOp::kSum;
-  const ReturnCode code = core.api().red_op_create_pre_mul_sum(
-      // NCCL only reads the scalar
-      &op, const_cast<void*>(scalar), dtype, ScalarResidence::kHostImmediate, core.handle);
+  // NCCL only reads the scalar
+  const ReturnCode code = core.api().red_op_create_pre_mul_sum(&op, const_cast<void*>(scalar), dtype,
+                                                               ScalarResidence::kHostImmediate, core.handle);
   if (code != ReturnCode::kSuccess) return core.refused("ncclRedOpCreatePreMulSum", code, context);
   core.ops.push_back(op);
   return op;

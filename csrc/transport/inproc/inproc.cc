@@ -226,9 +226,8 @@ class InprocTransport final : public Transport {
         unsent += link.counts().posted_sends + (link.has_output() ? 1 : 0);
       });
       if (unsent == 0 || deadline.expired()) break;
-      ::poll(nullptr, 0,
-             // a peer's receive moves the rest in that peer's thread, and this rank is not notified
-             deadline.slice_ms(1));
+      // a peer's receive moves the rest in that peer's thread, and this rank is not notified
+      ::poll(nullptr, 0, deadline.slice_ms(1));
     }
     leave(Status(Code::kAborted, "the transport was shut down"),
           Status(Code::kPeerExited, "rank " + std::to_string(rank_) + " shut down").with_peer(rank_));

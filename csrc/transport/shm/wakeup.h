@@ -49,7 +49,7 @@ class ShmWakeup final : public Pollable {
   void unlist(CompletionQueue& queue);
 
   // ---- Pollable
-  std::string_view name() const override { return "doorbell"; }
+  std::string_view name() const override { return "wakeup"; }
   std::size_t poll() override;
   int wait_fd() const override { return local_peers_.notify_fd(); }
   bool fall_asleep() override;

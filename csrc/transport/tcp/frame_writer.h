@@ -27,7 +27,7 @@ class FrameWriter {
   // Copies pending payloads, so that nothing outside this object is needed for them any more; see
   // FrameIo.
   void keep_unsent();
-  // True while the socket has not yet taken all bytes of the link's frames.
+  // True while the socket has not taken all bytes of the frames that the link has handed over.
   bool pending() const { return !parts_.empty(); }
 
  private:

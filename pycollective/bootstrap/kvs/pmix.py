@@ -48,8 +48,8 @@ class Pmix:
                 )
             if time.monotonic() > deadline:
                 raise CollectiveTimeout(
-                    f"rank 0 has not published its store in {self.name} in {timeout_s:.3g} s: it ended, hangs before "
-                    f"init(), or runs another program"
+                    f"rank 0 has not published its address in {self.name} within {timeout_s:.3g} s: it ended, hangs "
+                    "before init(), or runs another program"
                 )
             if code == ERR_NOT_FOUND:
                 time.sleep(PAUSE_S)

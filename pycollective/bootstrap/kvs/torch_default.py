@@ -41,8 +41,8 @@ class DefaultStore:
             while not self.store.check([f"{key}/{self.space}"]):
                 if time.monotonic() > deadline:
                     raise CollectiveTimeout(
-                        f"rank 0 has not published its store in {self.name} in {timeout_s:.3g} s: it ended, or never "
-                        f"calls pycollective.init()"
+                        f"rank 0 has not published its address in {self.name} within {timeout_s:.3g} s: it ended, or "
+                        "never calls pycollective.init()"
                     )
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)

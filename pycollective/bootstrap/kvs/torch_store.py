@@ -60,8 +60,8 @@ class TorchStore:
                 answer = channel.exactly(1, deadline)
             except CollectiveTimeout:
                 raise CollectiveTimeout(
-                    f"rank 0 has not published its store in {self.name} in {timeout_s:.3g} s: it ended, hangs before "
-                    f"init(), or runs another program"
+                    f"rank 0 has not published its address in {self.name} within {timeout_s:.3g} s: it ended, hangs "
+                    "before init(), or runs another program"
                 ) from None
             if answer != STOP_WAITING:
                 raise PeerFailure(f"{self.name} speaks another protocol: it answered {answer!r} to a wait")

@@ -80,7 +80,7 @@ def code_points(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def nbytes_of(shape: tuple[int, ...], itemsize: int, most: int) -> int:
-    """Returns the size of an array; raises ValueError for an invalid shape or more than `most`."""
+    """Returns an array's size in bytes; raises ValueError for an invalid shape or above `most`."""
     if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"{shape} is no shape")
     nbytes = math.prod(shape) * itemsize

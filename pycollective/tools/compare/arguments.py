@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     group = parser.add_argument_group("comparison, of float32 sums; any of these asks for it")
     group.add_argument(
-        "--compare", type=names, metavar="PEERS", help=f"libraries to measure round-robin: {','.join(KINDS)}"
+        "--compare", type=names, metavar="PEERS", help=f"libraries to measure alternately: {','.join(KINDS)}"
     )
     group.add_argument(
         "--peer",

@@ -168,9 +168,8 @@ class Explorer {
 
   State begin() const {
     State state(word_at(cells_.size() + payload_words_), '\0');
-    const char begun =
-        // only in a barrier does it matter when ranks begin
-        synchronizes(plans_[0].shape.collective) ? 0 : 1;
+    // only in a barrier does it matter when ranks begin
+    const char begun = synchronizes(plans_[0].shape.collective) ? 0 : 1;
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) state[rank] = begun;
     for (std::size_t c = 0; c < cells_.size(); ++c) set_word(state, c, cells_[c]);
     post_sends(state);

@@ -27,7 +27,7 @@ assert pc.allreduce(np.ones(3))[0] == pc.size()
 found = [pc.rank(), pc.size(), pc.local_rank(), *(os.environ[name] for name in ("LOCAL_WORLD_SIZE", "MASTER_ADDR"))]
 sys.stdout.write(" ".join(map(str, found)) + "\\n")
 if os.environ.get("FAIL_RANK") == str(pc.rank()):
-    raise RuntimeError("this rank was requested to fail")
+    raise RuntimeError("this rank was asked to fail")
 pc.barrier()
 pc.shutdown()
 """
@@ -80,7 +80,7 @@ def test_a_rank_that_fails_ends_the_ranks_of_the_other_machines(place: str, fail
     guilty, other = failing // 2, 1 - failing // 2
     reported = f"rank {failing} failed first on the machine with --node-rank {guilty} (exit code 1)"
     assert reported in ended[guilty][2]
-    assert "RuntimeError: this rank was requested to fail" in ended[guilty][2]
+    assert "RuntimeError: this rank was asked to fail" in ended[guilty][2]
     assert f"failed first on the machine with --node-rank {other}" in ended[other][2]
     assert "pycollective.errors.Peer" in ended[other][2]
 

@@ -99,7 +99,7 @@ def test_a_rank_that_fails_ends_the_job(launcher: Launcher, monkeypatch: pytest.
     monkeypatch.setenv("FAIL_RANK", "1")
     codes, out, err = run(launcher.start(4, [ANYWHERE]))
     assert any(codes), out + err
-    assert "RuntimeError: this rank was requested to fail" in err
+    assert "RuntimeError: this rank was asked to fail" in err
 
 
 WORLDS = """

@@ -73,7 +73,7 @@ def test_its_store_is_taken_if_it_has_the_same_ranks(store: FakeStore) -> None:
     assert kvs.read("key", timeout_s=5) == "text"
     kvs.withdraw("key")
     assert not store.values
-    with pytest.raises(CollectiveTimeout, match="rank 0 has not published its store in the store of torch"):
+    with pytest.raises(CollectiveTimeout, match="rank 0 has not published its address in the store of torch"):
         kvs.read("key", timeout_s=0.05)
     store.broken = True
     with pytest.raises(PeerFailure, match="connection reset"):

@@ -38,7 +38,7 @@ def test_the_agents_store_hands_on_replaces_and_forgets(agent: FakeAgent) -> Non
 def test_an_agent_without_news_or_without_a_store_is_said_in_words(agent: FakeAgent) -> None:
     with pytest.raises(
         CollectiveTimeout,
-        match=r"rank 0 has not published its store in torchrun's agent store at .* in 0.05 s",
+        match=r"rank 0 has not published its address in torchrun's agent store at .* within 0.05 s",
     ):
         TorchStore("127.0.0.1", agent.port, "run/2").read("key", timeout_s=SHORT)
     with socket.create_server(("127.0.0.1", 0)) as nobody:

@@ -17,10 +17,8 @@ struct FakeNccl {
   // A GroupEnd never settles. On a non-blocking communicator it is accepted; otherwise it returns
   // when the communicator is aborted.
   void (*hang_calls)(int yes);
-  void (*never_blocks)(
-      // as NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever its
-      // configuration is
-      int yes);
+  // As NCCL_COMM_BLOCKING=0 does: every communicator is non-blocking, whatever its configuration.
+  void (*never_blocks)(int yes);
   // What ncclCommGetAsyncError returns from now on, for this communicator or, if null, for all
   // existing ones.
   void (*async_error)(void* comm, int code);

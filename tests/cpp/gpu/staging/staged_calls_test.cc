@@ -196,10 +196,9 @@ TEST_P(StagedWorld, what_makes_an_array_too_late_is_reported_on_its_rank_and_the
         return wrong(ended.to_string());
       fake_.release_stream(x.stream.get());
     }
-    PC_TRY(
-        // The first call of rank 1. It is right on rank 0 too, in spite of what the first call left
-        // behind.
-        calls->run(sum_of(x), -1));
+    // The first call of rank 1. It is right on rank 0 too, in spite of what the first call left
+    // behind.
+    PC_TRY(calls->run(sum_of(x), -1));
     PC_TRY(expect(x, 3));
     return calls->close(-1);
   });

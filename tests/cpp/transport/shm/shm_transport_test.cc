@@ -112,9 +112,8 @@ TEST_F(ShmTransportTest, a_small_message_goes_and_comes_at_once_whatever_its_siz
       if (side.peer == 1) {
         EXPECT_TRUE(side.send_at_once(out, sequence)) << nbytes;
       } else {
-        while (
-            // on a slow machine the message may take longer than a receive stays awake
-            !side.recv_at_once(in, sequence)) {
+        // on a slow machine the message may take longer than a receive stays awake
+        while (!side.recv_at_once(in, sequence)) {
         }
       }
     });
