@@ -189,3 +189,24 @@ def test_the_picture_has_the_rows_of_the_tables(
     assert list(checker.check_picture(tmp_path)) == [
         "ARCHITECTURE.md: the pictures of the layers are missing"
     ]
+    page.write_text(
+        "\n" + PICTURE.format(rows="high, high/inside    more\n__init__    names\nlow         less\n")
+    )
+    assert list(checker.check_picture(tmp_path)) == [
+        "ARCHITECTURE.md: the picture differs from scripts/check_layers in their order"
+    ]
+    page.unlink()
+    assert list(checker.check_picture(tmp_path)) == [
+        "ARCHITECTURE.md: the pictures of the layers are missing"
+    ]
+
+
+def test_the_picture_of_cpp_is_compared_as_well(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "CPP", ("base", "more"))
+    rows = "__init__    names\nhigh, high/inside    more\nlow         less\n"
+    (tmp_path / "ARCHITECTURE.md").write_text("\n" + PICTURE.format(rows=rows))
+    assert list(checker.check_picture(tmp_path)) == [
+        "ARCHITECTURE.md: the picture differs from scripts/check_layers in more"
+    ]

@@ -86,6 +86,8 @@ def lines() -> Iterator[Line]:
         for item in text.split("\n- ")[1:]:
             there, here, *tests = (" ".join(part.split()) for part in item.split("\n  - "))
             assert here.startswith(("Here: ", "Not here: ")), here
+            assert len(tests) <= 1, item
+            assert all(each.startswith("Tests: ") for each in tests), item
             yield Line(title.partition(":")[0], there, here, tuple(proofs_of("".join(tests))))
 
 

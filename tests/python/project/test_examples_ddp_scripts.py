@@ -209,8 +209,10 @@ def test_threads_give_the_gradients_of_the_whole_batch_and_leave_running_means_t
 
 def rows() -> list[tuple[str, str]]:
     """Returns the rows of the table with the name elsewhere and the name here."""
-    text = (EXAMPLE / "README.md").read_text().split("## Line by line\n\n")[1].split("\n\n")[0]
-    items = (" ".join(item.split()).split(" - Here: ") for item in text.removeprefix("- ").split("\n- "))
+    text = (EXAMPLE / "README.md").read_text().split("## Line by line\n\n")[1].split("\n\nTwo facts")[0]
+    items = (
+        " ".join(item.split()).split(" - Here: ") for item in re.split(r"\n+- ", text.removeprefix("- "))
+    )
     return [(there, here) for there, here in items]
 
 
@@ -220,6 +222,7 @@ def spans() -> list[str]:
 
 def test_every_name_of_the_tables_right_side_exists() -> None:
     names = [name for span in spans() for name in re.findall(r"\b(?:pc|torch)(?:\.\w+)+", span)]
+    assert len(rows()) == 24
     assert len(names) > 20
     import torch
 
