@@ -177,12 +177,13 @@ Result<Number> parsed(const EnvVariable& row) {
   return number;
 }
 
-// Appends a list item, wrapped at the width of a page. No word may be as wide as a page.
+// Appends a list item, wrapped at the width of a page. From a word that is wider on, it is not.
 void append_item(std::string& page, std::string item) {
   constexpr std::size_t kPageWidth = 120;
   std::size_t line = 0;
   while (item.size() - line > kPageWidth) {
     const std::size_t blank = item.rfind(' ', line + kPageWidth);
+    if (blank == std::string::npos || blank < line + 2) break;  // a word as wide as the page
     item.replace(blank, 1, "\n  ");
     line = blank + 1;
   }

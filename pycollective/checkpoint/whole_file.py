@@ -75,7 +75,7 @@ def rename(temporary: str, path: str) -> None:
         os.replace(temporary, path)
     except FileNotFoundError as error:
         raise InvalidArgument(
-            f"{path}: another process has begun to save to the same path, and has taken this one's temporary file away"
+            f"{path}: another save to the same path has begun, and has removed this one's temporary file"
         ) from error
 
 

@@ -330,7 +330,7 @@ def test_two_that_save_to_one_path_do_not_tear_it(tmp_path: Path) -> None:
         pc.checkpoint.save("inner", tmp_path / "a")
         file.write(b"outer")
 
-    with pytest.raises(pc.InvalidArgument, match="another process has begun to save to the same path"):
+    with pytest.raises(pc.InvalidArgument, match="another save to the same path has begun"):
         pc.checkpoint.save("outer", tmp_path / "a", write=write)
     assert pc.checkpoint.load(tmp_path / "a") == "inner"
 
