@@ -234,7 +234,10 @@ TEST_P(SplitWorld, an_error_of_nccl_on_one_rank_ends_the_new_group_on_all_and_no
       refused += has(each, "ncclSystemError") ? 1 : 0;
     }
     EXPECT_GE(refused, 1U) << fails << "\n" << text_of(outcomes);
-    poll_until([this] { return nccl_->alive() == 0; });  // an abort may go on after the error
+    // An abort may continue after the error.
+    const Deadline deadline = Deadline::after(kLong);
+    poll_until([&] { return nccl_->alive() == 0 || deadline.expired(); });
+    EXPECT_EQ(nccl_->alive(), 0) << fails;
   }
 }
 
