@@ -127,6 +127,7 @@ TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
 }
 
 TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answers) {
+  std::latch both_summed(2);  // a rank that ended before would be a death for the other one's sum
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
@@ -143,6 +144,7 @@ TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answe
         calls = nullptr;
         if (left.expired()) return wrong("its poller was not left behind");
         const Status summed = host_sum(group);
+        both_summed.arrive_and_wait();
         fake_.hold_queries(0);
         fake_.release_stream(waits.stream.get());
         // the query returns, and all resources are released
