@@ -416,8 +416,9 @@ Status StagedCalls::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   Status first;
   for (const std::shared_ptr<Call>& each : running) {
+    const bool was_known = each->outcome().has_value();  // a wait has returned it, or the watcher has seen it
     const Status ended = each->until_ended(deadline);
-    if (first.is_ok()) first = ended;
+    if (first.is_ok() && !was_known) first = ended;
   }
   return first;
 }

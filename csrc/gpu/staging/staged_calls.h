@@ -46,7 +46,8 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   // Allocates the pinned memory and the events that such a call needs, and keeps them for the next
   // call.
   Status reserve(const UserCall& call);
-  // Waits for the calls that have begun.
+  // Waits for the calls that have begun. Returns the first failure of those that had not ended
+  // before.
   Status close(double timeout_s);
 
  private:

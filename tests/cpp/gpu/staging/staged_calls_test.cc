@@ -185,6 +185,32 @@ TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goe
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
+TEST_P(StagedWorld, close_returns_no_error_that_a_wait_has_returned) {
+  std::promise<void> notified[2], released[2];
+  const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
+    PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
+    PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
+    // Its watcher is in this callback until the group is closed, so it removes no other call.
+    PC_ASSIGN_OR_RETURN(const auto right,
+                        calls->begin(sum_of(x), -1, [&, rank = group.rank()](const Status&) {
+                          notified[rank].set_value();
+                          released[rank].get_future().wait();
+                        }));
+    PC_TRY(right->wait(-1));
+    notified[group.rank()].get_future().wait();
+    UserCall call = sum_of(x);
+    if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
+    const auto wrong_call = calls->begin(call, -1);
+    const Status ended = wrong_call.is_ok() ? wrong_call.value()->wait(-1) : wrong_call.status();
+    const Status closed = calls->close(-1);
+    released[group.rank()].set_value();
+    if (ended.code() != Code::kMismatch) return wrong(ended.to_string());
+    PC_TRY(group.resync());
+    return closed;
+  });
+  EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
+}
+
 TEST_P(StagedWorld, what_makes_an_array_too_late_is_reported_on_its_rank_and_the_group_goes_on) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
