@@ -56,11 +56,12 @@ def advice(message: str) -> str:
     others = _sites_of_ranks(message)
     all_sites = [[(_short(file), line) for file, line in own], *others] if others else []
     found: dict[str, None] = {}
-    for file, line in [*own, *_lines_in(message)]:
-        for branch in _branches(file, line):
+    sources = _Sources()
+    for file, line in dict.fromkeys([*own, *_lines_in(message)]):
+        for branch in sources.branches(file, line):
             # otherwise all ranks took this branch
             if not all_sites or not all(map(branch.has_one_of, all_sites)):
-                found[f"{branch.file}:{line} stands under {branch.condition}"] = None
+                found[f"{branch.file}:{line} is inside {branch.condition}"] = None
                 break
     if not found:
         return ""
@@ -103,27 +104,50 @@ def _short(file: str) -> str:
     return "/".join(file.split("/")[-2:])
 
 
-def _branches(file: str, line: int) -> list[Branch]:
-    """Return each `if` or `while` branch about ranks that has this line, the innermost first."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return []
-    found: list[Branch] = []
-    for node in ast.walk(tree):  # yields outer nodes first
-        if not isinstance(node, ast.If | ast.While | ast.IfExp) or not _asks(node.test):
-            continue
-        for part in (node.body, node.orelse):
-            lines = part if isinstance(part, list) else [part]
-            if not lines:
+class _Sources:
+    """The parsed files of a program. Each is parsed once, though many frames may be of one file."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, ast.Module] = {}
+
+    def branches(self, file: str, line: int) -> list[Branch]:
+        """Return each branch about ranks that has this line, the innermost first."""
+        found: list[Branch] = []
+        for node in _nodes_around(line, self._tree(file)):
+            if not isinstance(node, ast.If | ast.While | ast.IfExp) or not _asks(node.test):
                 continue
-            first, last = lines[0].lineno, max(each.end_lineno or each.lineno for each in lines)
-            if first <= line <= last:
-                word = "while" if isinstance(node, ast.While) else "if"
-                condition = f"`{word} {ast.unparse(node.test)}` (line {node.lineno})"
-                found.append(Branch(_short(file), first, last, condition))
-                break
-    return found[::-1]
+            for part in (node.body, node.orelse):
+                lines = part if isinstance(part, list) else [part]
+                if not lines:
+                    continue
+                first, last = lines[0].lineno, max(each.end_lineno or each.lineno for each in lines)
+                if first <= line <= last:
+                    word = "while" if isinstance(node, ast.While) else "if"
+                    condition = f"`{word} {ast.unparse(node.test)}` (line {node.lineno})"
+                    found.append(Branch(_short(file), first, last, condition))
+                    break
+        return found[::-1]
+
+    def _tree(self, file: str) -> ast.Module:
+        if file not in self._trees:
+            try:
+                self._trees[file] = ast.parse("".join(linecache.getlines(file)))
+            except (SyntaxError, ValueError):
+                self._trees[file] = ast.Module(body=[], type_ignores=[])
+        return self._trees[file]
+
+
+def _nodes_around(line: int, tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes whose lines include this one, the outer ones first."""
+    level: list[ast.AST] = [tree]
+    while level:
+        yield from level
+        children = (child for node in level for child in ast.iter_child_nodes(node))
+        level = [
+            child
+            for child in children
+            if getattr(child, "lineno", line) <= line <= getattr(child, "end_lineno", line)
+        ]
 
 
 def _asks(condition: ast.expr) -> bool:

@@ -97,7 +97,7 @@ def saves_alone() -> str:
 
 def test_what_one_rank_calls_alone_is_reported_with_its_line() -> None:
     said = testing.run(saves_alone_in_a_world, 2, init=False)[1]
-    assert "test_rank0.py:" in said.partition("stands under `if pc.rank() == 0`")[0]
+    assert "test_rank0.py:" in said.partition("is inside `if pc.rank() == 0`")[0]
     assert "contextlib" not in said
 
 
@@ -283,14 +283,14 @@ def alone_under_a_condition(collective: bool) -> str:
 def test_a_timeout_names_the_condition_on_the_rank() -> None:
     waited = testing.run(alone_under_a_condition, 2, False)[0]
     line = source_line("            evaluate()")
-    assert f"world/test_rank0.py:{line} stands under `if rank == 0` (line {line - 1})" in waited
+    assert f"world/test_rank0.py:{line} is inside `if rank == 0` (line {line - 1})" in waited
 
 
 def test_a_mismatch_names_the_conditions_of_all_ranks_on_all_ranks() -> None:
     for reported in testing.run(alone_under_a_condition, 2, True):
         line = source_line("            pc.barrier()")
         assert (
-            f"world/test_rank0.py:{line} stands under `if rank != 0 and collective` (line {line - 1})"
+            f"world/test_rank0.py:{line} is inside `if rank != 0 and collective` (line {line - 1})"
             in reported
         )
 
@@ -358,3 +358,56 @@ def test_a_condition_asks_after_the_rank_by_whole_words(condition: str, asks: bo
 
 def source_line(text: str) -> int:
     return Path(__file__).read_text().splitlines().index(text) + 1
+
+
+SOURCE = """\
+if rank == 0:
+    match step:
+        case 0:
+            with open(path) as file, other(
+                file  # one
+            ):
+                try:
+                    work()  # one
+                except ValueError:
+                    [call(x) for x in values]  # one
+else:
+    while not is_main_process:
+        for x in values:
+            call(lambda x: (
+                first() if local_rank
+                else second()  # three
+            ))
+        call()  # two
+call()  # none
+"""
+
+
+def test_the_branches_of_a_line_are_all_that_contain_it(tmp_path: Path) -> None:
+    file = tmp_path / "source.py"
+    file.write_text(SOURCE)
+    sources = rank_conditions._Sources()
+    found = {
+        line: [branch.condition for branch in sources.branches(str(file), line)]
+        for line, text in enumerate(SOURCE.splitlines(), 1)
+        if "#" in text
+    }
+    outer = "`if rank == 0` (line 1)"
+    middle = "`while not is_main_process` (line 12)"
+    inner = "`if local_rank` (line 15)"
+    one, two, three = [outer], [middle, outer], [inner, middle, outer]
+    assert found == {5: one, 8: one, 10: one, 16: three, 18: two, 19: []}
+
+
+def test_advice_on_a_deep_stack_parses_each_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = ast.parse
+
+    def recurse(depth: int) -> str:
+        return rank_conditions.advice("") if depth == 0 else recurse(depth - 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "parse", lambda source: parsed.append(source) or parse(source))
+        recurse(50)
+    assert parsed.count(Path(__file__).read_text()) == 1
+    assert len(parsed) == len(set(parsed))
