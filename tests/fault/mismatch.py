@@ -392,11 +392,11 @@ def run_case(worlds: Worlds, case: Case, ledger: Ledger) -> None:
     except (Hang, Broken) as error:
         worlds.close()
         raise error
-    heard = [text for event in settled.values() for text in event["late"]]
+    late_reports = [text for event in settled.values() for text in event["late"]]
     if not all(event["right"] for event in settled.values()):
         ledger.fault("unusable", f"{case}\n" + "\n".join(f"rank {r}: {e.facts}" for r, e in settled.items()))
         worlds.close()
-    if case.step == "next" and not heard:
+    if case.step == "next" and not late_reports:
         raised = [event for each in outcomes for event in each.values() if event["raised"]]
         ledger.require(
             "silent", raised, f"{case}: no rank was informed, neither in the call nor in the next two"

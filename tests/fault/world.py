@@ -166,8 +166,8 @@ class World:
             if command is not None:
                 for fd in pipes:
                     os.set_inheritable(fd, True)
-                who = json.dumps([rank, self.size, self.address, *pipes])
-                os.execv(command[0], [*command, who])
+                argument = json.dumps([rank, self.size, self.address, *pipes])
+                os.execv(command[0], [*command, argument])
             faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
             me = Rank(rank, self.size, self.address, *pipes)
             try:

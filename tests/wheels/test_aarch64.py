@@ -24,7 +24,7 @@ KEY = secrets.token_bytes(32)  # of the job, which all machines are given
 LEFT_OUT = (
     "Segment.every_page_is_entered_when_it_is_mapped",  # madvise
     "SingleLocalPeers.memory_is_there_before_it_is_touched",
-    "PendingConnection.stays_shut_for_too_few_and_too_many_descriptors",  # 200 descriptors in a message
+    "PendingConnection.is_rejected_for_too_few_or_too_many_descriptors",  # 200 descriptors in a message
     "ProcessMemory.threads_of_one_process_read_each_other",  # process_vm_readv
 )
 LAYERS = ("base", "kernels", "wire", "net", "store", "transport", "engine", "comm")

@@ -27,7 +27,7 @@ TEST(Deadline, a_slice_is_never_zero_before_the_end_nor_longer_than_asked) {
   EXPECT_EQ(Deadline::after(60).slice_ms(50), 50);
   EXPECT_EQ(Deadline::after(0).slice_ms(50), 0);
   const Deadline soon = Deadline::after(0.020);
-  for (;;) {  // ends with the deadline
+  for (;;) {  // ends at the deadline
     const int slice = soon.slice_ms(50);
     EXPECT_LE(slice, 20);
     if (slice == 0) break;

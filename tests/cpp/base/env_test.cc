@@ -69,7 +69,7 @@ TEST(Env, a_malformed_value_is_refused_by_name_value_and_what_is_allowed) {
   }
 }
 
-TEST(Env, a_missing_variable_without_default_says_who_sets_it) {
+TEST(Env, a_missing_variable_without_default_says_what_sets_it) {
   const Environment rank(Env::kRank, nullptr), store(Env::kStore, nullptr);
   EXPECT_EQ(
       env_integer(Env::kRank).status().message(),

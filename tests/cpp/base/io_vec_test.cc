@@ -34,14 +34,14 @@ TEST_F(IoVecTest, bytes_are_found_up_to_the_end_of_their_piece) {
   EXPECT_EQ(text(list_.at(7, 1)), "h");
 }
 
-TEST_F(IoVecTest, what_lies_behind_each_other_is_one_piece) {
+TEST_F(IoVecTest, adjacent_pieces_are_one_piece) {
   IoVec list;
   list.add(memory_, 3);
   list.add(memory_ + 3, 4);
   EXPECT_EQ(list.at(0, 7).size(), 7u);
 }
 
-TEST_F(IoVecTest, a_gather_tells_its_pieces_and_how_much_is_in_them) {
+TEST_F(IoVecTest, a_gather_has_its_pieces_and_their_total_size) {
   const ConstIoVec all({nullptr, &list_}, list_.nbytes());
   std::string joined;
   all.each([&](std::span<const std::byte> piece) { joined += text(piece) + "|"; });

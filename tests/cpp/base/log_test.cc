@@ -50,7 +50,7 @@ TEST_F(Log, a_message_is_one_write_with_rank_and_level) {
   EXPECT_EQ(next_write(), "");
 }
 
-TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
+TEST(LogPipe, a_full_pipe_blocks_no_writer_and_its_reader_gets_whole_lines) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Fd reads(ends[0]), writes(ends[1]);
@@ -71,7 +71,7 @@ TEST(LogPipe, a_reader_that_takes_nothing_holds_nobody_and_gets_whole_lines) {
     ASSERT_EQ(text.substr(at, whole.size()), whole);
 }
 
-TEST(LogTerminal, a_screen_that_shows_nothing_holds_nobody) {
+TEST(LogTerminal, a_terminal_that_shows_nothing_blocks_no_writer) {
   const Fd screen(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_TRUE(screen.valid());
   ASSERT_TRUE(::grantpt(screen.get()) == 0 && ::unlockpt(screen.get()) == 0);
@@ -96,7 +96,7 @@ TEST(LogPipe, a_timer_that_interrupts_the_wait_does_not_begin_it_again) {
   ASSERT_EQ(::sigaction(SIGALRM, &go_on, &before), 0);
   const itimerval often{{0, 20'000}, {0, 20'000}}, never{};
   ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
-  Logger(LogLevel::kWarning, 3, writes.get()).warning("no process reads this");  // returns
+  Logger(LogLevel::kWarning, 3, writes.get()).warning("no process reads this");  // must return
   ::setitimer(ITIMER_REAL, &never, nullptr);
   ::sigaction(SIGALRM, &before, nullptr);
 }

@@ -19,7 +19,7 @@ TEST(Status, ok_carries_nothing) {
   EXPECT_TRUE(status.with_rank(3).with_operation("barrier").is_ok());
 }
 
-TEST(Status, says_who_what_and_how_long) {
+TEST(Status, its_text_names_the_operation_the_rank_and_the_elapsed_time) {
   const Status plain(Code::kTimeout, "rank 2 is missing");
   EXPECT_EQ(plain.to_string(), "rank 2 is missing");
   const Status full = plain.with_rank(1).with_peer(2).with_operation("allreduce #12").with_elapsed(30);

@@ -45,7 +45,7 @@ TEST(Types, every_op_is_found_by_its_name_and_its_alias) {
   EXPECT_EQ(op_from_name("scaled sum"), std::nullopt);  // it takes a factor
 }
 
-TEST(Types, the_text_of_a_reduction_tells_its_factor) {
+TEST(Types, the_text_of_a_reduction_has_its_factor) {
   EXPECT_EQ(text_of(ReduceOp::kMax), "max");
   EXPECT_EQ(text_of({ReduceOp::kScaledSum, 0.5}), "scaled sum x0.5");
   EXPECT_NE(text_of({ReduceOp::kScaledSum, 0.1}), text_of({ReduceOp::kScaledSum, std::nextafter(0.1, 1.0)}));

@@ -66,7 +66,7 @@ TEST(Waiter, an_abort_word_ends_a_wait_with_time_left) {
   EXPECT_EQ(waiter.wait(context, never, [&](int) { aborted = 1; }), WaitEnd::kAborted);
 }
 
-TEST(Waiter, an_interrupt_ends_a_wait_and_is_only_asked_for_in_slices) {
+TEST(Waiter, an_interrupt_ends_a_wait_and_is_polled_only_once_a_slice) {
   int asked = 0, slept = 0;
   const std::function<bool()> interrupted = [&] { return ++asked == 3; };
   const std::function<bool()> no_probe;
@@ -118,7 +118,8 @@ TEST(Waiter, wakes_up_for_another_thread_again_and_again) {
       ::poll(&p, 1, ms);
     };
     EXPECT_EQ(waiter.wait(WaitContext{Deadline::after(30)}, arrived, sleep), WaitEnd::kReady);
-    uint64_t drained = 0;  // Zero if the word was seen before the event. The next sleep is short then.
+    // 0 if the waiter saw the word before the event was set. The next sleep then ends early.
+    uint64_t drained = 0;
     EXPECT_TRUE(::read(event.get(), &drained, sizeof drained) > 0 || errno == EAGAIN);
     taken.store(i, std::memory_order_release);
   }
@@ -132,7 +133,7 @@ TEST(Waiter, a_blocked_wait_uses_less_than_a_twentieth_of_a_core) {
   EXPECT_LT(thread_cpu_s() - before, 0.3 / 20);
 }
 
-TEST(Waiter, tells_who_asked_that_somebody_else_wanted_its_core) {
+TEST(Waiter, notifies_its_core_watch_of_a_preemption) {
   struct Watch final : CoreWatch {
     void preempted() override { notified.store(true); }
     std::atomic<bool> notified{false};

@@ -26,25 +26,25 @@ using testing::kLong;
 using testing::Outcomes;
 
 // State of the functions that replace NCCL's allreduce and record which side called it.
-struct Heard {
+struct Recorded {
   const nccl::Api* real = nullptr;
   DeviceCalls* ours = nullptr;
   std::string order = {};  // such as "orro": o is a call of ours, r is a raw NCCL call
   int disturbed = 0;       // raw calls during which calls of ours were still unsettled
 };
-Heard* heard = nullptr;
+Recorded* recorded = nullptr;
 
-nccl::ReturnCode hear_ours(const void* in, void* out, std::size_t count, nccl::DataType dtype, nccl::RedOp op,
-                           nccl::CommHandle comm, nccl::StreamHandle stream) {
-  heard->order += 'o';
-  return heard->real->all_reduce(in, out, count, dtype, op, comm, stream);
+nccl::ReturnCode record_ours(const void* in, void* out, std::size_t count, nccl::DataType dtype,
+                             nccl::RedOp op, nccl::CommHandle comm, nccl::StreamHandle stream) {
+  recorded->order += 'o';
+  return recorded->real->all_reduce(in, out, count, dtype, op, comm, stream);
 }
-nccl::ReturnCode hear_raw(const void* in, void* out, std::size_t count, nccl::DataType dtype, nccl::RedOp op,
-                          nccl::CommHandle comm, nccl::StreamHandle stream) {
-  const bool first = !heard->order.ends_with('r');
-  heard->order += 'r';
-  if (first && !heard->ours->settle(0).is_ok()) ++heard->disturbed;
-  return heard->real->all_reduce(in, out, count, dtype, op, comm, stream);
+nccl::ReturnCode record_raw(const void* in, void* out, std::size_t count, nccl::DataType dtype,
+                            nccl::RedOp op, nccl::CommHandle comm, nccl::StreamHandle stream) {
+  const bool first = !recorded->order.ends_with('r');
+  recorded->order += 'r';
+  if (first && !recorded->ours->settle(0).is_ok()) ++recorded->disturbed;
+  return recorded->real->all_reduce(in, out, count, dtype, op, comm, stream);
 }
 nccl::ReturnCode do_nothing(const void*, void*, std::size_t, nccl::DataType, nccl::RedOp, nccl::CommHandle,
                             nccl::StreamHandle) {
@@ -87,7 +87,7 @@ class BenchOnGpu : public ::testing::Test {
   }
   void TearDown() override {
     fake_.reset();
-    heard = nullptr;
+    recorded = nullptr;
   }
 
   // Returns the fake NCCL with another allreduce.
@@ -113,7 +113,7 @@ class BenchOnGpu : public ::testing::Test {
       Communicator& group = runtime.world();
       Result<std::shared_ptr<DeviceCalls>> joined = Status(Code::kUnsupported, "the test says so");
       if (options.backend != GpuBackend::kStaged) joined = join(group);
-      if (heard != nullptr && joined.is_ok()) heard->ours = joined.value().get();
+      if (recorded != nullptr && joined.is_ok()) recorded->ours = joined.value().get();
       return std::shared_ptr<Devices>(std::make_shared<OneWay>(std::make_unique<GroupOnGpus>(
           group, driver_, group.rank(), joined, Status(Code::kUnsupported, "no peers here"))));
     };
@@ -241,7 +241,9 @@ TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for
       EXPECT_EQ(row.in_place->wrong, 0u);
       ASSERT_TRUE(row.in_place->raw_wrong);
       EXPECT_GT(*row.in_place->raw_wrong,
-                4000u * options.aggregated);  // of 2500 on each rank; some are equal by chance
+                // of 2500 elements on each of two ranks; some wrong elements equal the right ones
+                // by chance
+                4000u * options.aggregated);
     }
   }
   alone.raw = true;
@@ -251,10 +253,10 @@ TEST_F(BenchOnGpu, a_wrong_result_of_nccls_own_call_is_counted_and_not_taken_for
 }
 
 TEST_F(BenchOnGpu, ours_and_nccls_own_take_even_rounds_and_nothing_of_ours_is_left_in_its_round) {
-  Heard all{&nccl_.api()};
-  heard = &all;
-  for_ours_ = nccl_with(hear_ours);
-  for_raw_ = nccl_with(hear_raw);
+  Recorded all{&nccl_.api()};
+  recorded = &all;
+  for_ours_ = nccl_with(record_ours);
+  for_raw_ = nccl_with(record_raw);
   Options compared = asked();
   compared.raw = true;
   const auto order = [&](const Effort& effort) {
@@ -310,7 +312,7 @@ TEST_F(BenchOnGpu, alltoall_of_a_version_without_a_call_for_it_is_messages_in_on
   }
 }
 
-TEST_F(BenchOnGpu, the_drivers_copy_is_timed_by_one_rank_where_it_is_asked_for) {
+TEST_F(BenchOnGpu, the_drivers_copy_is_timed_by_one_rank_where_it_is_requested) {
   Options copied = asked();
   EXPECT_FALSE(rows_of(2, copied, sum_of(*find_operation("allreduce")))[0].copy_s);
   copied.copy = true;
@@ -388,12 +390,12 @@ TEST_F(BenchOnGpu, a_result_that_is_not_what_it_must_be_is_counted) {
     return find_operation("allreduce")->expected(how, e) + (e.rank == 1 && e.i == 3 ? 1 : 0);
   };
   for (const Row& row : rows_of(2, asked(), sum_of(other))) {
-    EXPECT_EQ(row.out_of_place->wrong, 3u);  // of 2500 elements: the pattern repeats after 1021
+    EXPECT_EQ(row.out_of_place->wrong, 3u);  // elements 3, 1024 and 2045: the pattern has a period of 1021
     EXPECT_EQ(row.in_place->wrong, 3u);
   }
 }
 
-TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
+TEST_F(BenchOnGpu, elements_that_were_never_written_are_wrong) {
   const Outcomes outcomes = testing::run_world({.size = 1}, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const std::unique_ptr<Gpu> gpu, Gpu::open(driver_, 0, group));
     const ArrayKind kind = {find_operation("allreduce"), DType::kF32, false, 2500, 0, 1};
@@ -410,7 +412,7 @@ TEST_F(BenchOnGpu, what_nobody_has_written_is_wrong) {
   EXPECT_TRUE(testing::all_ok(outcomes)) << testing::text_of(outcomes);
 }
 
-TEST_F(BenchOnGpu, which_way_a_call_goes_is_said_with_the_reason) {
+TEST_F(BenchOnGpu, the_route_of_a_call_has_its_backend_and_the_reason) {
   Options options = asked();
   const Outcomes outcomes =
       testing::run_world(world_of(1, options), [&](Runtime& runtime, Communicator& group) -> Status {

@@ -35,8 +35,8 @@ struct Seen {
   std::optional<uint64_t> wrong;
 };
 
-// Returns what each rank sees when every member of a group has found as many wrong elements as its
-// first rank's number plus 10.
+// Returns what each rank sees. Every member of a group has found 10 wrong elements plus the number
+// of the group's first rank.
 std::vector<Seen> seen(Rank size, const std::string& words, bool checks = true) {
   std::vector<Seen> all(static_cast<std::size_t>(size));
   const auto outcomes =
@@ -61,7 +61,7 @@ TEST(BenchGroups, without_groups_all_ranks_are_in_the_world_and_its_first_prints
   EXPECT_TRUE(all[0].prints && !all[1].prints && !all[2].prints);
 }
 
-TEST(BenchGroups, who_is_not_in_the_group_stands_by_and_its_first_rank_prints) {
+TEST(BenchGroups, ranks_outside_the_group_are_idle_and_its_first_rank_prints) {
   const std::vector<Seen> all = seen(4, "3,1");
   EXPECT_EQ(all[0].size, 0);
   EXPECT_EQ(all[1].size, 2);
@@ -76,7 +76,7 @@ TEST(BenchGroups, wrong_elements_of_every_group_are_counted_once) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     EXPECT_EQ(all[rank].size, rank % 2 == 0 ? 3 : 2);
     EXPECT_EQ(all[rank].prints, rank == 0);
-    EXPECT_EQ(all[rank].wrong, 21u);  // 10 and 11
+    EXPECT_EQ(all[rank].wrong, 21u);  // 10 in the group of rank 0, and 11 in that of rank 1
   }
 }
 

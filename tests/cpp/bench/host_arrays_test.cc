@@ -86,7 +86,7 @@ TEST(BenchHostArrays, in_an_exchange_every_pair_of_ranks_has_data_of_its_own) {
     std::copy_n(part(all[static_cast<std::size_t>(from)].arrays().in, 2), kPart,
                 part(all[2].arrays().out, from));
   EXPECT_EQ(all[2].count_wrong({}), 0u);
-  std::copy_n(part(all[0].arrays().in, 1), kPart, part(all[2].arrays().out, 0));  // meant for rank 1
+  std::copy_n(part(all[0].arrays().in, 1), kPart, part(all[2].arrays().out, 0));  // the part of rank 1
   EXPECT_GT(all[2].count_wrong({}), kPart / 2);
 }
 

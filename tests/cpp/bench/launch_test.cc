@@ -81,7 +81,7 @@ Ended run_one_after_the_other(Rank rank, const Status& first, const Status& seco
   });
 }
 
-TEST(BenchProcesses, who_only_reports_anothers_end_is_not_the_culprit_even_if_it_ends_first) {
+TEST(BenchProcesses, a_rank_that_reports_the_end_of_another_did_not_fail_first) {
   const Ended ended = run_one_after_the_other(0, Status(Code::kPeerExited, "rank 1 is gone"),
                                               Status(Code::kSystem, "no memory"));
   EXPECT_EQ(ended.code, 1);
@@ -102,7 +102,7 @@ TEST(BenchProcesses, a_rank_that_fails_is_no_skip_though_another_cannot_measure_
   }
 }
 
-TEST(BenchProcesses, what_none_can_measure_here_is_a_skip_also_where_one_only_hears_of_it) {
+TEST(BenchProcesses, an_unsupported_benchmark_is_skipped_even_if_a_rank_only_sees_its_peer_exit) {
   const Status cannot(Code::kUnsupported, "no GPU");
   for (const Status& second : {cannot, Status(Code::kPeerExited, "rank 0 is gone")}) {
     const Ended ended = run_one_after_the_other(0, cannot, second);

@@ -49,7 +49,7 @@ TEST(BenchMeasure, every_operation_is_right_with_every_root_and_size_of_world) {
   }
 }
 
-TEST(BenchMeasure, with_a_common_clock_and_without_all_ranks_tell_the_same_times) {
+TEST(BenchMeasure, with_a_common_clock_and_without_all_ranks_report_the_same_times) {
   const Case what = {find_operation("allreduce"), DType::kF32, ReduceOp::kSum, {}};
   for (const bool one_clock : {true, false}) {
     const std::vector<Row> rows = rows_of(3, what, 64, {.warm_up = 0, .iterations = 50}, one_clock);
@@ -71,7 +71,8 @@ TEST(BenchMeasure, an_operation_that_does_nothing_is_wrong_in_every_element) {
   idle.run = [](Communicator&, const Asked&, const Arrays&) { return Status::ok(); };
   const Case what = {&idle, DType::kF64, ReduceOp::kSum, 0};
   for (const Row& row :
-       // Rank 1 does not have the root's data. A few elements are equal by chance.
+       // The result of rank 1 is wrong: it lacks the root's data. A few elements are equal by
+       // chance.
        rows_of(2, what, 8000, kLittle)) {
     ASSERT_TRUE(row.half().wrong.has_value());
     EXPECT_GT(*row.half().wrong, 900u);
@@ -92,7 +93,7 @@ TEST(BenchMeasure, one_wrong_element_on_one_rank_is_seen_by_all) {
   }
 }
 
-TEST(BenchMeasure, without_a_check_nothing_is_said_about_the_result) {
+TEST(BenchMeasure, without_a_check_nothing_is_reported_about_the_result) {
   const Case what = {find_operation("allreduce"), DType::kF32, ReduceOp::kSum, {}};
   for (const Row& row : rows_of(2, what, 64, {.warm_up = 0, .iterations = 2, .checks = false}))
     EXPECT_EQ(row.half().wrong, std::nullopt);

@@ -159,7 +159,7 @@ TEST(BenchOptions, all_operations_are_measured_at_once_and_an_average_only_where
   EXPECT_EQ(read("--ops allreduce -o all").cases.size(), 5u);
 }
 
-TEST(BenchOptions, every_transport_can_be_asked_for) {
+TEST(BenchOptions, every_transport_can_be_requested) {
   for (const char* const name : {"auto", "tcp", "shm"})
     EXPECT_EQ(read("--transport " + std::string(name)).transport, name);
 }
@@ -210,7 +210,7 @@ TEST(BenchOptions, on_gpus_the_flags_of_nccl_tests_arrive) {
   EXPECT_FALSE(read("--device cpu").on_gpus());
 }
 
-TEST(BenchOptions, on_gpus_a_row_has_both_places_unless_one_is_asked_for_or_a_list_goes_in_place) {
+TEST(BenchOptions, on_gpus_a_row_has_both_places_unless_one_is_requested_or_a_list_is_in_place) {
   const auto places = [](const std::string& line) {
     std::string text;
     for (const Case& what : read("--device cuda " + line).cases)

@@ -21,7 +21,7 @@ std::string check_results(uint64_t wrong, uint64_t raw_wrong) {
   return output.check_results().message();
 }
 
-TEST(BenchOutput, the_check_says_whose_results_are_wrong) {
+TEST(BenchOutput, the_check_says_which_results_are_wrong) {
   EXPECT_EQ(check_results(0, 0), "");
   EXPECT_EQ(check_results(2, 0), "2 elements of the results are wrong");
   EXPECT_EQ(check_results(0, 3), "3 elements of the results of NCCL's own calls are wrong");

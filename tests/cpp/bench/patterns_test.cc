@@ -34,8 +34,8 @@ Part join(const Part& a, const Part& b, DType dtype, ReduceOp op, Rank size) {
   return out;
 }
 
-// Reduces ranks first to last - 1, recursively split in two at `share` of them: 0 is a chain from
-// the left, 1 from the right.
+// Reduces the contributions of ranks first to last - 1. The ranks are split in two recursively, at
+// the fraction `share`: 0 splits off the first rank each time, and 1 the last rank.
 Part reduced_range(DType dtype, ReduceOp op, Rank first, Rank last, Rank size, double share) {
   if (last - first == 1) return part_of(dtype, op, first, size);
   const Rank cut = std::clamp(first + static_cast<Rank>(share * (last - first)), first + 1, last - 1);
@@ -77,7 +77,8 @@ TEST(BenchPatterns, a_rank_that_is_left_out_or_taken_twice_is_seen) {
     // reducing one element twice does not change min and max
     if (op == ReduceOp::kMin || op == ReduceOp::kMax) return;
     for (const Rank size : {2, 3, 8, 64}) {
-      if (op == ReduceOp::kAvg && size > 8) continue;  // all ranks contribute the same values
+      // all ranks contribute the same values, so the average stays right
+      if (op == ReduceOp::kAvg && size > 8) continue;
       const Part all = reduced_range(dtype, op, 0, size, size, 0);
       const Part twice = join(all, part_of(dtype, op, size - 1, size), dtype, op, size + 1);
       EXPECT_GT(wrong_in(twice, dtype, op, size), 0u) << size << " ranks";

@@ -30,7 +30,7 @@ TEST(BenchRoofline, every_one_is_measured_at_every_size) {
   EXPECT_EQ(sizes["futex"], std::vector<uint64_t>{0});
   EXPECT_EQ(sizes["memcpy"], options.sizes);
   EXPECT_EQ(sizes["tcp"], options.sizes);
-  EXPECT_EQ(sizes["add"], (std::vector<uint64_t>{4, 8, 100'000, 3 << 20}));  // whole numbers
+  EXPECT_EQ(sizes["add"], (std::vector<uint64_t>{4, 8, 100'000, 3 << 20}));  // whole float32s, at least one
 }
 
 TEST(BenchRoofline, one_that_cannot_be_reported_ends_the_measurement) {

@@ -37,7 +37,7 @@ TEST(BenchTable, on_gpus_a_line_has_the_columns_and_widths_of_nccl_tests) {
             "    123.5  271.79  271.79       0    98.77  271.79  271.79     N/A");
 }
 
-TEST(BenchTable, long_times_lose_digits_and_what_was_not_measured_is_said) {
+TEST(BenchTable, long_times_lose_digits_and_unmeasured_columns_are_n_a) {
   Row slow = gpu_row();
   slow.out_of_place.reset();
   slow.in_place->time.done.mean_s = 0.0123456;
@@ -46,13 +46,13 @@ TEST(BenchTable, long_times_lose_digits_and_what_was_not_measured_is_said) {
             "      N/A     N/A     N/A     N/A    12346  271.79  271.79     N/A");
 }
 
-TEST(BenchTable, the_hosts_time_takes_the_place_of_the_other_if_it_is_asked_for) {
+TEST(BenchTable, the_hosts_time_replaces_the_other_if_it_is_requested) {
   Options options = on_gpus();
   options.host_time = true;
   EXPECT_NE(table_lines(options, gpu_row()).find("     3.50  271.79"), std::string::npos);
 }
 
-TEST(BenchTable, beside_nccls_own_call_all_differences_are_said_and_whether_it_was_right) {
+TEST(BenchTable, beside_nccls_own_call_all_differences_and_its_wrong_elements_are_printed) {
   Row row = compared_row();
   EXPECT_TRUE(
       table_lines(on_gpus(), row)

@@ -33,8 +33,8 @@ struct Found {
   HostMap hosts;
 };
 
-// Ranks as threads, each on the host of this name, as after rendezvous(). The sets list the ranks
-// with a fault.
+// The ranks are threads. Each is on the host that `hosts` names, after rendezvous(). The sets list
+// the ranks with a fault.
 struct Case {
   std::vector<std::string> hosts;
   std::string transport = "auto";
@@ -87,8 +87,8 @@ std::vector<Found> find(const Case& given) {
   return found;
 }
 
-// All ranks have found the same domains, which are these. A rank that is alone has a reason, and no
-// other rank has.
+// Checks that all ranks have found `domains`, that a rank which is alone in its domain has a
+// reason, and that no other rank has one.
 void must_be(const std::vector<Found>& found, const std::vector<Rank>& domains) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     ASSERT_TRUE(found[i].status.is_ok()) << i << ": " << found[i].status.to_string();
@@ -126,14 +126,14 @@ TEST(ShmDomains, ranks_of_one_host_are_one) {
   must_share(found);
 }
 
-TEST(ShmDomains, every_host_is_one_and_everybody_knows_all) {
+TEST(ShmDomains, every_host_is_a_domain_and_every_rank_knows_all_domains) {
   const std::vector<Found> found = find({.hosts = {"a", "b", "a", "b", "c", "b"}});
   must_be(found, {0, 1, 0, 1, 4, 1});
   must_share(found);
   EXPECT_EQ(found[0].hosts.ranks[4].why_alone, "no other rank is on its host");
 }
 
-TEST(ShmDomains, ranks_that_are_alone_on_their_hosts_need_no_word) {
+TEST(ShmDomains, ranks_that_are_alone_on_their_hosts_wait_for_no_rank) {
   const std::vector<Found> found = find({.hosts = {"a", "b"}, .absent = {1}});
   EXPECT_TRUE(found[0].status.is_ok());
   EXPECT_EQ(found[0].local_peers, nullptr);
@@ -254,7 +254,7 @@ TEST(ShmDomains, a_runtime_knows_them) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST(ShmDomains, the_transport_that_rank_0_asks_for_counts_for_all) {
+TEST(ShmDomains, the_transport_that_rank_0_requests_is_that_of_all) {
   for (const bool first_says_tcp : {false, true}) {
     const auto store = std::make_shared<MemoryStore>();
     std::vector<RuntimeOptions> all = {options_of(0, 2, store), options_of(1, 2, store)};

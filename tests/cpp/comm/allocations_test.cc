@@ -121,8 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Small, Allocations,
 INSTANTIATE_TEST_SUITE_P(Large, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kWorlds), ::testing::ValuesIn(kLargeCalls)),
                          name_of);
-// Not large: the hosts exchange rounds in messages that arrive unrequested, and an early message is
-// kept in new memory.
+// Small calls only: in large calls the hosts exchange rounds in messages that arrive unrequested,
+// and an early message is kept in newly allocated memory.
 INSTANTIATE_TEST_SUITE_P(SmallDomains, Allocations,
                          ::testing::Combine(::testing::ValuesIn(kDomainWorlds),
                                             ::testing::ValuesIn(kSmallCalls)),

@@ -142,7 +142,8 @@ TEST(ClosedGroup, is_reported_to_a_member_that_comes_late_where_they_share_memor
   }
 }
 
-// Whichever member makes the call: no member is left that could find the areas of the others.
+// It does not matter which member makes the call: afterwards no member is left that could find the
+// areas of the other members.
 TEST(ClosedGroup, may_have_been_called_by_one_member_alone) {
   const WorldOptions options = {.over = Over::kShared, .size = 3, .timeout_s = 60, .log_fd = -1};
   const Outcomes outcomes = run_world(options, [&](Runtime& runtime, Communicator& all) -> Status {

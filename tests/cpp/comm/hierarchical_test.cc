@@ -66,7 +66,7 @@ TEST_P(Hierarchical, explain_says_so_and_what_runs_plans_says_that) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// Sums that are rounded: the order of reduction is the same on all ranks, so the bits are.
+// Sums are rounded, but all ranks reduce in the same order.
 TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
   const Outcomes outcomes = run_world(world_of(GetParam()), [](Runtime&, Communicator& group) -> Status {
     for (const std::size_t count : {3UL, 5'000UL, 700'001UL}) {
@@ -86,7 +86,7 @@ TEST_P(Hierarchical, all_ranks_get_the_same_bits) {
 }
 
 // The other ranks enter the call only when the root's call has returned.
-TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
+TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_no_rank) {
   for (const std::size_t count : {1UL, 100UL}) {
     std::atomic<int> returned{0};
     const Outcomes outcomes = run_world(world_of(GetParam()), [&](Runtime&, Communicator& group) -> Status {
@@ -111,7 +111,7 @@ TEST_P(Hierarchical, the_root_of_a_small_broadcast_waits_for_nobody) {
 }
 
 // The root enters the call only when the calls of the other ranks have returned.
-TEST_P(Hierarchical, nobody_waits_for_the_root_of_a_small_reduce) {
+TEST_P(Hierarchical, no_rank_waits_for_the_root_of_a_small_reduce) {
   for (const std::size_t count : {1UL, 100UL}) {
     std::atomic<int> returned{0};
     const Outcomes outcomes = run_world(world_of(GetParam()), [&](Runtime&, Communicator& group) -> Status {
@@ -235,16 +235,16 @@ TEST_P(Hierarchical, the_death_of_a_rank_anywhere_in_a_call_ends_it_everywhere) 
   }
 }
 
-TEST_P(Hierarchical, groups_whose_domains_are_others_do_not_disturb_each_other) {
+TEST_P(Hierarchical, groups_with_different_domains_do_not_disturb_each_other) {
   const Outcomes outcomes =
       run_world(world_of(GetParam()), [](Runtime& runtime, Communicator& group) -> Status {
         const Rank size = group.size();
-        std::vector<Rank> turned, ends{0, size - 1}, without_first;
-        for (Rank r = 0; r < size; ++r) turned.push_back(size - 1 - r);
+        std::vector<Rank> reversed, ends{0, size - 1}, without_first;
+        for (Rank r = 0; r < size; ++r) reversed.push_back(size - 1 - r);
         for (Rank r = 1; r < size; ++r) without_first.push_back(r);
         std::vector<Communicator*> groups{&group};
         uint32_t id = 1;
-        for (const std::vector<Rank>& ranks : {turned, ends, without_first}) {
+        for (const std::vector<Rank>& ranks : {reversed, ends, without_first}) {
           const uint32_t number = id++;
           if (std::find(ranks.begin(), ranks.end(), group.rank()) == ranks.end()) continue;
           PC_ASSIGN_OR_RETURN(Communicator* const made, runtime.make_group(number, ranks));
@@ -302,12 +302,12 @@ TEST_P(Hierarchical, what_is_on_its_way_between_hosts_is_not_overwritten_however
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// What the first call leaves of the ring has no room for the largest number of rounds of the second
-// call that may be in flight.
+// After the first call the rest of the ring is too small for the largest number of rounds that the
+// second call may have in flight.
 TEST(HierarchicalOfTen, a_short_reduce_scatter_and_then_a_long_one_are_exact) {
   constexpr uint64_t kReduceScatter = 5;  // in make_and_check()
   const Outcomes outcomes = run_world(world_of({5, 5}), [](Runtime&, Communicator& group) -> Status {
-    for (uint64_t turn = 0; turn < 2; ++turn) {
+    for (uint64_t round = 0; round < 2; ++round) {
       PC_TRY(make_and_check(group, kReduceScatter, 128));
       if (group.rank() >= 5) std::this_thread::sleep_for(std::chrono::milliseconds(100));
       PC_TRY(make_and_check(group, kReduceScatter, 150'000));

@@ -96,7 +96,7 @@ TEST(Runtime, no_two_ranks_and_threads_reserve_one_group_id) {
   EXPECT_EQ(all.size(), 1U + 3 * 2 * 5);
 }
 
-TEST(Runtime, one_line_tells_who_is_connected_how_when_info_is_asked_for) {
+TEST(Runtime, at_log_level_info_one_line_describes_how_a_rank_is_connected) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const Fd reads(ends[0]);
@@ -130,7 +130,7 @@ TEST(Runtime, init_has_the_deadline_it_is_given_and_not_that_of_the_calls) {
   EXPECT_LT(status.elapsed_s(), 10.0) << status.to_string();
 }
 
-TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
+TEST(Runtime, ranks_that_never_join_are_named_on_every_rank_that_joined) {
   const Outcomes outcomes = create_all({{0, 4}, {2, 4}}, 0.4);
   for (const Status& s : outcomes) {
     EXPECT_TRUE(s.code() == Code::kTimeout || s.code() == Code::kAborted) << text_of(outcomes);
@@ -140,7 +140,7 @@ TEST(Runtime, ranks_that_never_come_are_named_on_every_rank_that_came) {
   }
 }
 
-TEST(Runtime, ranks_that_do_not_come_for_long_are_named_in_a_warning) {
+TEST(Runtime, ranks_that_do_not_join_for_long_are_named_in_a_warning) {
   const auto store = std::make_shared<MemoryStore>();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -182,7 +182,7 @@ class StoreThatGoes final : public Store {
   std::atomic<int> left_;
 };
 
-TEST(Runtime, a_store_that_goes_is_not_reported_as_ranks_that_never_came) {
+TEST(Runtime, a_lost_store_is_not_reported_as_ranks_that_never_joined) {
   for (const Rank rank : {0, 1}) {
     const Status status = create(options_of(rank, 2, std::make_shared<StoreThatGoes>(2), 1)).status();
     EXPECT_EQ(status.code(), Code::kTimeout);
@@ -208,7 +208,7 @@ TEST(Runtime, an_interrupt_ends_connecting) {
   leaves.join();
 }
 
-TEST(Runtime, the_store_is_let_go_once_everybody_is_connected) {
+TEST(Runtime, the_store_is_released_once_all_ranks_are_connected) {
   const std::shared_ptr<InprocHub> hub = InprocHub::create(2);
   const auto store = std::make_shared<MemoryStore>();
   std::vector<std::unique_ptr<Runtime>> runtimes(2);
@@ -291,7 +291,7 @@ TEST(Runtime, a_bad_tuning_text_of_rank_0_is_reported_everywhere) {
     EXPECT_TRUE(has(s, "magic") && has(s, "recursive_doubling")) << text_of(outcomes);
 }
 
-TEST(Runtime, rank_0_tunes_everybody) {
+TEST(Runtime, rank_0_tunes_all_ranks) {
   const Outcomes outcomes = run_world(
       {.size = 3, .tune = "allreduce:0-inf:ring"}, [](Runtime& runtime, Communicator& group) -> Status {
         PC_ASSIGN_OR_RETURN(const std::string text, group.explain({Collective::kAllreduce, 8}));

@@ -105,7 +105,7 @@ TEST_P(SharedMemory, after_calls_that_are_given_up_anywhere_the_next_ones_are_ex
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-// The root has filled its ring for ranks that are informed that the call is over before they make
+// The root has filled its ring. The other ranks are informed that the call is over before they make
 // it, and so never enter it.
 Status broadcast_in_vain(Communicator& group, std::vector<float>& x, std::shared_future<void> is_over) {
   Request request = request_of(Collective::kBroadcast, x, x, 0);
@@ -138,12 +138,12 @@ TEST_P(SharedMemory, a_broadcast_that_timed_out_at_its_root_leaves_room_for_the_
 TEST_P(SharedMemory, groups_that_share_ranks_do_not_disturb_each_other) {
   const WorldOptions world = {.over = Over::kShared, .size = GetParam(), .timeout_s = kManyCallsS};
   const Outcomes outcomes = run_world(world, [](Runtime& runtime, Communicator& group) -> Status {
-    std::vector<Rank> everybody(static_cast<std::size_t>(group.size()));
-    for (Rank r = 0; r < group.size(); ++r) everybody[static_cast<std::size_t>(r)] = group.size() - 1 - r;
-    PC_ASSIGN_OR_RETURN(Communicator* const turned, runtime.make_group(1, everybody));
+    std::vector<Rank> reversed(static_cast<std::size_t>(group.size()));
+    for (Rank r = 0; r < group.size(); ++r) reversed[static_cast<std::size_t>(r)] = group.size() - 1 - r;
+    PC_ASSIGN_OR_RETURN(Communicator* const reversed_group, runtime.make_group(1, reversed));
     for (uint64_t call = 0; call < 72; ++call) {
       PC_TRY(make_and_check(group, call, count_for(call)));
-      PC_TRY(make_and_check(*turned, call, count_for(call + 9)));
+      PC_TRY(make_and_check(*reversed_group, call, count_for(call + 9)));
     }
     return Status::ok();
   });
@@ -179,7 +179,7 @@ TEST_P(SharedMemory, uneven_reduce_scatters_end_and_are_exact) {
 }
 
 // Only sender and receiver know these sizes, so only these two compare them.
-TEST(SharedMemoryOfTwo, an_alltoall_whose_receiver_expects_another_size_is_a_mismatch) {
+TEST(SharedMemoryOfTwo, an_alltoall_with_a_receiver_that_expects_another_size_is_a_mismatch) {
   for (const uint64_t expected : {0UL, 1UL, 3UL, 6UL, 1'000'000UL}) {
     const WorldOptions world = {.over = Over::kShared, .size = 2, .timeout_s = kManyCallsS, .log_fd = -1};
     std::array<Status, 2> ended;

@@ -66,7 +66,7 @@ TEST_P(Strict, other_collectives_and_roots_are_found_by_all_and_the_next_call_is
   }
 }
 
-TEST_P(Strict, launched_work_hears_of_it_too_and_dropped_work_does_not_hold_the_others) {
+TEST_P(Strict, launched_work_raises_it_too_and_dropped_work_does_not_block_the_others) {
   std::atomic<bool> was_dropped{false};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     Call call(group, Collective::kBroadcast, group.rank() == 2 ? 1 : 0);
@@ -110,7 +110,8 @@ TEST_P(Strict, a_late_rank_makes_the_others_time_out_and_all_count_on_together) 
   std::atomic<int> gave_up{0};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     for (int round = 1; round <= 3; ++round) {
-      // The root's part of a small broadcast completes at once. The root waits in the confirmation.
+      // The root's part of a small broadcast completes at once, but the root then waits in the
+      // confirmation that strict checking adds.
       if (group.rank() == 2) poll_until([&] { return gave_up.load() >= 2 * round; });
       Call call(group, Collective::kBroadcast);
       const Status status = group.run(call.request, group.rank() == 2 ? kLong : 0.3);

@@ -201,15 +201,15 @@ TEST_P(ExecutorSuite, reduce_is_exact_at_every_root_and_leaves_the_input_untouch
 
 TEST_P(ExecutorSuite, reduce_is_exact_for_every_dtype_op_and_count) {  // each with one root
   expect_ok([](Runtime&, Communicator& group) -> Status {
-    Rank turn = 0;
+    Rank next_root = 0;
     for (const DType dtype : kTypes) {
       for (int o = 0; o < kReduceOpCount; ++o) {
         const Reduction op = every_op(o);
         if (!can_reduce(dtype, op)) continue;
         for (const std::size_t count : counts()) {
           if (takes_pairs(op) && count % 2 != 0) continue;
-          const Rank root = turn++ % group.size();
-          PC_TRY(run_and_compare(group, {Collective::kReduce, dtype, op, count, root, turn % 3 == 0}));
+          const Rank root = next_root++ % group.size();
+          PC_TRY(run_and_compare(group, {Collective::kReduce, dtype, op, count, root, next_root % 3 == 0}));
         }
       }
     }
@@ -319,7 +319,7 @@ TEST_P(ExecutorSuite, lists_have_the_bits_of_one_array) {
   });
 }
 
-TEST_P(ExecutorSuite, nobody_leaves_a_barrier_before_everybody_has_come) {
+TEST_P(ExecutorSuite, no_rank_leaves_a_barrier_before_all_ranks_have_entered_it) {
   std::atomic<int> arrived{0};
   expect_ok([&](Runtime&, Communicator& group) -> Status {
     for (int round = 1; round <= 20; ++round) {
@@ -332,7 +332,7 @@ TEST_P(ExecutorSuite, nobody_leaves_a_barrier_before_everybody_has_come) {
   });
 }
 
-TEST_P(ExecutorSuite, launched_calls_complete_in_issue_order_whoever_is_waited_for_first) {
+TEST_P(ExecutorSuite, launched_calls_complete_in_issue_order_whichever_is_waited_for_first) {
   expect_ok([](Runtime&, Communicator& group) -> Status {
     constexpr std::size_t kCount = 20'000;  // above the eager limit
     Elements first = contribution(DType::kF32, kCount, group.rank(), group.size());

@@ -136,7 +136,7 @@ TEST_P(StoreSuite, all_keys_that_begin_alike_are_erased_and_no_other) {
   for (const char* key : {"a", "a0", "b/1"}) EXPECT_EQ(one_.add(key, 0, soon()).value(), 1) << key;
 }
 
-TEST_P(StoreSuite, an_erased_key_is_gone_and_erasing_says_whether_it_was_there) {
+TEST_P(StoreSuite, an_erased_key_is_gone_and_erasing_returns_whether_it_existed) {
   ASSERT_TRUE(one_.set("a", "1", soon()).is_ok());
   EXPECT_TRUE(other_.erase("a", soon()).value());
   EXPECT_FALSE(other_.erase("a", soon()).value());

@@ -76,7 +76,7 @@ TEST_P(TransportSuite, ReceivesMayBePostedInAnotherOrderThanSends) {
       for (uint32_t tag = 0; tag < kTags; ++tag) node.send(1, message(tag, 0), bytes[tag]);
       return node.wait_ok(kTags);
     }
-    // each completes before the message that was sent before it is even posted
+    // The receives are posted last to first, and each completes before the next is posted.
     for (uint32_t tag = kTags; tag-- > 0;) {
       node.recv(0, message(tag, 0), bytes[tag]);
       node.wait_ok(1);
@@ -169,7 +169,7 @@ TEST_P(TransportSuite, AConsumerSeesEveryByteOnceAndInOrder) {
   });
 }
 
-TEST_P(TransportSuite, MessagesThatCameBeforeTheirReceiveAreKept) {
+TEST_P(TransportSuite, MessagesThatArriveBeforeTheirReceiveAreKept) {
   World world(GetParam(), 2);
   world.run([](Node& node) {
     std::vector<std::byte> small = pattern(100, 1), large = pattern(kLarge, 2), last(1);
@@ -180,7 +180,7 @@ TEST_P(TransportSuite, MessagesThatCameBeforeTheirReceiveAreKept) {
       return node.wait_ok(3);
     }
     node.recv(0, message(3, 0), last);
-    node.wait_ok(1);  // the two other messages were sent before
+    node.wait_ok(1);  // although the two other messages were sent before it
     std::vector<std::byte> small_in(100), large_in(kLarge);
     node.recv(0, message(1, 0), small_in);
     node.recv(0, message(2, 0), large_in);
@@ -295,7 +295,7 @@ TEST_P(TransportSuite, AGoodbyeIsDistinguishedFromADeathAndComesAfterWhatWasSent
   Node& zero = world.node(0);
   std::byte never{};
   for (uint64_t sequence = 3; sequence < 6;
-       ++sequence) {  // also after the end of the connection has been seen
+       ++sequence) {  // in later rounds the end of the connection has already been seen
     zero.transport->poll();
     zero.recv(1, message(0, sequence), {&never, 1});
     const std::vector<Completion> done = zero.wait(1);
@@ -333,8 +333,8 @@ TEST_P(TransportSuite, ACancelledReceiveNoLongerNeedsItsMemory) {
   zero.recv(1, message(0, 0), *small);
   EXPECT_TRUE(zero.transport->cancel(&zero.queue, Status(Code::kTimeout, "too late")));
   small.reset();
-  // Nothing of it has been received yet, so the connection is kept and later messages pass the
-  // unwanted one.
+  // Nothing of the cancelled message has been received yet, so the connection is kept, and later
+  // messages overtake the unwanted one.
   world.run([](Node& node) {
     std::vector<std::byte> unwanted = pattern(1000, 1), wanted = pattern(1000, 2), in(1000);
     if (node.rank == 1) {
@@ -370,12 +370,12 @@ TEST_P(TransportSuite, CancellingAMessageOnItsWayFreesItsMemoryAndNothingElseSuf
       one.transport->poll();
     }
     Node& quits = quitter == 0 ? zero : one;
-    Node& hears = quitter == 0 ? one : zero;
+    Node& informed = quitter == 0 ? one : zero;
     std::vector<std::byte>& memory = quitter == 0 ? out : in;
     EXPECT_FALSE(quits.transport->cancel(&quits.queue, Status(Code::kInterrupted, "Ctrl-C")));
     std::fill(memory.begin(), memory.end(), std::byte{0xDD});
     world.run([&](Node& node) {
-      if (node.rank == hears.rank) {
+      if (node.rank == informed.rank) {
         const std::vector<Completion> done = node.wait(1);
         ASSERT_EQ(done.size(), 1U);
         EXPECT_EQ(done[0].status.code(), Code::kPeerInterrupted) << done[0].status.to_string();
@@ -474,7 +474,7 @@ TEST_P(TransportSuite, ControlSocketsConnectEveryPairOnce) {
   EXPECT_EQ(::send(at(0, 3), &byte, 1, MSG_NOSIGNAL), 1) << "they live without their transport";
 }
 
-TEST_P(TransportSuite, ControlSocketsThatNobodyTookEndWithTheTransport) {
+TEST_P(TransportSuite, ControlSocketsThatWereNotTakenEndWithTheTransport) {
   World world(GetParam(), 2);
   const std::vector<ByteStream> sockets = world.node(0).transport->take_control_sockets();
   world.node(1).die();
@@ -521,7 +521,7 @@ TEST_P(TransportSuite, AbortEndsTheWaitOfAnotherThread) {
   EXPECT_EQ(node.wait(1)[0].status.code(), Code::kInterrupted) << "later posts end likewise";
 }
 
-TEST_P(TransportSuite, APostToNobodyIsTheCallersFault) {
+TEST_P(TransportSuite, APostToAnInvalidPeerIsAnInvalidArgument) {
   World world(GetParam(), 2);
   Node& node = world.node(0);
   std::byte byte{};
@@ -546,7 +546,7 @@ TEST_P(TransportSuite, NothingIsLeftOpen) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST_P(TransportSuite, AWorldOfOneNeedsNobody) {
+TEST_P(TransportSuite, AWorldOfOneNeedsNoPeer) {
   World world(GetParam(), 1);
   EXPECT_EQ(world.node(0).wait_until(Deadline::after(0.01)), WaitEnd::kTimeout);
 }

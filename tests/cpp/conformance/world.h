@@ -74,7 +74,7 @@ struct Node {
     for (const Completion& done : wait(count)) EXPECT_TRUE(done.status.is_ok()) << done.status.to_string();
   }
   WaitEnd wait_until(Deadline deadline) { return reactor.wait(queue, WaitContext{.deadline = deadline}); }
-  // Connects rank 0 of two to a rank 1 that `greets` it by hand.
+  // Connects rank 0 of two. `greets` performs the handshake of rank 1 by hand.
   void connect_to(const std::function<void()>& greets) {
     std::thread other(greets);
     const Status connected =

@@ -102,13 +102,13 @@ TEST_P(EveryShortType, gives_the_bits_of_the_cpu_for_all_elements) {
 TEST_P(EveryType, gives_the_bits_of_the_cpu_for_pairs_of_special_values) {
   const std::size_t nbytes = size_of(part_of(dtype()));
   Bytes a, b;
-  std::size_t turn = 0;
+  std::size_t pair = 0;
   const std::vector<uint64_t> edges = specials(dtype());
   for (const uint64_t x : edges) {
     for (const uint64_t y : edges) {
       // Each value is followed by a second part (or location): once another special value, and once
       // the same value in both.
-      const uint64_t second = edges[turn++ % edges.size()], other = edges[turn / 3 % edges.size()];
+      const uint64_t second = edges[pair++ % edges.size()], other = edges[pair / 3 % edges.size()];
       put(a, x, nbytes), put(a, second, nbytes), put(a, x, nbytes), put(a, second, nbytes);
       put(b, y, nbytes), put(b, other, nbytes), put(b, y, nbytes), put(b, second, nbytes);
     }

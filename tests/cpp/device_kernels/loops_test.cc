@@ -92,24 +92,24 @@ void check(const Case& c, DType dtype, const Reduction& how, const std::string& 
 }
 
 TEST(ReduceLoops, give_the_chain_of_the_cpu_for_any_number_of_sources_and_outputs) {
-  std::size_t turn = 0;
+  std::size_t index = 0;
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
     for (std::size_t number = 1; number <= device::kMostSources; ++number) {
       if (testing::Test::HasFatalFailure()) return;
-      const std::size_t outputs = 1 + turn % device::kMostOutputs;
-      check({number, outputs, 70 + turn % 9, 0, 0, 1 + turn % 5, turn % 3 == 0}, dtype, how, name);
-      ++turn;
+      const std::size_t outputs = 1 + index % device::kMostOutputs;
+      check({number, outputs, 70 + index % 9, 0, 0, 1 + index % 5, index % 3 == 0}, dtype, how, name);
+      ++index;
     }
   });
 }
 
 TEST(ReduceLoops, take_every_element_once_whatever_the_count_and_the_number_of_threads) {
-  std::size_t turn = 0;
+  std::size_t index = 0;
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
     for (const std::size_t count : {0, 1, 2, 15, 16, 17, 131}) {
       for (const uint64_t threads : {1, 3, 200}) {
         if (testing::Test::HasFatalFailure()) return;
-        check({2, 2, count, 0, 0, threads, turn++ % 2 == 0}, dtype, how, name);
+        check({2, 2, count, 0, 0, threads, index++ % 2 == 0}, dtype, how, name);
       }
     }
   });

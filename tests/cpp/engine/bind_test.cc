@@ -42,7 +42,7 @@ TEST(Geometry, a_collective_without_data_moves_nothing) {
   EXPECT_EQ(Geometry({}, {Collective::kBarrier, 0, 2}, 0).nbytes({}), 0u);
 }
 
-// The array of one rank with `counts`, each part split in `split` pieces. All names are checked.
+// Each part of the array is split into `split` pieces. The offset of every piece is checked.
 TEST(Geometry, uneven_parts_lie_one_after_the_other_and_their_pieces_within_them) {
   const std::vector<uint64_t> counts = {5, 0, 1000, 1, 70};
   for (const uint32_t split : {1u, 2u, 7u}) {

@@ -85,7 +85,8 @@ TEST(FlightRecorder, holds_the_last_1024_calls_oldest_first) {
   EXPECT_TRUE(recorder.find(0, 2 * kCalls));
 }
 
-// Derives every field of a record from one number, so that a record of two halves is detected.
+// Derives every field of a record from one number, so that a record mixed from two writes is
+// detected.
 CallRecord uniform(uint64_t number) {
   CallRecord call = collective(number, static_cast<uint32_t>(number));
   call.digest = call.count = number;

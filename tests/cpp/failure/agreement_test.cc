@@ -76,20 +76,20 @@ TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the
   };
   for (const Rank size : {2, 3, 4, 5}) {
     const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
-      for (Rank who = 0; who < size; ++who) {
+      for (Rank odd_rank = 0; odd_rank < size; ++odd_rank) {
         for (const Odd& odd : odds) {
-          const Status status = make(group, group.rank() == who ? odd.made : Made{});
-          const std::string what = std::string(odd.difference) + " by rank " + std::to_string(who);
+          const Status status = make(group, group.rank() == odd_rank ? odd.made : Made{});
+          const std::string what = std::string(odd.difference) + " by rank " + std::to_string(odd_rank);
           const bool rooted =
               odd.made.collective == Collective::kBroadcast || odd.made.collective == Collective::kReduce;
-          if (rooted && group.rank() == who && status.is_ok()) {  // its part may be only to send
+          if (rooted && group.rank() == odd_rank && status.is_ok()) {  // its part may be only to send
             PC_TRY(group.resync());
           } else {
             if (status.code() != Code::kMismatch) return unexpected(status, what);
             if (size > 2 &&
-                (!has(status, odd.difference) || !has(status, "rank " + std::to_string(who) + " ")))
+                (!has(status, odd.difference) || !has(status, "rank " + std::to_string(odd_rank) + " ")))
               return unexpected(status, what);
-            if (size > 2 && status.peer() != (group.rank() == who ? -1 : who))
+            if (size > 2 && status.peer() != (group.rank() == odd_rank ? -1 : odd_rank))
               return unexpected(status, "peer, " + what);
             if (rooted) PC_TRY(group.resync());
           }
@@ -105,7 +105,7 @@ TEST_P(Agreement, where_all_depend_on_all_every_rank_raises_in_that_call_and_the
 
 // Rank 0 ends when it has received what each rank called. The other ranks may see it end before
 // they have received as much.
-TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has_heard) {
+TEST_P(Agreement, a_mismatch_is_named_even_if_a_rank_leaves_as_soon_as_it_has_the_reports) {
   for (int round = 0; round < 20; ++round) {
     const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) {
       Status status = make(group, Made{.dtype = group.rank() == 1 ? DType::kF64 : DType::kF32});
@@ -123,7 +123,7 @@ TEST_P(Agreement, the_odd_call_is_named_also_where_a_rank_goes_as_soon_as_it_has
 // Rank 0 reports its interruption and ends without waiting for a response. Rank 1 does not make the
 // call, so that the call of the other two cannot complete, and checks that rank 2 is in it before
 // rank 0 is interrupted.
-TEST_P(Agreement, a_rank_that_is_interrupted_and_goes_at_once_is_named_as_interrupted) {
+TEST_P(Agreement, a_rank_that_is_interrupted_and_exits_at_once_is_named_as_interrupted) {
   for (int round = 0; round < 5; ++round) {
     std::latch interrupted(1);
     std::atomic<bool> pressed = false;
@@ -160,9 +160,10 @@ TEST_P(Agreement, different_roots_are_found_and_resync_brings_all_back) {
     for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
       for (const Rank size : {2, 3, 4}) {
         const Outcomes outcomes = run(size, [&](Runtime&, Communicator& group) -> Status {
-          for (Rank who = 0; who < size; ++who) {
-            const Made mine{
-                .collective = what, .count = count, .root = group.rank() == who ? (who + 1) % size : who};
+          for (Rank odd_rank = 0; odd_rank < size; ++odd_rank) {
+            const Made mine{.collective = what,
+                            .count = count,
+                            .root = group.rank() == odd_rank ? (odd_rank + 1) % size : odd_rank};
             const Status status = make(group, mine);
             if (!status.is_ok() && status.code() != Code::kMismatch) return unexpected(status, "in the call");
             PC_TRY(group.resync());
@@ -223,7 +224,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST_P(Agreement, groups_of_one_number_whose_members_differ_do_not_take_each_others_data) {
+TEST_P(Agreement, groups_with_one_number_and_different_members_do_not_receive_each_others_data) {
   const Outcomes outcomes = run(3, [](Runtime& runtime, Communicator& world) -> Status {
     const Rank other = world.rank() == 2 ? 2 : 1;
     PC_ASSIGN_OR_RETURN(Communicator* const group, runtime.make_group(1, {0, other}));
@@ -244,10 +245,10 @@ TEST_P(Agreement, what_resync_drops_about_an_earlier_call_is_a_warning) {
       const Made mine{.collective = Collective::kBroadcast, .count = 4, .root = group.rank() == 1 ? 1 : 0};
       const Status status = make(group, mine);
       PC_TRY(group.resync());
-      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more";
-      if (status.is_ok() && !warnings.wait_for(who)) return unexpected(status, "no warning");
+      const std::string prefix = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more";
+      if (status.is_ok() && !warnings.wait_for(prefix)) return unexpected(status, "no warning");
       if (const Status next = right_allreduce(group); !next.is_ok()) return unexpected(next, "after it");
-      const std::size_t reports = count_of(warnings.text(), who) + (status.is_ok() ? 0 : 1);
+      const std::size_t reports = count_of(warnings.text(), prefix) + (status.is_ok() ? 0 : 1);
       return reports == 1 ? Status::ok()
                           : Status(Code::kInternal,
                                    "reported " + std::to_string(reports) + " times; " + status.to_string());
@@ -275,12 +276,12 @@ TEST_P(Agreement, each_of_several_wrong_calls_is_reported_once) {
         if (status.is_ok()) silent.push_back("call #" + std::to_string(i) + " ");
       }
       PC_TRY(group.resync());
-      const std::string who = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: ";
+      const std::string prefix = "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: ";
       for (const std::string& call : silent) {
-        if (!warnings.wait_for(who + call)) return Status(Code::kInternal, "not informed of " + call);
+        if (!warnings.wait_for(prefix + call)) return Status(Code::kInternal, "not informed of " + call);
       }
       PC_TRY(right_allreduce(group));
-      const std::size_t reports = count_of(warnings.text(), who);
+      const std::size_t reports = count_of(warnings.text(), prefix);
       return reports == silent.size() ? Status::ok()
                                       : Status(Code::kInternal, std::to_string(reports) + " warnings");
     });
@@ -295,14 +296,14 @@ TEST_P(AgreementOfMessages, what_resync_drops_is_a_warning_also_where_nothing_is
   const Outcomes outcomes = run_world(world, [&](Runtime&, Communicator& group) -> Status {
     PC_TRY(make(group, {.collective = Collective::kBroadcast, .count = 4, .root = group.rank()}));
     PC_TRY(group.resync());
-    const std::string who =
+    const std::string prefix =
         "[rank " + std::to_string(group.rank()) + "] warning: not raised any more: call #1 ";
-    return warnings.wait_for(who) ? Status::ok() : Status(Code::kInternal, "no warning");
+    return warnings.wait_for(prefix) ? Status::ok() : Status(Code::kInternal, "no warning");
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes) << warnings.text();
 }
 
-TEST_P(Agreement, wrong_calls_of_which_only_shutdown_hears_keep_nobody_from_leaving_and_are_raised_by_it) {
+TEST_P(Agreement, wrong_calls_do_not_block_shutdown_which_raises_those_not_yet_reported) {
   for (const int wrong : {1, 2, 3}) {
     Warnings warnings;
     const WorldOptions world = {.over = GetParam(), .timeout_s = kLong, .log_fd = warnings.fd()};
@@ -327,14 +328,14 @@ TEST_P(Agreement, wrong_calls_of_which_only_shutdown_hears_keep_nobody_from_leav
       return mine.is_ok() || mine.code() == Code::kMismatch ? Status::ok() : mine;
     });
     EXPECT_TRUE(all_ok(outcomes)) << wrong << "\n" << text_of(outcomes) << warnings.text();
-    // One rank may have left before it received the report (ARCHITECTURE, late news of a wrong
-    // root).
+    // One rank may have left before it received the report (docs/limitations.md, late
+    // detection of a wrong root).
     EXPECT_TRUE(has(raised[0], "was wrong") || has(raised[1], "was wrong")) << wrong << "\n"
                                                                             << text_of(outcomes);
   }
 }
 
-TEST_P(Agreement, a_rank_that_comes_after_the_others_gave_up_raises_at_once_and_the_group_goes_on) {
+TEST_P(Agreement, a_call_made_after_the_others_gave_up_raises_at_once_and_the_group_goes_on) {
   std::atomic<int> gave_up{0};
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     for (int round = 1; round <= 3; ++round) {
@@ -404,7 +405,7 @@ TEST_P(Agreement, cancelled_work_ends_on_all_ranks_and_the_group_goes_on) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Agreement, every_rank_hears_of_a_death_also_those_that_do_not_talk_to_the_dead) {
+TEST_P(Agreement, every_rank_is_informed_of_a_death_even_without_messages_to_the_dead_rank) {
   const Outcomes outcomes = run_world({.over = GetParam(), .size = 4, .timeout_s = kLong, .shut_down = false},
                                       [](Runtime&, Communicator& group) -> Status {
                                         Elements x = contribution(DType::kF32, 1, 0, 4);

@@ -84,7 +84,7 @@ TEST_P(Failure, different_roots_raise) {
   for (const Status& s : outcomes) EXPECT_FALSE(s.is_ok()) << text_of(outcomes);
 }
 
-TEST_P(Failure, a_skipped_call_is_a_mismatch_that_tells_the_call_numbers) {
+TEST_P(Failure, a_skipped_call_is_a_mismatch) {
   const Outcomes outcomes = run(2, 2, [](Runtime&, Communicator& group) {
     Elements x = contribution(DType::kF32, 4, 0, 2);
     if (group.rank() == 0)
@@ -141,7 +141,7 @@ TEST_P(Failure, a_rank_that_never_calls_is_named_when_the_others_time_out) {
   EXPECT_FALSE(outcomes[0].is_ok() || outcomes[1].is_ok());
 }
 
-TEST_P(Failure, a_peer_that_dies_is_named_by_those_who_wait_for_it) {
+TEST_P(Failure, a_peer_that_dies_is_named_by_the_ranks_that_wait_for_it) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{100'000}}) {
     const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) {
       return group.rank() == 1 ? Status::ok() : right_allreduce(group, count);
@@ -338,7 +338,7 @@ TEST_P(Failure, a_failure_that_no_thread_waited_for_is_reported_to_the_others) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Failure, work_outlives_its_runtime_and_still_tells_how_it_ended) {
+TEST_P(Failure, work_outlives_its_runtime_and_still_returns_how_it_ended) {
   WorkPtr kept;
   Elements x = contribution(DType::kF32, 100'000, 0, 2);
   const Outcomes outcomes = run(2, kLong, [&](Runtime&, Communicator& group) -> Status {
@@ -390,8 +390,8 @@ TEST_P(Failure, a_message_that_the_last_call_did_not_receive_is_a_mismatch_in_th
       // The rank that is notified second may see the other rank leave.
       EXPECT_TRUE(outcomes[0].code() == Code::kMismatch || outcomes[1].code() == Code::kMismatch)
           << text_of(outcomes);
-      // Of two ranks that leave, one may have ended before it received the report (ARCHITECTURE,
-      // late news of a wrong root).
+      // Of two ranks that leave, one may have ended before it received the report
+      // (docs/limitations.md, late detection of a wrong root).
       EXPECT_TRUE(shuts_down || !(outcomes[0].is_ok() || outcomes[1].is_ok())) << text_of(outcomes);
     }
   }
@@ -433,9 +433,9 @@ TEST_P(Failure, a_rank_that_leaves_while_it_is_needed_is_named_as_gone) {
   }
 }
 
-// Rank 0 needs rank 1 in the reduce. Rank 2 completes its part of it without rank 1. So the group
-// has ended on rank 0, which makes no allreduce, and rank 2 waits for rank 0 there.
-TEST_P(Failure, who_waits_for_one_whose_group_has_ended_hears_who_is_gone) {
+// Rank 0 needs rank 1 in the reduce, so the group ends on rank 0, which then makes no allreduce.
+// Rank 2 completes its part of the reduce without rank 1, and waits for rank 0 in the allreduce.
+TEST_P(Failure, waiting_for_a_rank_with_an_ended_group_names_the_rank_that_exited) {
   for (int round = 0; round < 5; ++round) {
     std::latch both(2);  // neither rank ends before the other has its error
     const Outcomes outcomes = run(3, kLong, [&](Runtime& runtime, Communicator& group) -> Status {
@@ -501,7 +501,7 @@ TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure
   }
 }
 
-TEST_P(Failure, who_quits_a_group_ends_it_alone_and_the_members_hear_of_it) {
+TEST_P(Failure, a_rank_that_quits_a_group_ends_only_that_group_and_the_members_are_informed) {
   const Outcomes outcomes = run_well(3, [](Runtime& runtime, Communicator& world) -> Status {
     PC_ASSIGN_OR_RETURN(Communicator* const part, runtime.make_group(1, {0, 1, 2}));
     PC_TRY(right_allreduce(*part));
@@ -514,7 +514,7 @@ TEST_P(Failure, who_quits_a_group_ends_it_alone_and_the_members_hear_of_it) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Failure, a_group_that_is_quit_and_closed_at_once_is_heard_of_by_its_members) {
+TEST_P(Failure, members_are_informed_of_a_group_that_is_quit_and_closed_at_once) {
   for (uint32_t round = 1; round <= 20; ++round) {
     const Outcomes outcomes = run_well(3, [round](Runtime& runtime, Communicator& world) -> Status {
       PC_ASSIGN_OR_RETURN(Communicator* const part, runtime.make_group(1, {0, 1, 2}));

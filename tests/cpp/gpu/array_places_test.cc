@@ -43,7 +43,7 @@ TEST_P(ArrayPlaces,
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(ArrayPlaces, a_list_on_two_gpus_and_memory_of_the_host_are_refused_before_others_hear_of_them) {
+TEST_P(ArrayPlaces, a_list_on_two_gpus_and_host_memory_are_refused_before_anything_is_sent) {
   const Outcomes outcomes = run(1, [&](Runtime& runtime, Communicator& group) -> Status {
     const std::shared_ptr<DeviceGroups> mine = gpus(runtime, 0);
     PC_ASSIGN_OR_RETURN(Array x, filled(0, 1));

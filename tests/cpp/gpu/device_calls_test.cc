@@ -40,7 +40,7 @@ TEST_P(DeviceWorld, sums_are_right_on_any_number_of_ranks_and_mix_with_calls_of_
   }
 }
 
-TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_goes_on) {
+TEST_P(DeviceWorld, different_calls_are_a_mismatch_on_all_ranks_and_the_cpu_goes_on) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -59,7 +59,7 @@ TEST_P(DeviceWorld, ranks_that_make_different_calls_all_hear_of_it_and_the_cpu_g
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_another_call) {
+TEST_P(DeviceWorld, an_array_on_the_cpu_of_another_rank_is_a_mismatch) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     Status ended;
@@ -77,7 +77,7 @@ TEST_P(DeviceWorld, a_rank_whose_array_lies_on_the_cpu_is_a_rank_that_makes_anot
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
+TEST_P(DeviceWorld, a_rank_that_makes_no_call_is_named_at_the_deadline) {
   std::promise<void> given_up;
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
@@ -97,7 +97,7 @@ TEST_P(DeviceWorld, a_rank_that_does_not_come_is_named_when_the_time_is_over) {
 }
 
 TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
-  std::promise<void> heard;
+  std::promise<void> has_error;
   nccl::testing::StepClock late(std::chrono::milliseconds(1));
   const Outcomes outcomes = run(
       2,
@@ -113,9 +113,9 @@ TEST_P(DeviceWorld, a_gpu_that_does_not_end_a_call_in_time_ends_the_group) {
         const Status ended = started->wait(-1);
         fake_.release_stream(x.stream.get());
         if (group.rank() == 0) {
-          heard.get_future().wait();  // this rank stays alive, so that the other rank sees no death
+          has_error.get_future().wait();  // this rank stays alive, so that the other rank sees no death
         } else {
-          heard.set_value();
+          has_error.set_value();
         }
         return ended;
       },
@@ -143,7 +143,7 @@ TEST_P(DeviceWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
     EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(DeviceWorld, where_there_is_no_way_all_ranks_say_the_same_and_the_cpu_goes_on) {
+TEST_P(DeviceWorld, where_there_is_no_path_all_ranks_raise_the_same_and_the_cpu_goes_on) {
   std::mutex mutex;
   std::set<std::string> reasons;
   for (const bool shares : {false, true}) {
@@ -238,7 +238,7 @@ TEST_P(DeviceWorld, an_error_that_nccl_finds_on_one_rank_ends_the_others_and_nam
   }
 }
 
-TEST_P(DeviceWorld, what_has_settled_keeps_nothing_and_nobody_looks_at_it_any_more) {
+TEST_P(DeviceWorld, a_settled_call_keeps_nothing_and_is_not_polled_any_more) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_TRY(calls->settle(-1));
@@ -410,7 +410,7 @@ TEST_P(DeviceWorld, calls_on_the_callers_stream_and_beside_it_keep_their_order) 
   }
 }
 
-TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_number_for_the_result) {
+TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_leaves_no_false_result) {
   for (const bool on_caller_stream : {true, false}) {
     std::latch others_ended(2), all_ended(3);
     const Outcomes outcomes = run(
@@ -429,11 +429,11 @@ TEST_P(DeviceWorld, an_abort_ends_what_waits_for_a_rank_and_nobody_takes_a_numbe
           fake_.release_stream(x.stream.get());
           fake_.drain_device(group.rank());  // its streams continue
           if (group.rank() != 2) others_ended.count_down();
-          const Status heard = started->wait(-1);
+          const Status ended = started->wait(-1);
           all_ended.arrive_and_wait();  // no rank sees the end of another before
           if (!is_nan(x)) PC_TRY(expect(x, static_cast<float>(group.rank() + 1)));
           if (!waited) return wrong("done without rank 2");
-          return heard.code() == Code::kAborted ? Status::ok() : wrong(heard.to_string());
+          return ended.code() == Code::kAborted ? Status::ok() : wrong(ended.to_string());
         },
         false);
     EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -473,19 +473,19 @@ TEST_P(DeviceWorld, a_call_in_a_graph_runs_whenever_that_is_launched_and_never_t
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
-  std::atomic<int> heard{0};
+TEST_P(DeviceWorld, the_end_of_a_call_is_notified_once_however_it_ends) {
+  std::atomic<int> notified{0};
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
     std::promise<void> first, second;
     PC_ASSIGN_OR_RETURN(const auto good,
-                        calls->launch(x.sum(), -1, [&](const Status&) { ++heard, first.set_value(); }));
+                        calls->launch(x.sum(), -1, [&](const Status&) { ++notified, first.set_value(); }));
     first.get_future().wait();
     if (!good->done() || !good->ended_well()) return wrong("not done");
     fake_.hold_stream(x.stream.get());
     PC_ASSIGN_OR_RETURN(const auto bad,
-                        calls->launch(x.sum(), -1, [&](const Status&) { ++heard, second.set_value(); }));
+                        calls->launch(x.sum(), -1, [&](const Status&) { ++notified, second.set_value(); }));
     PC_TRY(host_sum(group));
     calls->abort(Status(Code::kAborted, "enough"));
     second.get_future().wait();
@@ -494,7 +494,7 @@ TEST_P(DeviceWorld, who_asked_hears_once_of_the_end_of_a_call_however_it_ends) {
     return Status::ok();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  EXPECT_EQ(heard, 4);
+  EXPECT_EQ(notified, 4);
 }
 
 TEST_P(DeviceWorld, a_close_waits_for_the_calls_and_leaves_the_group_as_it_is) {

@@ -37,7 +37,7 @@ TEST_P(FullMemory, of_one_rank_keeps_all_from_nccl_and_the_group_goes_on) {
   EXPECT_EQ(nccl_->alive(), 0);
 }
 
-TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_the_next_goes_well) {
+TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_it_is_sent_and_the_next_one_succeeds) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(group, resources(group.rank())));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -59,7 +59,7 @@ TEST_P(FullMemory, fails_the_barrier_of_one_rank_before_others_hear_of_it_and_th
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(FullMemory, that_nccl_finds_is_reported_with_its_word) {
+TEST_P(FullMemory, that_nccl_finds_is_reported_with_its_error_name) {
   nccl_->fail_next("CommInitRankConfig", 1, 0);
   const Outcomes outcomes = run(
       1, [&](Runtime&, Communicator& group) { return join(group, resources(0)).status(); }, false);

@@ -35,7 +35,7 @@ TEST(DevicePath, one_gpu_of_two_host_ids_is_two) {
   EXPECT_TRUE(has(can_go_by_nccl(together), "share one GPU, GPU-a"));
 }
 
-TEST(DevicePath, what_is_in_the_way_is_named_with_its_ranks) {
+TEST(DevicePath, obstacles_are_named_with_their_ranks) {
   const DeviceFacts shared[] = {facts("GPU-a"), facts("GPU-b"), facts("GPU-a")};
   EXPECT_TRUE(has(can_go_by_nccl(shared), "rank 0 and rank 2 share one GPU, GPU-a"));
   const DeviceFacts older[] = {facts("GPU-a"), facts("GPU-b", 27)};

@@ -107,7 +107,7 @@ TEST_P(RefusedCalls, of_which_several_stand_on_one_stream_are_all_filled) {
 }
 
 TEST_P(RefusedCalls, hold_no_stream_where_the_driver_fills_nothing) {
-  // It does not fail while the two ranks join.
+  // The first two of these calls succeed, so that both ranks can join.
   fake_.fail_after("cuMemsetD8Async", 2, cuda::CUDA_ERROR_UNKNOWN);
   const Outcomes outcomes = run_refused(true, [](Array&, Array&) { return Status::ok(); });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
@@ -174,7 +174,7 @@ TEST_F(Agreed, streams_go_on_when_a_call_and_all_before_it_are) {
   EXPECT_FALSE(semaphore->has_reached(third));
 }
 
-TEST_F(Agreed, a_number_never_goes_back_whoever_has_the_semaphore_next) {
+TEST_F(Agreed, a_semaphore_that_is_taken_again_never_counts_back) {
   auto semaphore = take();
   semaphore->signal(semaphore->value() + 0xfffffff0U);  // the counter wraps around
   const uint32_t left = semaphore->value();

@@ -122,7 +122,7 @@ TEST_P(SplitWorld, new_groups_have_communicators_from_that_of_their_parent_befor
   EXPECT_EQ(record(), wanted);
 }
 
-TEST_P(SplitWorld, who_is_in_no_new_group_or_alone_in_one_takes_part_and_gets_none) {
+TEST_P(SplitWorld, a_rank_in_no_new_group_or_alone_in_one_joins_the_split_and_gets_no_child) {
   const Outcomes outcomes = run_here(4, [&](const Here& here) -> Status {
     PC_TRY(here.join());
     PC_ASSIGN_OR_RETURN(Array x, array_of(here.rank()));
@@ -185,7 +185,7 @@ TEST_P(SplitWorld, the_death_of_a_rank_in_the_middle_ends_parent_and_child_on_al
 }
 
 TEST_P(SplitWorld, a_split_that_stays_in_progress_ends_at_its_deadline_on_all_ranks) {
-  std::promise<void> late, all_heard;
+  std::promise<void> late, all_have_errors;
   const Outcomes outcomes = run_here(
       2,
       [&](const Here& here) -> Status {
@@ -195,9 +195,10 @@ TEST_P(SplitWorld, a_split_that_stays_in_progress_ends_at_its_deadline_on_all_ra
         const Status split = here.gpus.split(here.world, child, here.rank() == 0 ? 0.2 : kLong);
         if (here.rank() == 0) {
           late.set_value();
-          all_heard.get_future().wait();  // its runtime stays alive, so that the other rank sees no death
+          // its runtime stays alive, so that the other rank sees no death
+          all_have_errors.get_future().wait();
         } else {
-          all_heard.set_value();
+          all_have_errors.set_value();
         }
         return split;
       },
@@ -210,7 +211,7 @@ TEST_P(SplitWorld, a_split_that_stays_in_progress_ends_at_its_deadline_on_all_ra
 
 // An immediate refusal by NCCL leaves the other ranks alone in the split. A later failure leaves
 // them with a child.
-TEST_P(SplitWorld, an_error_of_nccl_on_one_rank_ends_the_new_group_on_all_and_nobody_waits_for_the_deadline) {
+TEST_P(SplitWorld, an_nccl_error_on_one_rank_ends_the_new_group_on_all_before_the_deadline) {
   for (const char* const fails : {"CommSplit", "CommUserRank"}) {
     std::latch all_joined(3), all_ended(3);
     const Outcomes outcomes = run_here(
@@ -270,7 +271,7 @@ TEST_P(SplitWorld, the_end_of_the_world_ends_a_split_that_waits) {
 TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_it_begins_ends_it_for_all) {
   strict_ = true;
   bool parent_goes_on = true;
-  std::promise<void> has_left, all_heard;
+  std::promise<void> has_left, all_have_errors;
   const Outcomes outcomes = run_here(
       2,
       [&](const Here& here) -> Status {
@@ -280,7 +281,7 @@ TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_it_begins_ends_it_for_all) 
         if (here.rank() == 1) {
           const Status split = here.gpus.split(here.world, child, kLong);
           has_left.get_future().wait();
-          all_heard.set_value();
+          all_have_errors.set_value();
           return split;
         }
         PC_ASSIGN_OR_RETURN(Array x, array_of(0));
@@ -291,7 +292,7 @@ TEST_P(SplitWorld, a_rank_that_leaves_a_split_before_it_begins_ends_it_for_all) 
         const Status split = here.gpus.split(here.world, child, 0.05);
         parent_goes_on = here.gpus.can_split(here.world) || child->alive().is_ok();
         has_left.set_value();
-        all_heard.get_future().wait();
+        all_have_errors.get_future().wait();
         other.wait();
         return split;
       },

@@ -48,7 +48,7 @@ class StuckCalls : public DeviceWorld {
 INSTANTIATE_TEST_SUITE_P(Over, StuckCalls, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
-TEST_P(StuckCalls, end_at_their_deadline_and_name_the_rank_that_has_not_come) {
+TEST_P(StuckCalls, end_at_their_deadline_and_name_the_rank_that_made_no_call) {
   std::promise<void> ended;
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     if (group.rank() == 1) return ended.get_future().wait(), Status::ok();
@@ -62,11 +62,12 @@ TEST_P(StuckCalls, end_at_their_deadline_and_name_the_rank_that_has_not_come) {
 }
 
 TEST_P(StuckCalls, end_at_their_deadline_where_all_ranks_have_made_them) {
-  std::promise<void> heard;
+  std::promise<void> has_error;
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     const Status late = sum(group, calls, group.rank() == 0 ? 0.2 : kLong);
-    group.rank() == 1 ? heard.set_value()
-                      : heard.get_future().wait();  // rank 0 stays alive until the other rank has its error
+    group.rank() == 1
+        ? has_error.set_value()
+        : has_error.get_future().wait();  // rank 0 stays alive until the other rank has its error
     return late;
   });
   EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << text_of(outcomes);
@@ -99,7 +100,7 @@ TEST_P(StuckCalls, of_different_kinds_are_a_mismatch_on_all_ranks_and_the_cpu_go
 }
 
 TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
-  std::promise<void> heard;
+  std::promise<void> has_error;
   const Outcomes outcomes = run(
       2,
       [&](Runtime&, Communicator& group) -> Status {
@@ -116,7 +117,7 @@ TEST_P(StuckCalls, end_at_their_deadline_while_the_driver_answers_nothing) {
         nccl_->hang_calls(1);
         PC_TRY(host_sum(group));
         const Status late = calls->launch(x.sum(), group.rank() == 0 ? 0.2 : kLong).status();
-        group.rank() == 1 ? heard.set_value() : heard.get_future().wait();
+        group.rank() == 1 ? has_error.set_value() : has_error.get_future().wait();
         fake_.hold_queries(0);
         fake_.release_stream(waits.stream.get());
         return late;
@@ -156,14 +157,14 @@ TEST_P(StuckCalls, do_not_keep_a_group_from_its_end_where_the_driver_never_answe
 }
 
 TEST_P(StuckCalls, end_by_ctrl_c) {
-  std::promise<void> heard;
+  std::promise<void> has_error;
   const Outcomes outcomes = run_stuck([&](Communicator& group, DeviceCalls& calls) -> Status {
     if (group.rank() == 1) {
       wait_for_a_stuck_call();
       pressed = true;
     }
     const Status ended = sum(group, calls);
-    group.rank() == 1 ? heard.set_value() : heard.get_future().wait();
+    group.rank() == 1 ? has_error.set_value() : has_error.get_future().wait();
     return ended;
   });
   EXPECT_EQ(outcomes[0].code(), Code::kAborted) << text_of(outcomes);

@@ -43,7 +43,7 @@ TEST_P(DirectFailures, other_sizes_are_found_without_fingerprints) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, who_gives_up_says_so_to_every_kind_of_receiver) {
+TEST_P(DirectFailures, a_sender_that_gives_up_informs_every_kind_of_receiver) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
@@ -67,7 +67,7 @@ TEST_P(DirectFailures, who_gives_up_says_so_to_every_kind_of_receiver) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, a_sender_whose_array_is_late_ends_its_receiver_on_the_host) {
+TEST_P(DirectFailures, a_sender_with_a_late_array_ends_its_receiver_on_the_host) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     if (group.rank() == 1) {
       std::vector<float> host(kLarge);
@@ -104,7 +104,7 @@ Status answer_and_stop(Communicator& group, uint32_t tag) {
                      {MessagePart::kAnswer, found.number}});
 }
 
-TEST_P(DirectFailures, a_world_that_is_left_waits_for_nobody_who_does_not_join) {
+TEST_P(DirectFailures, leaving_a_world_waits_for_no_rank_that_does_not_join) {
   std::promise<void> answered, left;
   const Outcomes outcomes = run(
       2,
@@ -157,7 +157,7 @@ TEST_P(DirectFailures, a_call_queued_for_a_channel_does_not_wait_beyond_its_dead
   EXPECT_TRUE(outcomes[0].is_ok()) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, an_offer_behind_what_nobody_receives_ends_at_its_calls_deadline) {
+TEST_P(DirectFailures, an_offer_behind_unreceived_messages_ends_at_its_calls_deadline) {
   std::promise<void> done;
   const Outcomes outcomes = run(
       2,
@@ -311,9 +311,9 @@ TEST_P(DirectFailures, what_fails_on_the_gpu_is_reported_once_and_needs_nothing_
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobody_else_does) {
+TEST_P(DirectFailures, a_failure_on_the_gpu_is_reported_by_the_wait_and_not_by_a_later_call) {
   Started left;
-  std::promise<void> heard;
+  std::promise<void> has_error;
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), 1));
@@ -322,13 +322,13 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
       PC_TRY(mine.run(message(x, Kind::kRecv, 0)));
       nccl_->async_error(nullptr, kRemoteError);
       poll_until([&] { return !mine.messages->take_failure().is_ok(); });
-      heard.get_future().wait();  // otherwise it may succeed for the other rank
+      has_error.get_future().wait();  // otherwise it may succeed for the other rank
       fake_.release_stream(x.stream.get());
       return host_sum(group);
     }
     PC_ASSIGN_OR_RETURN(left, mine.begin(message(x, Kind::kSend, 1)));
     const Status ended = left->wait(-1);
-    heard.set_value();
+    has_error.set_value();
     if (ended.is_ok() || ended.rank() != 0 || ended.peer() != 1) return wrong(ended.to_string());
     PC_TRY(host_sum(group));
     return mine.messages->take_failure();
@@ -339,7 +339,7 @@ TEST_P(DirectFailures, who_waits_for_what_fails_on_the_gpu_hears_of_it_and_nobod
   EXPECT_EQ(again.rank(), 0);
 }
 
-TEST_P(DirectFailures, who_asks_after_the_world_has_ended_hears_how_it_ended) {
+TEST_P(DirectFailures, a_wait_after_the_world_has_ended_returns_how_the_call_ended) {
   std::vector<Started> left(2);
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
@@ -358,7 +358,7 @@ TEST_P(DirectFailures, who_asks_after_the_world_has_ended_hears_how_it_ended) {
   }
 }
 
-TEST_P(DirectFailures, news_of_an_earlier_call_do_not_cost_a_message) {
+TEST_P(DirectFailures, a_late_mismatch_of_an_earlier_call_does_not_lose_a_message) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(1 + group.rank())));

@@ -19,7 +19,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Over, MessageWorld, ::testing::Values(Over::kInproc, Over::kTcp, Over::kShared),
                          [](const ::testing::TestParamInfo<Over>& each) { return name_of(each.param); });
 
-TEST_P(MessageWorld, large_ones_go_by_nccl_between_two_ranks_and_nobody_else_takes_part) {
+TEST_P(MessageWorld, large_ones_go_by_nccl_between_two_ranks_and_no_other_rank_takes_part) {
   const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
     if (group.rank() == 2) return Status::ok();  // it is already in shutdown()
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
@@ -105,7 +105,7 @@ TEST_P(MessageWorld, those_with_one_tag_come_in_the_order_of_their_calls_however
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, tags_are_received_in_any_order_and_from_anybody) {
+TEST_P(MessageWorld, tags_are_received_in_any_order_and_from_any_rank) {
   const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     if (group.rank() != 0) {
@@ -177,7 +177,7 @@ TEST_P(MessageWorld, between_a_gpu_and_the_host_they_go_through_the_host) {
   }
 }
 
-TEST_P(MessageWorld, who_expects_another_array_hears_of_it_on_both_ranks_and_the_group_goes_on) {
+TEST_P(MessageWorld, different_arrays_are_a_mismatch_on_both_ranks_and_the_group_goes_on) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, filled(group.rank(), static_cast<float>(group.rank() + 1)));
@@ -287,7 +287,7 @@ TEST_P(MessageWorld, one_that_was_given_up_ends_for_a_receiver_on_the_host_too) 
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
+TEST_P(MessageWorld, the_failure_of_a_detached_call_is_raised_by_the_next_call) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     if (group.rank() == 1) return host_sum(group);
     PC_ASSIGN_OR_RETURN(const Rig mine, rig(runtime, group));
@@ -307,7 +307,7 @@ TEST_P(MessageWorld, who_is_left_alone_and_fails_is_heard_of_in_the_next_call) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, what_was_sent_by_itself_says_its_shape_to_who_does_not_know_it) {
+TEST_P(MessageWorld, an_asynchronous_send_carries_its_shape_to_a_receiver_without_it) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     if (group.rank() == 1) {
       PC_ASSIGN_OR_RETURN(const FoundMessage found, group.find(0, 0));
@@ -331,7 +331,7 @@ TEST_P(MessageWorld, what_was_sent_by_itself_says_its_shape_to_who_does_not_know
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_wherever_it_stands) {
+TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_at_any_stage) {
   const Outcomes outcomes = run(
       2,
       [&](Runtime& runtime, Communicator& group) -> Status {
@@ -348,7 +348,7 @@ TEST_P(MessageWorld, the_death_of_the_other_rank_ends_it_wherever_it_stands) {
   EXPECT_EQ(outcomes[0].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(MessageWorld, ranks_that_reach_each_other_in_no_way_go_through_the_host) {
+TEST_P(MessageWorld, ranks_without_a_direct_path_go_through_the_host) {
   fake_.set_peer_access(0);
   has_nccl_ = false;
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {

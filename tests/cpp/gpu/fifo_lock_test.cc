@@ -66,7 +66,7 @@ TEST_F(FifoLockTest, one_has_it_and_the_next_gets_it) {
   EXPECT_FALSE(std::async(std::launch::async, [&] { return issue_order_.take_now().has_value(); }).get());
 }
 
-TEST_F(FifoLockTest, who_takes_it_again_and_again_comes_behind_who_waits) {
+TEST_F(FifoLockTest, a_thread_that_takes_it_again_queues_behind_the_threads_that_wait) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<bool> had_it{false};
     std::future<Status> another = another_waits([&] { had_it = true; });
@@ -77,7 +77,7 @@ TEST_F(FifoLockTest, who_takes_it_again_and_again_comes_behind_who_waits) {
   }
 }
 
-TEST_F(FifoLockTest, who_waits_sees_its_deadline_and_leaves_the_queue) {
+TEST_F(FifoLockTest, a_wait_ends_at_its_deadline_and_leaves_the_queue) {
   const Status late = another_takes(0.01).get();
   EXPECT_EQ(late.code(), Code::kTimeout);
   EXPECT_NE(late.message().find("this group does that"), std::string::npos) << late.message();
@@ -85,12 +85,12 @@ TEST_F(FifoLockTest, who_waits_sees_its_deadline_and_leaves_the_queue) {
   EXPECT_TRUE(take(20).is_ok());
 }
 
-TEST_F(FifoLockTest, who_waits_hears_ctrl_c) {
+TEST_F(FifoLockTest, a_wait_ends_on_ctrl_c) {
   interrupts_ = true;
   EXPECT_EQ(another_takes(20).get().code(), Code::kInterrupted);
 }
 
-TEST_F(FifoLockTest, who_waits_hears_that_the_group_has_ended) {
+TEST_F(FifoLockTest, a_wait_ends_when_the_group_ends) {
   std::future<Status> another = another_waits();
   runtime_->abort(Status(Code::kAborted, "asked for"));
   EXPECT_EQ(another.get().code(), Code::kAborted);

@@ -30,13 +30,14 @@ TEST_P(RuntimeDevices, a_groups_own_calls_take_arrays_on_gpus_and_open_nothing_b
     without_stream.stream = {};
     PC_TRY(world.run(without_stream));  // has completed
     PC_TRY(expect(x, 6));
-    std::promise<Status> heard;
-    PC_ASSIGN_OR_RETURN(const std::shared_ptr<AsyncWork> begun,
-                        world.begin(x.sum().request, {-1, [&](const Status& how) { heard.set_value(how); }}));
+    std::promise<Status> reported;
+    PC_ASSIGN_OR_RETURN(
+        const std::shared_ptr<AsyncWork> begun,
+        world.begin(x.sum().request, {-1, [&](const Status& how) { reported.set_value(how); }}));
     const std::optional<Status> ended = begun->wait({Deadline::after(kLong)});
     if (!ended) return wrong("it has not ended");
     PC_TRY(*ended);
-    std::future<Status> end = heard.get_future();
+    std::future<Status> end = reported.get_future();
     if (end.wait_for(std::chrono::duration<double>(kLong)) != std::future_status::ready)
       return wrong("its end is not reported");
     PC_TRY(end.get());
@@ -129,7 +130,7 @@ class RuntimeEnds : public ::testing::Test {
   static Status barrier(Communicator& group) { return group.run(Request{}, kLong); }
 };
 
-TEST_F(RuntimeEnds, without_a_way_to_make_them_arrays_on_gpus_are_refused_as_ever) {
+TEST_F(RuntimeEnds, without_devices_arrays_on_gpus_are_refused) {
   const Outcomes outcomes = run_with(1, {}, [](Runtime& runtime, Communicator& world) -> Status {
     const Status refused = world.run(call());
     EXPECT_EQ(refused.code(), Code::kUnsupported);
@@ -140,7 +141,7 @@ TEST_F(RuntimeEnds, without_a_way_to_make_them_arrays_on_gpus_are_refused_as_eve
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_F(RuntimeEnds, what_cannot_be_made_is_said_by_the_call_and_the_next_one_tries_again) {
+TEST_F(RuntimeEnds, devices_that_cannot_be_made_fail_the_call_and_the_next_one_tries_again) {
   std::atomic<int> tries{0};
   const auto make = [&](Runtime&) -> Result<std::shared_ptr<Devices>> {
     if (++tries == 1) return Status(Code::kSystem, "no driver today");
@@ -204,7 +205,7 @@ TEST_F(RuntimeEnds, two_threads_that_call_first_at_once_use_the_same_devices) {
   EXPECT_EQ(gone, 2);
 }
 
-TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_tells_what_they_say) {
+TEST_F(RuntimeEnds, shutdown_closes_them_before_a_rank_leaves_and_returns_their_error) {
   std::atomic<int> gone{0};
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     const auto made = std::make_shared<ScriptedDevices>();
@@ -254,7 +255,7 @@ TEST_F(RuntimeEnds, abort_ends_them_first_also_while_a_shutdown_waits_for_them) 
   EXPECT_TRUE(group_lived);
 }
 
-TEST_F(RuntimeEnds, a_runtime_that_just_goes_ends_them_while_its_groups_are_there) {
+TEST_F(RuntimeEnds, a_runtime_without_shutdown_ends_them_while_its_groups_exist) {
   std::string order;
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     const auto made = std::make_shared<ScriptedDevices>();
@@ -290,7 +291,7 @@ TEST_F(RuntimeEnds, a_group_that_they_know_stays_open_until_the_end) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_F(RuntimeEnds, a_group_that_is_closed_while_they_end_stays_open_too_and_what_they_say_comes_apart) {
+TEST_F(RuntimeEnds, a_group_closed_while_they_end_stays_open_and_their_error_is_returned_apart) {
   std::atomic<Communicator*> group{nullptr};
   const auto make = [&](Runtime& runtime) -> Result<std::shared_ptr<Devices>> {
     const auto made = std::make_shared<ScriptedDevices>();
@@ -346,7 +347,7 @@ TEST_P(RuntimeDevices, shutdown_waits_for_calls_that_are_under_way) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(RuntimeDevices, abort_ends_a_call_whose_other_rank_does_not_come) {
+TEST_P(RuntimeDevices, abort_ends_a_call_that_the_other_rank_does_not_enter) {
   std::latch both(2);
   const Outcomes outcomes = run(
       2,

@@ -15,7 +15,7 @@
 namespace pc {
 namespace {
 
-// any other number is the index of the source that `out` aliases
+// where `out` is; any other number is the index of the source that `out` aliases
 constexpr int kNowhere = -2, kCacheLinePair = -1;
 
 // Sources of `count` elements, at various alignments, and the result of the portable chain on them.
@@ -114,14 +114,14 @@ TEST(ReduceAll, gives_the_bits_of_the_chain_wherever_the_result_goes) {
 // others, alternately, since all of them would take long.
 TEST(ReduceAll, gives_the_bits_of_the_chain_for_long_arrays) {
   std::mt19937_64 random(4);
-  std::size_t turn = 0;
+  std::size_t next_target = 0;
   for_every_kernel([&](DType dtype, const Reduction& how, const std::string& name) {
     const std::size_t count = takes_pairs(how.op) ? 100002 : 100003;
     for (std::size_t number = 1; number <= kMostSources; ++number) {
       const Sources sources = random_sources(random, number, count, dtype, how);
       const int last = static_cast<int>(number) - 1;
       check(reduce_target(), sources, count, dtype, how, last, true, name);
-      const std::string_view other = reduce_targets()[turn++ % reduce_targets().size()];
+      const std::string_view other = reduce_targets()[next_target++ % reduce_targets().size()];
       check(other, sources, count, dtype, how, kCacheLinePair, false, name);
       if (testing::Test::HasFatalFailure()) return;
     }

@@ -57,7 +57,7 @@ class ByteStreamTest : public ::testing::TestWithParam<Kind> {
 };
 INSTANTIATE_TEST_SUITE_P(All, ByteStreamTest, ::testing::Values(Kind::kPlain, Kind::kAes, Kind::kChaCha));
 
-TEST_P(ByteStreamTest, WhatGoesInComesOutHoweverItIsCut) {
+TEST_P(ByteStreamTest, WhatIsWrittenIsReadHoweverItIsCut) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 20; ++round) {
     Ends ends(GetParam());

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(OverDomains, Async,
                                   (std::get<1>(each.param) == Check::kStrict ? "_strict" : "");
                          });
 
-TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
+TEST_P(Async, calls_end_in_order_without_a_waiting_thread) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
     constexpr std::size_t kCalls = 200;
     std::vector<Sum> sums;
@@ -99,7 +99,7 @@ TEST_P(Async, calls_end_without_anybody_waiting_and_in_order) {
 
 // The progress thread polls every 100 ms in any case. If only this polling detected an end, every
 // round would take about as long. On a busy machine many rounds do, but not nine of ten.
-TEST_P(Async, a_call_that_nobody_waits_for_ends_as_soon_as_it_can) {
+TEST_P(Async, a_call_that_no_thread_waits_for_ends_as_soon_as_it_can) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     // of the rounds in which no caller makes progress, and of the other rounds
     std::array<std::vector<double>, 2> took;
@@ -229,7 +229,7 @@ TEST_P(Async, a_wait_that_ends_early_leaves_the_call_as_it_is) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Async, a_call_ends_at_its_deadline_whether_somebody_waits_or_not) {
+TEST_P(Async, a_call_ends_at_its_deadline_whether_a_thread_waits_or_not) {
   std::promise<void> over;
   const std::shared_future<void> is_over = over.get_future().share();
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
@@ -293,7 +293,7 @@ TEST_P(Async, calls_in_different_order_are_a_mismatch_that_names_both) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Async, a_failure_that_nobody_asks_for_is_raised_by_the_next_call) {
+TEST_P(Async, a_failure_that_no_thread_waits_for_is_raised_by_the_next_call) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     Sum sum(group, group.rank() == 0 ? 4 : 5);
     End ended;
@@ -322,7 +322,7 @@ TEST_P(Async, dropped_calls_go_on_and_give_the_others_what_they_need) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_says_who_died) {
+TEST_P(Async, the_death_of_a_peer_ends_what_is_under_way_and_names_the_peer) {
   const Outcomes outcomes = run(
       3,
       [](Runtime&, Communicator& group) -> Status {
@@ -374,7 +374,7 @@ TEST_P(Async, abort_ends_what_is_under_way_with_its_cause) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) {
+TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_arrived) {
   const Outcomes outcomes = run(2, [](Runtime& runtime, Communicator& group) -> Status {
     std::vector<Sum> sums(20, Sum(group, 10'000));
     Calls calls;
@@ -397,7 +397,7 @@ TEST_P(Async, shutdown_waits_for_collectives_and_ends_messages_that_never_came) 
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Async, calls_outlive_their_runtime_and_still_tell_how_they_ended) {
+TEST_P(Async, calls_outlive_their_runtime_and_still_return_how_they_ended) {
   std::shared_ptr<AsyncWork> kept;
   Elements x = contribution(DType::kF32, 100'000, 0, 2);
   const Outcomes outcomes = run(
@@ -422,7 +422,7 @@ TEST_P(Async, calls_outlive_their_runtime_and_still_tell_how_they_ended) {
   EXPECT_TRUE(has(ended, "allreduce #1")) << ended.to_string();
 }
 
-TEST_P(Async, the_end_of_the_runtime_ends_a_call_that_somebody_looks_on_at) {
+TEST_P(Async, the_end_of_the_runtime_ends_a_wait_that_only_looks_on) {
   std::byte byte{};
   std::promise<void> looks;
   std::future<std::optional<Status>> outcome;

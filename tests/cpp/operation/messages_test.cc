@@ -101,7 +101,7 @@ TEST_P(Messages, from_any_rank_every_message_is_received_once) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Messages, from_any_rank_nobody_who_sends_all_the_time_keeps_the_others_waiting) {
+TEST_P(Messages, receives_from_any_rank_are_round_robin_so_that_no_sender_starves_another) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
     std::byte x{};
     for (int i = 0; group.rank() != 0 && i < (group.rank() == 1 ? 50 : 1); ++i)
@@ -119,7 +119,7 @@ TEST_P(Messages, from_any_rank_nobody_who_sends_all_the_time_keeps_the_others_wa
 }
 
 // A receive from one rank and one from any rank, in two threads, on one tag.
-TEST_P(Messages, who_waits_for_any_rank_looks_again_when_a_message_goes_to_somebody_else) {
+TEST_P(Messages, a_wait_for_any_rank_continues_when_another_receive_takes_the_message) {
   const Outcomes outcomes = run(2, [](Runtime&, Communicator& group) -> Status {
     std::byte one{1}, two{2}, got{}, ready{};
     if (group.rank() == 1) {
@@ -166,7 +166,7 @@ TEST_P(Messages, what_was_put_back_or_not_found_in_time_is_received_later) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(Messages, a_search_ends_when_everybody_it_waits_for_has_left) {
+TEST_P(Messages, a_search_ends_when_all_ranks_that_it_waits_for_have_left) {
   const Outcomes outcomes = run(3, [](Runtime&, Communicator& group) -> Status {
     if (group.rank() != 0) return Status::ok();  // it continues with shutdown
     const Status ended = group.find(kAnyRank, 4, 15).status();

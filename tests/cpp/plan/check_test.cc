@@ -169,7 +169,7 @@ TEST(Check, refuses_messages_without_another_end) {
       << unsent.to_string();
 }
 
-TEST(Check, refuses_messages_whose_ends_name_different_chunks) {
+TEST(Check, refuses_messages_that_name_different_chunks_on_sender_and_receiver) {
   std::vector<Plan> plans = build_all(*find_algorithm(Collective::kAllreduce, "ring"), 3, 0, 1);
   plans[1].steps[0].src.first = 0;
   EXPECT_EQ(check(plans).to_string(),
@@ -298,7 +298,7 @@ TEST(Check, refuses_plans_that_mean_nothing) {
   EXPECT_EQ(after_edit([](Plan& p) { p.shape.root = 1; }), "the plan is for another call than rank 0's");
 }
 
-TEST(Check, refuses_runs_of_scratch_whose_chunks_may_differ_in_size) {
+TEST(Check, refuses_runs_of_scratch_with_chunks_that_may_differ_in_size) {
   std::vector<Plan> plans;
   for (Rank rank = 0; rank < 2; ++rank) {
     PlanBuilder builder("test", {Collective::kBroadcast, rank, 2}, 2, 2);

@@ -41,7 +41,8 @@ TEST(Predict, a_ring_takes_its_rounds_and_adds_in_half_of_them) {
 
 TEST(Predict, messages_through_one_port_follow_each_other) {
   const Cost out = cost_of(Collective::kScatter, "linear", 4, 64);
-  EXPECT_EQ(out.seconds, 3 * (1 + 16 * 0.5) + 10 + 1);  // the root's port, then the latency to the last rank
+  // three messages through the root's port, then the latency to the last rank
+  EXPECT_EQ(out.seconds, 3 * (1 + 16 * 0.5) + 10 + 1);
   const Cost in = cost_of(Collective::kGather, "linear", 4, 64);
   EXPECT_EQ(in.seconds, 11 + 3 * (16 * 0.5 + 1));
 }
@@ -92,7 +93,7 @@ TEST(Predict, knows_its_links_by_name) {
   EXPECT_EQ(find_link_model("pigeon"), nullptr);
 }
 
-TEST(Predict, says_who_never_ends) {
+TEST(Predict, refuses_plans_that_never_end) {
   std::vector<Plan> plans = build_all(*find_algorithm(Collective::kAllreduce, "ring"), 3);
   plans[1].steps.erase(plans[1].steps.begin());  // its first send
   GivenPlans given(plans);

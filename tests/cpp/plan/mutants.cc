@@ -80,14 +80,14 @@ class Mutator {
     });
   }
 
-  // Steps are deleted, doubled and swapped, and every `after` still refers to the same step.
+  // Adapts every `after` to a changed list of steps, so that it still refers to the same step.
   static void renumber(Plan& plan, const std::function<uint32_t(uint32_t)>& to) {
     for (Step& step : plan.steps) {
       if (step.after > 0) step.after = to(step.after);
     }
   }
   void change_list() {
-    const uint32_t self = static_cast<uint32_t>(index_) + 1;  // the numbering of `after`
+    const uint32_t self = static_cast<uint32_t>(index_) + 1;  // `after` counts steps from 1
     show("deleted step", "", [&](Plan& plan) {
       plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(index_));
       renumber(plan, [&](uint32_t after) { return after == self ? 0 : after > self ? after - 1 : after; });

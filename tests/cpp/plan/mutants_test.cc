@@ -17,7 +17,8 @@
 namespace pc {
 namespace {
 
-bool tells_in_place_apart(std::span<const Plan> plans) {  // a step reads the input where it may be the output
+// Returns true if a step reads the input where it may be the output.
+bool distinguishes_in_place(std::span<const Plan> plans) {
   for (const Plan& plan : plans) {
     for (const Step& step : plan.steps) {
       const bool reads_input = !is_receive(step.kind) && step.src.count > 0 && step.src_area == Area::kInput;
@@ -32,7 +33,7 @@ bool tells_in_place_apart(std::span<const Plan> plans) {  // a step reads the in
 std::string explore_all(std::span<const Plan> plans, std::size_t* states, bool reduced = true) {
   for (const bool rendezvous : {false, true}) {
     for (const bool in_place : {true, false}) {
-      if (!in_place && !tells_in_place_apart(plans)) continue;
+      if (!in_place && !distinguishes_in_place(plans)) continue;
       const Exploration result =
           explore(plans, {.rendezvous = rendezvous, .in_place = in_place, .reduced = reduced});
       *states += result.states;

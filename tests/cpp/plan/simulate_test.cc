@@ -100,7 +100,7 @@ TEST(Simulate, sees_a_weight_that_is_not_true) {
             "but its operand holds 2 contributions");
 }
 
-TEST(Simulate, sees_who_never_ends) {
+TEST(Simulate, finds_plans_that_never_end) {
   EXPECT_NE(report(edited("recursive_doubling", 2,
                           [](std::vector<Plan>& plans) {
                             for (Plan& plan : plans) std::swap(plan.steps[0], plan.steps[1]);
@@ -116,7 +116,7 @@ TEST(Simulate, refuses_plans_that_touch_what_is_not_there) {
             std::string::npos);
 }
 
-TEST(Simulate, refuses_worlds_whose_data_does_not_fit) {
+TEST(Simulate, refuses_worlds_with_more_data_than_fits) {
   BuiltPlans plans(*find_algorithm(Collective::kAllreduce, "ring"), {Collective::kAllreduce, 0, 30000}, 0);
   const Status status = simulate(plans, 64, link_models()[0]).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);

@@ -287,32 +287,32 @@ class PendingConnection : public ::testing::Test {
   }
 };
 
-TEST_F(PendingConnection, opens_for_who_says_the_right_words) {
+TEST_F(PendingConnection, is_admitted_after_a_valid_join_message) {
   const Fd socket = connect_raw(listener.endpoint());
   send(socket, join(1), both());
   EXPECT_TRUE(serve_until(server, [&] { return server.has(1); }));
 }
 
-TEST_F(PendingConnection, stays_shut_for_who_does_not_know_the_token) {
+TEST_F(PendingConnection, is_rejected_without_the_right_token) {
   JoinMessage word{kEpoch, 1, listener.endpoint().token};
   word.token[15] ^= std::byte{1};
   must_be_rejected(encode(word), both());
   must_be_rejected(JoinBytes{}, both());
 }
 
-TEST_F(PendingConnection, stays_shut_for_another_epoch_or_a_rank_that_is_not_expected) {
+TEST_F(PendingConnection, is_rejected_for_another_epoch_or_an_unexpected_rank) {
   must_be_rejected(encode(JoinMessage{kEpoch + 1, 1, listener.endpoint().token}), both());
   for (const Rank rank : {0, 3, -1, INT32_MAX}) must_be_rejected(join(rank), both());
 }
 
-TEST_F(PendingConnection, stays_shut_for_too_few_and_too_many_descriptors) {
+TEST_F(PendingConnection, is_rejected_for_too_few_or_too_many_descriptors) {
   must_be_rejected(join(1), {});
   must_be_rejected(join(1), {part.memory.fd()});
   must_be_rejected(join(1), {part.memory.fd(), part.notifier.fd(), part.notifier.fd()});
   must_be_rejected(join(1), std::vector<int>(200, part.notifier.fd()));
 }
 
-TEST_F(PendingConnection, stays_shut_for_messages_of_another_size) {
+TEST_F(PendingConnection, is_rejected_for_messages_of_another_size) {
   const std::ptrdiff_t before = open_descriptors();
   for (const std::size_t size : {std::size_t{1}, kJoinBytes - 1, kJoinBytes + 1, std::size_t{60000}}) {
     const Fd socket = connect_raw(listener.endpoint());
@@ -347,7 +347,7 @@ TEST_F(PendingConnection, a_rank_that_is_here_is_not_replaced) {
   EXPECT_EQ(::recv(first.get(), &byte, 1, MSG_DONTWAIT), -1) << "the first connection was closed";
 }
 
-TEST_F(PendingConnection, pending_connections_that_send_nothing_delay_nobody_and_are_closed) {
+TEST_F(PendingConnection, pending_connections_that_send_nothing_delay_no_client_and_are_closed) {
   std::vector<Fd> silent;
   for (int i = 0; i < 10; ++i) silent.push_back(connect_raw(listener.endpoint()));
   const Fd client = connect_raw(listener.endpoint());
@@ -396,7 +396,7 @@ TEST_F(PendingConnection, another_user_is_rejected_although_it_knows_the_token) 
   EXPECT_FALSE(server.has(1));
 }
 
-TEST_F(PendingConnection, a_client_that_goes_while_all_is_distributed_is_named_and_the_others_get_theirs) {
+TEST_F(PendingConnection, a_client_lost_during_distribution_is_named_and_the_others_get_theirs) {
   Fd leaves = connect_raw(listener.endpoint());
   send(leaves, join(1), both());
   std::thread stays([&] {
@@ -533,7 +533,7 @@ TEST(FdExchange, a_rank_that_can_open_no_more_descriptors_says_so) {
   EXPECT_NE(failed.at(1).find("ulimit -n"), std::string::npos) << failed.at(1);
 }
 
-TEST(FdExchangeMessages, answers_are_one_line_whatever_comes) {
+TEST(FdExchangeMessages, answers_are_one_line_for_any_input) {
   EXPECT_EQ(decode_answer(encode_answer("")).value(), "");
   EXPECT_EQ(decode_answer(encode_answer("a\nb\x80")).value(), "a?b?");
   EXPECT_EQ(decode_answer(encode_answer(std::string(9999, 'x'))).value(),

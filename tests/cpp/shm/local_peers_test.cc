@@ -70,7 +70,7 @@ TEST_P(LocalPeersTest, every_rank_is_there_and_no_other) {
   }
 }
 
-TEST_P(LocalPeersTest, own_memory_begins_at_offset_0_and_what_is_added_follows_and_everybody_sees_it) {
+TEST_P(LocalPeersTest, own_memory_begins_at_offset_0_added_memory_follows_and_all_ranks_map_it) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const SharedRange first = all[rank]->grow(4096).value(), next = all[rank]->grow(4096).value();
     EXPECT_EQ(all[rank]->map(static_cast<Rank>(rank), 0, kFirst).value()[kFirst - 1], std::byte{0});

@@ -22,7 +22,7 @@ TEST(ProcessMemory, a_living_process_s_array_is_read_and_a_dead_one_s_is_not) {
   const std::vector<std::byte> bytes = pattern(kNbytes, 1);
   const pid_t child = ::fork();
   if (child == 0) {
-    for (;;) ::pause();  // it has a copy of everything
+    for (;;) ::pause();  // the child has a copy of the parent's memory at the same addresses
   }
   std::vector<std::byte> here(bytes.size());
   const uint64_t address = reinterpret_cast<uintptr_t>(bytes.data());

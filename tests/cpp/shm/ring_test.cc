@@ -30,7 +30,7 @@ class RingTest : public ::testing::Test {
   Ring ring;
 };
 
-TEST_F(RingTest, messages_lie_inside_and_apart_and_in_lines_of_their_own) {
+TEST_F(RingTest, messages_are_inside_and_apart_and_in_cache_lines_of_their_own) {
   std::vector<Taken> all;
   for (uint64_t sequence = 1; sequence <= 8; ++sequence) {
     const auto position = ring.take(1000, {sequence, 0}, never);

@@ -58,7 +58,7 @@ TEST(Segment, what_one_rank_writes_the_other_reads_at_the_same_offset) {
   EXPECT_EQ(own.map(4096 + 18, 1).value()[0], std::byte{7});
 }
 
-// The first access would cost a microsecond in the first message that uses the page.
+// Otherwise the first access to a page would cost a microsecond, in the first message that uses it.
 TEST(Segment, every_page_is_entered_when_it_is_mapped) {
   const auto entered = [](std::span<std::byte> memory) {
     const Fd map(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
@@ -110,7 +110,7 @@ TEST(Segment, a_piece_of_what_is_mapped_is_not_mapped_again) {
   EXPECT_EQ(peer.map(kMiB - 1, 1).value().data(), all + kMiB - 1);
 }
 
-TEST(Segment, nobody_can_make_it_shorter_or_seal_it_against_writing) {
+TEST(Segment, cannot_be_shortened_or_sealed_against_writing) {
   OwnSegment own = new_segment();
   ASSERT_TRUE(own.grow(4096).is_ok());
   EXPECT_EQ(::ftruncate(own.fd(), 0), -1);
@@ -156,7 +156,7 @@ TEST(Segment, what_is_no_sealed_memory_is_refused) {
   EXPECT_TRUE(has(refusal_of(memory_file(MFD_ALLOW_SEALING, 4096, F_SEAL_SHRINK | F_SEAL_WRITE)), "written"));
 }
 
-// An access to a missing page of it would end the process.
+// An access to a huge page that cannot be allocated would end the process.
 TEST(Segment, sealed_memory_of_huge_pages_is_refused) {
   Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (!fd.valid()) GTEST_SKIP() << "this kernel has no huge pages";
@@ -292,7 +292,7 @@ TEST(EventFd, stays_notified_until_it_is_cleared) {
   notifier.clear_notification();
 }
 
-TEST(EventFd, that_cannot_take_more_notifications_blocks_nobody) {
+TEST(EventFd, that_cannot_take_more_notifications_blocks_no_caller) {
   EventFd notifier = EventFd::create().value();
   const uint64_t nearly_full = UINT64_MAX - 1;
   ASSERT_EQ(::write(notifier.fd(), &nearly_full, sizeof nearly_full), 8);

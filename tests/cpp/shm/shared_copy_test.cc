@@ -18,7 +18,7 @@ StoreChoice usually(Stores best) {
   return choice;
 }
 
-TEST(SharedCopy, all_bytes_arrive_and_what_is_said_grows_to_the_end) {
+TEST(SharedCopy, all_bytes_arrive_and_the_reported_progress_grows_to_the_end) {
   std::vector<std::byte> from(300'000);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 2654435761U >> 13);
   for (const Stores stores : {Stores::kVector, Stores::kString, Stores::kPastCaches}) {

@@ -38,7 +38,7 @@ TEST(StoreChoice, the_fastest_stores_are_taken_on_every_machine) {
   }
 }
 
-// Its reader finds no data in a cache.
+// The reader of data that was stored past the caches finds none of it in a cache.
 TEST(StoreChoice, past_the_caches_must_be_much_faster) {
   StoreChoice choice;
   put(choice, {60, 70, 50}, 1000);
@@ -66,8 +66,8 @@ TEST(StoreChoice, one_interruption_changes_nothing) {
   EXPECT_EQ(choice.usual(), Stores::kVector);
 }
 
-// Returns for how many of a thousand pieces is() holds. Each of these must be timed, and took
-// `time`.
+// Counts the pieces, of a thousand, for which is() is true. Each of these must be timed, and is
+// reported to have taken `time`.
 template <class Is>
 int count_in_a_thousand(StoreChoice& choice, std::chrono::nanoseconds time, Is&& is) {
   int count = 0;

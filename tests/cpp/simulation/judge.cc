@@ -116,15 +116,15 @@ void SimulatedRank::check_exclusion(Rank by, const std::string& cause) {
 }
 
 std::string SimulatedRank::unsettled() const {
-  const std::string who = "rank " + std::to_string(me_);
-  if (!ended_.empty()) return who + " has no failure report yet";
-  if (!surveys_.empty()) return who + " has no answer to a survey yet";
+  const std::string rank = "rank " + std::to_string(me_);
+  if (!ended_.empty()) return rank + " has no failure report yet";
+  if (!surveys_.empty()) return rank + " has no answer to a survey yet";
   const bool has_group = std::any_of(world_.scenario.groups.begin(), world_.scenario.groups.end(),
                                      [&](const auto& group) { return !is_out(group.first); });
-  if (running_.has_value() && !has_group) return who + " still waits";
+  if (running_.has_value() && !has_group) return rank + " still waits";
   const std::vector<int>& host = world_.scenario.host;
   const bool all_near = std::equal(host.begin() + 1, host.end(), host.begin());
-  if (all_near && plane_.next_tick().has_value()) return who + " wakes for nothing";
+  if (all_near && plane_.next_tick().has_value()) return rank + " wakes for nothing";
   return "";
 }
 

@@ -203,12 +203,12 @@ CallReport SimulatedRank::report(const CallId& call, bool find_where) {
   report.site = site_of(me_);
   report.call = std::string(world_.dice.below(std::size_t{300}), 'c');
   if (entry.state != State::kNotMade) return report;
-  const auto [place, asked_first] =
+  const auto [place, is_first_request] =
       find_where ? places_.try_emplace(call) : std::pair(places_.find(call), false);
   if (place == places_.end()) return report;
   report.where = place->second;
   report.where_follows = report.where.empty();
-  if (asked_first && world_.dice.chance(90)) {  // otherwise it is never found
+  if (is_first_request && world_.dice.chance(90)) {  // otherwise the position is never found
     world_.at(me_, world_.dice.within(milliseconds(600)), [this, call] {
       ++world_.counts.places;
       places_[call] = place_of(me_);

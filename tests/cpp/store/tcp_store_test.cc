@@ -47,7 +47,7 @@ class TcpStore : public ::testing::Test {
   std::unique_ptr<TcpStoreServer> server_;
 };
 
-TEST_F(TcpStore, a_client_may_come_before_the_server) {
+TEST_F(TcpStore, a_client_may_start_before_the_server) {
   serve();
   const std::string where = address();
   server_.reset();
@@ -98,7 +98,7 @@ TEST_F(TcpStore, a_client_of_another_job_is_refused_with_the_reason) {
       << status.message();
 }
 
-TEST_F(TcpStore, a_rank_that_is_in_the_next_world_already_waits_for_its_store_and_nobody_is_alarmed) {
+TEST_F(TcpStore, a_rank_that_is_already_in_the_next_world_waits_for_its_store_without_a_warning) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
   const Fd reads(ends[0]), writes(ends[1]);
@@ -162,7 +162,7 @@ TEST_F(TcpStore, an_interrupt_ends_every_wait) {
   EXPECT_EQ(store->get("never", soon()).status().code(), Code::kInterrupted);
 }
 
-TEST_F(TcpStore, a_server_that_goes_is_an_error_and_no_hang) {
+TEST_F(TcpStore, a_lost_server_is_an_error_and_no_hang) {
   serve();
   const std::unique_ptr<Store> store = client();
   server_.reset();
@@ -172,7 +172,7 @@ TEST_F(TcpStore, a_server_that_goes_is_an_error_and_no_hang) {
       << status.to_string();
 }
 
-TEST_F(TcpStore, a_store_that_has_gone_is_not_reported_as_a_missing_key) {
+TEST_F(TcpStore, a_lost_store_is_not_reported_as_a_missing_key) {
   serve();
   const std::string where = address();
   const std::unique_ptr<Store> store = client();
@@ -248,7 +248,7 @@ TEST_F(TcpStore, a_store_that_is_stuck_is_not_reported_as_a_missing_key) {
   }
 }
 
-TEST_F(TcpStore, the_way_to_a_stuck_store_takes_no_longer_than_the_deadline_unless_that_is_asked_for) {
+TEST_F(TcpStore, connecting_to_a_stuck_store_ends_at_the_deadline_unless_requested_otherwise) {
   const SilentStore stuck;
   const std::unique_ptr<Store> store = connect_tcp_store({stuck.address()}, kJob, soon()).value().store;
   const TimePoint begin = now();
@@ -257,7 +257,7 @@ TEST_F(TcpStore, the_way_to_a_stuck_store_takes_no_longer_than_the_deadline_unle
   EXPECT_LT(std::chrono::duration<double>(now() - begin).count(), 1.8);
 }
 
-TEST_F(TcpStore, a_client_that_goes_while_it_waits_leaves_nothing_behind) {
+TEST_F(TcpStore, a_client_lost_while_it_waits_leaves_nothing_behind) {
   serve();
   const std::unique_ptr<Store> store = client();
   for (int i = 0; i < 20; ++i)
@@ -273,7 +273,7 @@ TEST_F(TcpStore, a_pending_connection_that_sends_nothing_is_closed) {
 
 TEST_F(TcpStore, a_pending_connection_that_stops_halfway_is_closed) {
   serve({.handshake_s = 0.3});
-  for (int i = 0; i < 20; ++i) {  // an attempt that was itself too slow has been cut off before
+  for (int i = 0; i < 20; ++i) {  // on a slow machine the deadline may cut an attempt off before its answer
     Handshake handshake = Handshake::initiator(kJob, kClient).value();
     RawConnection half = pending_peer();
     half.send(handshake.output());

@@ -20,7 +20,7 @@ const TransportKind kFaulty{"faulty", [](Rank size, const LinkLimits& limits) {
 
 FaultyTransport& faults(Node& node) { return static_cast<FaultyTransport&>(*node.transport); }
 
-TEST(FaultyTransport, ASilentRankIsAliveAndSpeaksWhenReleased) {
+TEST(FaultyTransport, ASilentRankIsAliveAndSendsWhenReleased) {
   World world(kFaulty, 2);
   Node &zero = world.node(0), &one = world.node(1);
   std::byte out{42}, in{};

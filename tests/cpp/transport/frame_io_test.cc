@@ -70,8 +70,8 @@ std::span<const std::byte> description(std::size_t i) {
 
 TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   Ends ends;
-  // Copied and not, eager and announced, one segment and several, more small messages than fit a
-  // buffer or a batch.
+  // Covers payloads that are copied and that are not, eager and announced messages, one segment and
+  // several, and more small messages than fit a buffer or a batch.
   std::vector<std::size_t> sizes = {0, 1, 8191, 8192, 8193, 65536, 65537, 262144, 262145, 3'000'000};
   sizes.insert(sizes.end(), 600, 100);
   std::vector<std::vector<std::byte>> data, got;
@@ -91,7 +91,7 @@ TEST(FrameIo, MessagesOfEverySizeArriveWholeThroughANarrowSocket) {
   for (std::size_t i = 0; i < sizes.size(); ++i) EXPECT_EQ(got[i], data[i]) << sizes[i];
 }
 
-TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
+TEST(FrameIo, PiecesAreSentInPlace) {
   Ends ends;
   std::vector<std::vector<std::byte>> memory;
   IoVec list;
@@ -106,7 +106,7 @@ TEST(FrameIo, PiecesLeaveFromWhereTheyLie) {
   got.resize(sent.size());
   ends.b.link.post_recv({numbered(0), got, got.size(), nullptr, &ends.b.recvs, 0});
   ends.a.link.post_send({numbered(0), ConstIoVec({nullptr, &list}, list.nbytes()), &ends.a.sends, 0});
-  for (int turn = 0; turn < 20; ++turn) static_cast<void>(ends.a.move() | ends.b.move());
+  for (int round = 0; round < 20; ++round) static_cast<void>(ends.a.move() | ends.b.move());
   ends.a.writer.keep_unsent();  // as when an operation is cancelled meanwhile
   while (ends.a.move() | ends.b.move()) {
   }

@@ -85,7 +85,7 @@ TEST_F(Loopback, an_abort_ends_what_is_posted_and_what_follows) {
   EXPECT_EQ(end(after).code(), Code::kAborted);
 }
 
-TEST(LoopbackBesideOthers, what_goes_to_another_rank_goes_by_the_transport_beneath) {
+TEST(LoopbackBesideOthers, messages_to_other_ranks_use_the_transport_beneath) {
   const std::shared_ptr<InprocHub> hub = InprocHub::create(2);
   const std::unique_ptr<Transport> zero = hub->make_transport(0), one = hub->make_transport(1);
   const std::unique_ptr<Transport> mine = make_loopback_transport(1, one.get());

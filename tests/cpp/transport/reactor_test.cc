@@ -94,12 +94,12 @@ struct ReactorTest : ::testing::Test {
   Reactor reactor{true};
 };
 
-TEST(CompletionQueue, GivesBackWhatCameInOrder) {
+TEST(CompletionQueue, ReturnsCompletionsInOrder) {
   CompletionQueue queue;
   Completion out;
   EXPECT_FALSE(queue.take(out));
   uint64_t next = 0;
-  for (uint64_t i = 0; i < 10'000; ++i) {  // two in, one out, and then all
+  for (uint64_t i = 0; i < 10'000; ++i) {  // adds two and takes one, and at the end takes the rest
     queue.complete(completion(2 * i));
     queue.complete(completion(2 * i + 1));
     ASSERT_TRUE(queue.take(out));
@@ -150,7 +150,7 @@ TEST_F(ReactorTest, SteadyTrafficOfOthersDoesNotHideDeadlineAndInterrupt) {
   reactor.remove(&busy);
 }
 
-TEST_F(ReactorTest, WakeMakesSleepersLookAtTheirAbortWord) {
+TEST_F(ReactorTest, WakeMakesSleepersCheckTheirAbortWord) {
   std::atomic<uint32_t> ended{0};
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 3; ++i) {  // one with the poll lock, two without
@@ -198,11 +198,11 @@ void wait_until_asleep(const std::atomic<pid_t>& thread) {
   }
 }
 
-// Two threads sleep, the first with the poll lock. When it leaves, the second must take over
-// polling for all. If the hand-over were lost, it would find out only at the end of its slice of 50
-// ms, in every round. On a busy machine some rounds may take as long nevertheless, but not the
-// fastest.
-TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
+// Two threads sleep, the first with the poll lock. When it leaves, the second thread must take over
+// polling for all. If the hand-over were lost, the second thread would detect that only at the end
+// of its slice of 50 ms, in every round. On a busy machine some rounds may take as long
+// nevertheless, but not the fastest.
+TEST_F(ReactorTest, ALeavingThreadHandsPollingToASleeper) {
   double fastest = kWaitLimit;
   for (int round = 0; round < 20; ++round) {
     std::array<CompletionQueue, 2> queues;
@@ -228,7 +228,7 @@ TEST_F(ReactorTest, WhoeverLeavesHandsPollingToASleeper) {
 
 // A signal handler runs in the probe of the thread that polls for all, and joins a thread that must
 // be polled for.
-TEST_F(ReactorTest, WhileTheProbeRunsSomebodyElsePolls) {
+TEST_F(ReactorTest, WhileTheProbeRunsAnotherThreadPolls) {
   CompletionQueue mine, others;
   std::atomic<bool> called{false};
   const std::function<bool()> handler = [&] {

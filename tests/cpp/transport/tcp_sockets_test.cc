@@ -131,10 +131,10 @@ TEST_F(AgainstRawSockets, ASmallMessageOfACollectiveGoesOverTheFirst) {
 
 TEST_F(AgainstRawSockets, MessagesOfSendAlternate) {
   const Bytes out = pattern(1 << 20, 1);
-  constexpr std::array<std::size_t, 6> kTurns = {2, 0, 1, 0, 1, 2};
-  for (uint64_t i = 0; i < kTurns.size(); ++i) {
+  constexpr std::array<std::size_t, 6> kOrder = {2, 0, 1, 0, 1, 2};
+  for (uint64_t i = 0; i < kOrder.size(); ++i) {
     node.send(1, message(2, i), out);
-    const FrameHeader request = receive(*data[kTurns[i]]);
+    const FrameHeader request = receive(*data[kOrder[i]]);
     EXPECT_EQ(request.id.sequence, i);
     EXPECT_EQ(request.message_nbytes, 1U << 20);
   }
@@ -206,7 +206,7 @@ TEST(TcpSockets, RanksThatDisagreeAboutTheSizeGetAnErrorThoughTheySplitOtherwise
   });
 }
 
-TEST(TcpSockets, ACollectiveThatIsGivenUpInTheMiddleTellsNobodyAndNeedsNoMemory) {
+TEST(TcpSockets, ACollectiveThatIsGivenUpInTheMiddleNotifiesNoRankAndNeedsNoMemory) {
   World world(kTcp, 2);
   constexpr std::size_t kBytes = 32 << 20;
   Once once;

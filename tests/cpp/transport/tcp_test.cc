@@ -210,7 +210,7 @@ TEST_F(AgainstRawPeer, AConnectionThatEndsInsideAFrameIsAFailure) {
   EXPECT_NE(status.message().find("connection closed"), std::string::npos) << status.to_string();
 }
 
-TEST_F(AgainstRawPeer, WhoShutsDownSeesNoFailureInAPeerThatHasLeft) {
+TEST_F(AgainstRawPeer, ShutdownSeesNoFailureInAPeerThatHasLeft) {
   Bytes in(4);
   node.recv(1, message(0, 0), in);
   peer->hang_up();
@@ -319,7 +319,7 @@ TEST(TcpBootstrap, ASecondProcessWithTheSameRankIsRefusedAndBothAreNotified) {
   connecting.join();
 }
 
-TEST(TcpBootstrap, ARankWhosePlaceIsTakenGivesUpAtOnce) {
+TEST(TcpBootstrap, ARankWithANumberInUseGivesUpAtOnce) {
   const std::unique_ptr<Transport> zero = tcp(0, 3), one = tcp(1, 3);
   std::thread connecting([&] {
     EXPECT_FALSE(zero->connect({zero->address(), "127.0.0.1:1", "127.0.0.1:1"}, {Deadline::after(kWaitLimit)})

@@ -43,7 +43,7 @@ class Folder {
   fs::path path_;
 };
 
-TEST(Profile, is_taken_as_it_stands) {
+TEST(Profile, is_taken_without_changes) {
   const Result<Tuning> read =
       parse_profile("# by hand\n\n" + kMachine +
                         "\n[ranks 2]\n"

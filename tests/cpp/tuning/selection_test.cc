@@ -113,10 +113,10 @@ TEST(Selection, what_cannot_be_read_is_refused_with_what_there_is) {
 }
 
 TEST(Descriptor, the_identity_of_a_group_is_its_number_and_its_members_in_their_order) {
-  const std::vector<Rank> pair{0, 1}, turned{1, 0}, other{0, 2}, three{0, 1, 2};
+  const std::vector<Rank> pair{0, 1}, reversed{1, 0}, other{0, 2}, three{0, 1, 2};
   EXPECT_EQ(identity_of(1, pair), identity_of(1, std::vector<Rank>{0, 1}));
   EXPECT_NE(identity_of(1, pair), identity_of(2, pair));
-  for (const std::vector<Rank>& each : {turned, other, three})
+  for (const std::vector<Rank>& each : {reversed, other, three})
     EXPECT_NE(identity_of(1, pair), identity_of(1, each));
 }
 

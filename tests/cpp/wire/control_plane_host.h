@@ -36,13 +36,13 @@ struct Host final : ControlHost {
   std::vector<Ended> ended, failure_reports, surveys;
   std::vector<Rank> died, exited, excluded_by, leaving;
   std::vector<std::string> causes;
-  int where_asked = 0;
+  int position_requests = 0;
 
   std::span<const Rank> members(uint32_t group) override { return groups[group]; }
   CallReport report(const CallId&, bool find_where) override {
     CallReport now = rank_status;
     now.where_follows |= find_where && now.state == State::kNotMade;
-    where_asked += find_where;
+    position_requests += find_where;
     return now;
   }
   void send(Rank peer, const ControlMessage& message) override { sent.push_back({peer, message}); }
@@ -97,9 +97,9 @@ class ControlPlaneTest : public ::testing::Test {
     m.end = why;
     plane.received(from, m, now);
   }
-  void dead(Rank from, Rank who, const std::string& cause = "killed") {
+  void dead(Rank from, Rank rank, const std::string& cause = "killed") {
     ControlMessage m = made(FrameType::kDead, {});
-    m.end = {Code::kPeerFailure, who, cause};
+    m.end = {Code::kPeerFailure, rank, cause};
     plane.received(from, m, now);
   }
   void goodbye(Rank from) { plane.received(from, made(FrameType::kGoodbye, {}), now); }

@@ -31,7 +31,7 @@ TEST_F(ControlPlaneTest, ADeathThatIsReportedIsPassedOnOnce) {
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, TheDeadAreNotHeardAnyMoreNorSpokenTo) {
+TEST_F(ControlPlaneTest, ADeadRankIsIgnoredAndSentNothing) {
   plane.lost(2, "reset", now);
   host.sent.clear();
   cancel(2, kLate);
@@ -44,14 +44,14 @@ TEST_F(ControlPlaneTest, TheDeadAreNotHeardAnyMoreNorSpokenTo) {
   EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 3}));
 }
 
-TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadLearnsIt) {
+TEST_F(ControlPlaneTest, AnExcludedRankIsInformed) {
   dead(1, 0, "no heartbeat");
   EXPECT_EQ(host.excluded_by, (Ranks{1}));
   EXPECT_EQ(host.causes.at(0), "no heartbeat");
   EXPECT_TRUE(host.died.empty() && host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, WhomTheOthersHoldForDeadDoesNotSpreadDeaths) {
+TEST_F(ControlPlaneTest, AnExcludedRankReportsNoDeaths) {
   dead(1, 0, "no heartbeat");
   plane.lost(1, "end of stream", now);  // it may have sent a goodbye to all ranks but this one
   EXPECT_EQ(host.died, (Ranks{1}));
@@ -125,7 +125,7 @@ TEST_F(ControlPlaneTest, APingIsAnswered) {
   EXPECT_EQ(notified_ranks(FrameType::kPing), (Ranks{3}));
 }
 
-TEST_F(ControlPlaneTest, AStoppedPeerIsAskedForAWhileAndAgainWhenItIsHeard) {
+TEST_F(ControlPlaneTest, AStoppedPeerGetsFewRequestsUntilItAnswersAgain) {
   for (int asked = 0; asked < 100; ++asked) {
     plane.stalled(kCall, 1, now);
     plane.survey({kWorld, 9}, now);
@@ -166,12 +166,12 @@ TEST_F(ControlPlaneTest, AGroupThatIsNotKnownHereIsAnsweredWithNothing) {
 }
 
 TEST_F(ControlPlaneTest, NonsenseIsIgnored) {
-  for (const Rank nobody : {-1, 0, 4, 1'000'000}) {
-    cancel(nobody, kLate);
-    dead(nobody, 1);
-    goodbye(nobody);
-    plane.lost(nobody, "reset", now);
-    dead(1, nobody == 0 ? -5 : nobody);
+  for (const Rank invalid : {-1, 0, 4, 1'000'000}) {
+    cancel(invalid, kLate);
+    dead(invalid, 1);
+    goodbye(invalid);
+    plane.lost(invalid, "reset", now);
+    dead(1, invalid == 0 ? -5 : invalid);
   }
   cancel(1, kLate, {}, {kWorld, 0});
   cancel(2, kLate, {}, {kSub, 4});
@@ -180,7 +180,7 @@ TEST_F(ControlPlaneTest, NonsenseIsIgnored) {
   EXPECT_TRUE(host.sent.empty() && host.ended.empty() && host.died.empty() && host.exited.empty());
 }
 
-TEST_F(ControlPlaneTest, OddReasonsAreMadeSense) {
+TEST_F(ControlPlaneTest, ACancelWithoutAnErrorOrAValidRankIsAnAbortByItsSender) {
   cancel(1, {Code::kOk, 77, "?"});
   EXPECT_EQ(host.ended.at(0).why.code, Code::kAborted);
   EXPECT_EQ(host.ended.at(0).why.by, 1);

@@ -7,7 +7,7 @@ namespace {
 
 // ---- a call ends for all
 
-TEST_F(ControlPlaneTest, WhoGivesUpTellsEveryMember) {
+TEST_F(ControlPlaneTest, ARankThatGivesUpNotifiesEveryMember) {
   plane.gave_up(kCall, {Code::kTimeout, 0, "late"}, now);
   ASSERT_EQ(host.sent.size(), 3u);
   EXPECT_EQ(host.sent[0].message.end.code, Code::kTimeout);
@@ -20,7 +20,7 @@ TEST_F(ControlPlaneTest, WhoGivesUpTellsEveryMember) {
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, WhoLearnsOfItEndsItAndTellsEveryMemberOnce) {
+TEST_F(ControlPlaneTest, ACancelEndsTheCallAndIsForwardedToEveryMemberOnce) {
   cancel(2, kLate);
   ASSERT_EQ(host.ended.size(), 1u);
   EXPECT_EQ(host.ended[0].call, kCall);
@@ -39,10 +39,10 @@ TEST_F(ControlPlaneTest, OnlyMembersOfTheGroupAreNotified) {
   EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{3}));
 }
 
-TEST_F(ControlPlaneTest, WhoHasNotMadeTheCallStartsFindingOutWhereItIs) {
+TEST_F(ControlPlaneTest, ARankThatHasNotMadeTheCallRequestsItsProgramPosition) {
   host.rank_status = {.state = State::kNotMade};
   cancel(2, kLate);
-  EXPECT_EQ(host.where_asked, 1);
+  EXPECT_EQ(host.position_requests, 1);
   EXPECT_TRUE(host.sent.at(0).message.report.where_follows);
 }
 
@@ -94,7 +94,7 @@ TEST_F(ControlPlaneTest, APlaceThatIsBeingFoundOutIsWaitedForAndReplacesTheRow) 
   EXPECT_EQ(host.failure_reports[0].statuses[3].report.where, "load.py:7");
 }
 
-TEST_F(ControlPlaneTest, NobodyWaitsForTheDeadOrTheGone) {
+TEST_F(ControlPlaneTest, NoRankWaitsForADeadRankOrOneThatHasLeft) {
   cancel(2, kLate);
   plane.survey({kWorld, 6}, now);
   notice(2, {}, false, {kWorld, 6});
@@ -115,7 +115,7 @@ TEST_F(ControlPlaneTest, AGoodbyeMayBeWhatCompletesTheReport) {
   EXPECT_EQ(host.failure_reports.size(), 1u);
 }
 
-TEST_F(ControlPlaneTest, WhatTheDeadHadReportedIsKept) {
+TEST_F(ControlPlaneTest, WhatADeadRankHadReportedIsKept) {
   cancel(2, kLate, {.state = State::kNotMade, .site = "before", .where_follows = true});
   plane.lost(2, "reset", now);
   cancel(1, kLate);
@@ -137,7 +137,7 @@ TEST_F(ControlPlaneTest, AClosedEpisodeStaysClosed) {
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, AGroupThatIsGoneGivesAnEmptyReport) {
+TEST_F(ControlPlaneTest, AnUnknownGroupGivesAnEmptyReport) {
   plane.gave_up({kUnknownGroup, 1}, kLate, now);
   ASSERT_EQ(host.failure_reports.size(), 1u);
   EXPECT_TRUE(host.failure_reports[0].statuses.empty());
@@ -191,29 +191,29 @@ TEST_F(ControlPlaneTest, CtrlCStaysCtrlC) {
 
 // ---- requests
 
-TEST_F(ControlPlaneTest, WhoStallsAsksWhomItWaitsFor) {
+TEST_F(ControlPlaneTest, AStalledRankRequestsAReportFromTheRankItWaitsFor) {
   plane.stalled(kCall, 2, now);
   ASSERT_EQ(host.sent.size(), 1u);
   EXPECT_TRUE(host.sent[0].message.asks);
   EXPECT_FALSE(host.sent[0].message.asks_where);
   EXPECT_EQ(host.sent[0].message.report.digest, 0xaau);
   EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{2}));
-  for (const Rank nobody : {-1, 0, 4}) plane.stalled(kCall, nobody, now);
+  for (const Rank invalid : {-1, 0, 4}) plane.stalled(kCall, invalid, now);
   EXPECT_TRUE(host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, WhoIsAskedAnswersWithWhereItStands) {
+TEST_F(ControlPlaneTest, ARankAnswersARequestWithItsReport) {
   notice(1, {.state = State::kRunning, .digest = 0xaa}, true);
   ASSERT_EQ(host.sent.size(), 1u);
   EXPECT_EQ(host.sent[0].message.report.state, State::kRunning);
   EXPECT_FALSE(host.sent[0].message.asks) << "or it would never end";
   EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{1}));
-  EXPECT_EQ(host.where_asked, 0);
+  EXPECT_EQ(host.position_requests, 0);
   host.rank_status = {.state = State::kNotMade};
   ControlMessage m = made(FrameType::kNotice);
   m.asks = m.asks_where = true;
   plane.received(1, m, now);
-  EXPECT_EQ(host.where_asked, 1);
+  EXPECT_EQ(host.position_requests, 1);
   EXPECT_TRUE(host.sent.at(0).message.report.where_follows);
 }
 
@@ -244,7 +244,7 @@ TEST_F(ControlPlaneTest, AnAnswerFindsDisagreementAsWell) {
   EXPECT_EQ(notified_ranks(FrameType::kCancel), (Ranks{1, 2, 3}));
 }
 
-TEST_F(ControlPlaneTest, WhoHasMadeNoCallDisagreesWithNobody) {
+TEST_F(ControlPlaneTest, ARankThatHasMadeNoCallDisagreesWithNoRank) {
   notice(1, {.state = State::kNotMade, .digest = 0xbb});
   notice(1, {.state = State::kRunning, .digest = 0});
   host.rank_status.digest = 0;
@@ -254,7 +254,7 @@ TEST_F(ControlPlaneTest, WhoHasMadeNoCallDisagreesWithNobody) {
   EXPECT_TRUE(host.ended.empty() && host.sent.empty());
 }
 
-TEST_F(ControlPlaneTest, WhoIsInShutdownHasExitedForTheOthers) {
+TEST_F(ControlPlaneTest, ARankInShutdownHasExitedForTheOthers) {
   notice(1, {.state = State::kLeaving, .digest = 0xbb}, true);
   EXPECT_EQ(host.ended.at(0).why.code, Code::kPeerExited);
   EXPECT_EQ(host.ended.at(0).why.by, 1);
@@ -262,7 +262,7 @@ TEST_F(ControlPlaneTest, WhoIsInShutdownHasExitedForTheOthers) {
   EXPECT_EQ(host.failure_reports.at(0).why.code, Code::kPeerExited);
 }
 
-TEST_F(ControlPlaneTest, InShutdownTheOthersAreThoseWhoDisagree) {
+TEST_F(ControlPlaneTest, InShutdownARunningCallOfAnotherRankIsAMismatch) {
   host.rank_status.state = State::kLeaving;
   notice(1, {.state = State::kRunning, .digest = 0xbb}, true);
   EXPECT_EQ(host.ended.at(0).why.code, Code::kMismatch);
@@ -306,7 +306,7 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
   EXPECT_EQ(host.failure_reports.size(), 1u);
 }
 
-TEST_F(ControlPlaneTest, WhatAPeerIsDoingIsAskedOfThatPeerAloneAndOfNoCall) {
+TEST_F(ControlPlaneTest, ASurveyOfWhatAPeerIsDoingAsksThatPeerAlone) {
   const CallId doing = CallId::whereabouts(kWorld, 0, 2);
   cancel(2, kLate);  // of a call, which is unrelated
   after(ControlPlane::kWaitLimit);
@@ -340,7 +340,7 @@ TEST_F(ControlPlaneTest, AReceiverIsNotifiedThatItsPeerLeaves) {
   EXPECT_TRUE(host.ended.empty()) << "it is no call, so no rank can disagree about it";
 }
 
-TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCallInTime) {
+TEST_F(ControlPlaneTest, ARankThatMakesACallAfterItWasGivenUpIsLateEvenIfItReportsInTime) {
   host.rank_status = {.state = State::kNotMade};
   cancel(2, kLate);
   host.rank_status = {.state = State::kGivenUp, .digest = 0xaa};  // this rank makes the call late
@@ -354,7 +354,7 @@ TEST_F(ControlPlaneTest, WhoComesToACallThatWasGivenUpIsLateEvenIfItTellsItsCall
   EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
 }
 
-TEST_F(ControlPlaneTest, WhoComesToShutdownInsteadIsNotLate) {
+TEST_F(ControlPlaneTest, ARankThatEntersShutdownInsteadIsNotLate) {
   cancel(2, kLate);
   notice(1, {.state = State::kNotMade, .where_follows = true});
   notice(1, {.state = State::kLeaving});

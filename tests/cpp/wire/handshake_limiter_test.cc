@@ -9,7 +9,7 @@ using std::chrono::seconds;
 const TimePoint kStart{};
 HandshakeLimiter::Source source(unsigned char number) { return {number}; }
 
-TEST(HandshakeLimiter, TheOldestOfTheSourceWithMostGoesWhenThereAreTooMany) {
+TEST(HandshakeLimiter, TheOldestOfTheSourceWithMostIsEvictedWhenThereAreTooMany) {
   HandshakeLimiter limiter(4, 3);
   EXPECT_EQ(limiter.enter(10, source(1), kStart), -1);
   EXPECT_EQ(limiter.enter(20, source(2), kStart + seconds(1)), -1);
@@ -29,7 +29,7 @@ TEST(HandshakeLimiter, AFloodFromOneSourceNeverEvictsAnother) {
   EXPECT_EQ(limiter.count(), 16u);
 }
 
-TEST(HandshakeLimiter, WhoStaysTooLongIsNamedAndWhenTheNextIsDue) {
+TEST(HandshakeLimiter, ReturnsExpiredConnectionsAndTheTimeOfTheNextExpiry) {
   HandshakeLimiter limiter(4, 3);
   EXPECT_EQ(limiter.next(), TimePoint::max());
   limiter.enter(1, source(1), kStart);
@@ -44,7 +44,7 @@ TEST(HandshakeLimiter, WhoStaysTooLongIsNamedAndWhenTheNextIsDue) {
   EXPECT_EQ(limiter.count(), 1u);
 }
 
-TEST(HandshakeLimiter, EvictsWhenAskedAndSaysWhenNobodyIsThere) {
+TEST(HandshakeLimiter, EvictsOnRequestAndReturnsMinusOneWhenNothingIsLeft) {
   HandshakeLimiter limiter(4, 3);
   EXPECT_EQ(limiter.evict(), -1);
   limiter.enter(1, source(1), kStart);

@@ -18,8 +18,8 @@ namespace pc {
 namespace {
 
 using testing::credentials_of;
-// Sees, and may change, the messages on the wire. `turn`: 0 hello, 1 answer, 2 proof, 3 decision.
-using Middle = std::function<void(int turn, Bytes& bytes)>;
+// Sees, and may change, the messages on the wire. `step`: 0 hello, 1 answer, 2 proof, 3 decision.
+using Middle = std::function<void(int step, Bytes& bytes)>;
 
 const Credentials kOurs = credentials_of(1);
 const Hello kCaller{.role = Role::kData, .rank = 2, .peer = 1, .size = 4, .epoch = 3};
@@ -58,13 +58,13 @@ Outcome shake(const Credentials& caller, const Credentials& called, const Hello&
               bool slow = false) {
   Handshake a = Handshake::initiator(caller, from).value(), b = Handshake::acceptor(called, to).value();
   Outcome out;
-  for (int turn = 0; turn < 4; ++turn) {
-    Handshake& sender = turn % 2 == 0 ? a : b;
-    Handshake& receiver = turn % 2 == 0 ? b : a;
+  for (int step = 0; step < 4; ++step) {
+    Handshake& sender = step % 2 == 0 ? a : b;
+    Handshake& receiver = step % 2 == 0 ? b : a;
     Bytes bytes = take(sender);
     if (bytes.empty()) break;
-    if (middle) middle(turn, bytes);
-    Status& status = turn % 2 == 0 ? out.acceptor : out.initiator;
+    if (middle) middle(step, bytes);
+    Status& status = step % 2 == 0 ? out.acceptor : out.initiator;
     status = give(receiver, bytes, slow);
     if (b.must_decide()) b.decide(decision);
   }
@@ -103,7 +103,7 @@ Bytes sealed(SealKey& key, const std::string& text) {
   return record;
 }
 
-TEST(Handshake, WhoEncryptsGetsKeysThatFitAndFitNowhereElse) {
+TEST(Handshake, WithEncryptionBothSidesGetKeysThatFitNoOtherConnection) {
   const Credentials encrypts = credentials_of(1, 1, true);
   const Outcome one = shake(encrypts, encrypts), other = shake(encrypts, encrypts);
   ASSERT_TRUE(one.initiators && one.acceptors && other.initiators && other.acceptors);
@@ -130,8 +130,8 @@ TEST(Handshake, OneThatEncryptsAndOneThatDoesNotGetTheReason) {
 TEST(Handshake, EncryptionCannotBeTalkedAway) {
   // A changed hello makes each side believe that the other one does not encrypt. Each refuses.
   const Outcome out = shake(credentials_of(1, 1, true), credentials_of(1, 1, true), kCaller, kCalled,
-                            [](int turn, Bytes& bytes) {
-                              if (turn > 1) return;
+                            [](int step, Bytes& bytes) {
+                              if (step > 1) return;
                               bytes[6] = std::byte{0};
                               std::fill(bytes.begin() + 64, bytes.begin() + kHelloBytes, std::byte{0});
                             });
@@ -145,14 +145,14 @@ INSTANTIATE_TEST_SUITE_P(Encrypted, HandshakeBits, ::testing::Values(true));
 TEST_P(HandshakeBits, EverySingleFlippedBitIsRefused) {
   const Credentials ours = credentials_of(1, 1, GetParam());
   const std::size_t lengths[] = {kHelloBytes, kHelloAnswerBytes, kProofBytes, kDecisionBytes};
-  for (int turn = 0; turn < 4; ++turn) {
-    for (std::size_t bit = 0; bit < 8 * lengths[turn]; ++bit) {
+  for (int step = 0; step < 4; ++step) {
+    for (std::size_t bit = 0; bit < 8 * lengths[step]; ++bit) {
       const Outcome out = shake(ours, ours, kCaller, kCalled, [&](int now, Bytes& bytes) {
-        if (now == turn) bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
+        if (now == step) bytes[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
       });
-      EXPECT_FALSE(out.initiator_done) << "turn " << turn << " bit " << bit;
+      EXPECT_FALSE(out.initiator_done) << "step " << step << " bit " << bit;
       // The acceptor is done when it has sent its decision. The peer is authenticated by then.
-      EXPECT_EQ(out.acceptor_done, turn == 3) << "turn " << turn << " bit " << bit;
+      EXPECT_EQ(out.acceptor_done, step == 3) << "step " << step << " bit " << bit;
     }
   }
 }
@@ -174,8 +174,8 @@ TEST(Handshake, AnotherKeyUnderTheSameIdIsRefused) {
   // A peer that sends our id without our key is refused: the proofs decide.
   const KeyId ours = key_id(credentials_of(1, 1).key);
   const Outcome caller =
-      shake(credentials_of(1, 2), credentials_of(1, 1), kCaller, kCalled, [&](int turn, Bytes& b) {
-        if (turn < 2) std::copy(ours.begin(), ours.end(), b.begin() + 40);
+      shake(credentials_of(1, 2), credentials_of(1, 1), kCaller, kCalled, [&](int step, Bytes& b) {
+        if (step < 2) std::copy(ours.begin(), ours.end(), b.begin() + 40);
       });
   EXPECT_TRUE(caller.refused());
 }
@@ -209,28 +209,28 @@ TEST(Handshake, AMismatchIsReportedOnBothSides) {
 
 TEST(Handshake, AnotherVersionReceivesOurs) {
   const Outcome out =
-      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [](int turn, Bytes& bytes) {
-        if (turn == 0) bytes[4] = std::byte{99};
-        if (turn == 1) bytes[4] = std::byte{98};
+      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [](int step, Bytes& bytes) {
+        if (step == 0) bytes[4] = std::byte{99};
+        if (step == 1) bytes[4] = std::byte{98};
       });
   EXPECT_TRUE(out.refused());
   EXPECT_NE(out.acceptor.message().find("version 99"), std::string::npos) << out.acceptor.message();
   EXPECT_NE(out.initiator.message().find("version 98"), std::string::npos) << out.initiator.message();
 }
 
-TEST(Handshake, WhatWasHeardOnceIsOfNoUseASecondTime) {
-  std::vector<Bytes> heard(4);
+TEST(Handshake, AReplayedHandshakeIsRefused) {
+  std::vector<Bytes> recorded(4);
   shake(credentials_of(1), credentials_of(1), kCaller, kCalled,
-        [&](int turn, Bytes& b) { heard[static_cast<std::size_t>(turn)] = b; });
+        [&](int step, Bytes& b) { recorded[static_cast<std::size_t>(step)] = b; });
   const Outcome caller =
-      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [&](int turn, Bytes& bytes) {
-        if (turn % 2 == 0)
-          bytes = heard[static_cast<std::size_t>(turn)];  // an attacker that replays the caller's part
+      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [&](int step, Bytes& bytes) {
+        if (step % 2 == 0)
+          bytes = recorded[static_cast<std::size_t>(step)];  // an attacker that replays the caller's part
       });
   EXPECT_FALSE(caller.acceptor_done);
   const Outcome called =
-      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [&](int turn, Bytes& bytes) {
-        if (turn % 2 == 1) bytes = heard[static_cast<std::size_t>(turn)];
+      shake(credentials_of(1), credentials_of(1), kCaller, kCalled, [&](int step, Bytes& bytes) {
+        if (step % 2 == 1) bytes = recorded[static_cast<std::size_t>(step)];
       });
   EXPECT_FALSE(called.initiator_done);
 }
@@ -247,16 +247,16 @@ TEST(Handshake, AMirrorIsNoMember) {
   EXPECT_FALSE(give(b, other).is_ok());
 }
 
-TEST(Handshake, WhoHasNotProvedItselfCostsNoPublicKey) {
+TEST(Handshake, AnUnauthenticatedPeerCostsNoPublicKey) {
   const Credentials encrypts = credentials_of(1, 1, true);
   const auto key_at = [](const Bytes& bytes, std::ptrdiff_t at) {
     return std::any_of(bytes.begin() + at, bytes.begin() + at + 32,
                        [](std::byte b) { return b != std::byte{0}; });
   };
   std::array<bool, 4> carries = {};
-  shake(encrypts, encrypts, kCaller, kCalled, [&](int turn, Bytes& bytes) {
-    if (turn == 0 || turn == 1) carries[static_cast<std::size_t>(turn)] = key_at(bytes, 64);
-    if (turn == 3) carries[3] = key_at(bytes, 8);
+  shake(encrypts, encrypts, kCaller, kCalled, [&](int step, Bytes& bytes) {
+    if (step == 0 || step == 1) carries[static_cast<std::size_t>(step)] = key_at(bytes, 64);
+    if (step == 3) carries[3] = key_at(bytes, 8);
   });
   EXPECT_EQ(carries, (std::array<bool, 4>{true, false, false, true}));
 }
@@ -283,7 +283,7 @@ TEST(Handshake, NeverAsksForMoreBytesThanAHandshakeHas) {
   EXPECT_EQ(b.input().size(), kProofBytes);
 }
 
-TEST(Credentials, IdsShowNothingOfTheKeyAndTellKeysApart) {
+TEST(Credentials, IdsShowNothingOfTheKeyAndDistinguishKeys) {
   EXPECT_NE(key_id(credentials_of(1, 1).key), key_id(credentials_of(1, 2).key));
   EXPECT_EQ(to_string(key_id(credentials_of(1, 1).key)).size(), 8u);
   // BLAKE2b-128 of 32 zero bytes with the personalisation "pycollective-kid", as computed by

@@ -75,7 +75,7 @@ TEST(Hello, OnlyDataConnectionsHaveNumbers) {
   EXPECT_EQ(decode_hello(encoded(h)).status().code(), Code::kPeerFailure);
 }
 
-TEST(Hello, WhoEncryptsSaysSoAndShowsAKey) {
+TEST(Hello, AnEncryptingHelloHasItsFlagsAndAPublicKey) {
   Hello h = hello();
   h.encrypts = h.has_aes = true;
   h.public_key.fill(std::byte{5});

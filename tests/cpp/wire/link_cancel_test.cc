@@ -77,7 +77,7 @@ TEST(LinkCancel, ASmallReceiveIsWithdrawnEvenAfterAllFramesWentOut) {
 
 // ---- Point-to-point: the other half is notified.
 
-TEST(LinkCancel, TheOtherHalfEndsWithTheReasonAndNamesWhoGaveUp) {
+TEST(LinkCancel, TheOtherSideEndsWithTheReasonAndNamesTheRankThatGaveUp) {
   const std::pair<Code, Code> kReasons[] = {{Code::kInterrupted, Code::kPeerInterrupted},
                                             {Code::kTimeout, Code::kTimeout},
                                             {Code::kPeerFailure, Code::kAborted}};
@@ -185,15 +185,15 @@ struct Half {
     side.link.post_recv(
         {id, consumes ? std::span<std::byte>() : memory, memory.size(), consumer.get(), &sink, attempt});
   }
-  // The memory of a withdrawn operation moves to `graves`, where nothing may write any more.
-  void cancel(std::vector<std::vector<std::byte>>& graves) {
+  // Moves the operation's memory to `withdrawn_memory`, where nothing may write any more.
+  void cancel(std::vector<std::vector<std::byte>>& withdrawn_memory) {
     look();
     if (!posted) return;
     over = !side.link.cancel(&sink, kInterrupted);
     posted = false;
     code = Code::kAborted;
     std::fill(memory.begin(), memory.end(), kPoison);
-    graves.push_back(std::move(memory));
+    withdrawn_memory.push_back(std::move(memory));
   }
   void look() {
     if (!posted || !sink.has(attempt)) return;
@@ -203,8 +203,8 @@ struct Half {
   }
 };
 
-void expect_undisturbed(const std::vector<std::vector<std::byte>>& graves) {
-  for (const std::vector<std::byte>& memory : graves) {
+void expect_undisturbed(const std::vector<std::vector<std::byte>>& withdrawn_memory) {
+  for (const std::vector<std::byte>& memory : withdrawn_memory) {
     EXPECT_TRUE(std::all_of(memory.begin(), memory.end(), [](std::byte b) { return b == kPoison; }));
   }
 }
@@ -235,8 +235,8 @@ class Exchange {
     switch (which) {
       case 's': return send_.post(kId, data_);
       case 'r': return recv_.post(kId, data_);
-      case 'S': return send_.cancel(graves_);
-      default: return recv_.cancel(graves_);
+      case 'S': return send_.cancel(withdrawn_memory_);
+      default: return recv_.cancel(withdrawn_memory_);
     }
   }
   void step(uint32_t which) { pair_.step(which, false); }
@@ -265,7 +265,7 @@ class Exchange {
       EXPECT_EQ(recv_.code, Code::kAborted);
     }
     expect_at_rest(pair_, kSmall);
-    expect_undisturbed(graves_);
+    expect_undisturbed(withdrawn_memory_);
   }
 
  private:
@@ -273,7 +273,7 @@ class Exchange {
   const std::vector<std::byte> data_;
   LinkPair pair_{kSmall};
   Half send_{pair_.a, true}, recv_{pair_.b, false};
-  std::vector<std::vector<std::byte>> graves_;
+  std::vector<std::vector<std::byte>> withdrawn_memory_;
 };
 
 // The moves between two events; the numbers are steps of LinkPair::step().
@@ -307,7 +307,7 @@ TEST(LinkCancel, EveryOrderOfEventsEndsBothHalvesAndLeavesNothing) {
 
 // ---- Collectives: nothing is sent to the peer, which is notified otherwise and does the same.
 
-TEST(LinkCancel, WhatComesForADiscardedCollectiveIsDrainedAndItsCreditReturned) {
+TEST(LinkCancel, MessagesOfADiscardedCollectiveAreDrainedAndTheirCreditReturned) {
   LinkPair pair(kSmall);
   std::vector<std::byte> small(500), large(4096), got(4096);
   uint64_t token = 0;
@@ -421,7 +421,7 @@ class Calls {
     pair_.settle();
     expect_at_rest(pair_, kSmall);
     expect_good_as_new(pair_, 1);
-    expect_undisturbed(graves_);
+    expect_undisturbed(withdrawn_memory_);
   }
 
  private:
@@ -440,42 +440,42 @@ class Calls {
   Side& side(std::size_t i) { return i == 0 ? pair_.a : pair_.b; }
   bool done() const { return next_[0][0] + next_[0][1] + next_[1][0] + next_[1][1] == 4 * kCalls; }
 
-  void act(uint32_t group, std::size_t who) {
-    std::size_t& next = next_[group][who];
+  void act(uint32_t group, std::size_t index) {
+    std::size_t& next = next_[group][index];
     if (next == kCalls) return;
-    Call& call = calls_[group][who][next];
-    const bool other_gave_up = calls_[group][1 - who][next].state == Call::kGivenUp;
+    Call& call = calls_[group][index][next];
+    const bool other_gave_up = calls_[group][1 - index][next].state == Call::kGivenUp;
     if (call.state == Call::kAhead && (!other_gave_up || random_() % 2 == 0)) {
-      begin(call, group, who, next);
+      begin(call, group, index, next);
     } else if (call.sink.done.size() == call.memory.size() && call.state == Call::kRunning) {
       call.state = Call::kDone;
       ++next;
     } else if (other_gave_up || random_() % 40 == 0) {
-      give_up(call, group, who, next++);
+      give_up(call, group, index, next++);
     }
   }
-  void begin(Call& call, uint32_t group, std::size_t who, std::size_t number) {
+  void begin(Call& call, uint32_t group, std::size_t index, std::size_t number) {
     const std::vector<Kind>& kinds = kinds_[group][number];
     call.state = Call::kRunning;
     for (const Kind& kind : kinds) call.memory.emplace_back(kind.nbytes);
     for (uint32_t i = 0; i < kinds.size(); ++i) {
       const MessageId id = collective(number + 1, i, group);
-      if (kinds[i].from_a == (who == 0)) {
-        side(who).link.post_send({id, call.memory[i], &call.sink, i, description_of(id)});
+      if (kinds[i].from_a == (index == 0)) {
+        side(index).link.post_send({id, call.memory[i], &call.sink, i, description_of(id)});
       } else {
-        side(who).link.post_recv({id, call.memory[i], call.memory[i].size(), nullptr, &call.sink, i});
+        side(index).link.post_recv({id, call.memory[i], call.memory[i].size(), nullptr, &call.sink, i});
       }
     }
   }
-  void give_up(Call& call, uint32_t group, std::size_t who, std::size_t number) {
-    static_cast<void>(side(who).link.cancel(&call.sink, kInterrupted));
+  void give_up(Call& call, uint32_t group, std::size_t index, std::size_t number) {
+    static_cast<void>(side(index).link.cancel(&call.sink, kInterrupted));
     for (std::vector<std::byte>& memory : call.memory) {
       std::fill(memory.begin(), memory.end(), kPoison);
-      graves_.push_back(std::move(memory));
+      withdrawn_memory_.push_back(std::move(memory));
     }
     call.state = Call::kGivenUp;
     for (auto moves = random_() % 3; moves > 0; --moves) pair_.step(random_);
-    side(who).link.discard(group, number + 1);
+    side(index).link.discard(group, number + 1);
   }
 
   std::mt19937 random_;
@@ -483,7 +483,7 @@ class Calls {
   std::array<std::array<std::vector<Kind>, kCalls>, kGroups> kinds_;
   std::array<std::array<std::vector<Call>, 2>, kGroups> calls_;
   std::array<std::array<std::size_t, 2>, kGroups> next_ = {};
-  std::vector<std::vector<std::byte>> graves_;
+  std::vector<std::vector<std::byte>> withdrawn_memory_;
 };
 
 TEST(LinkCancel, RandomCollectivesThatAreGivenUpLeaveNothing) {
@@ -513,12 +513,12 @@ void give_up_at_random(uint32_t seed) {
                    Half{from_a ? pair.a : pair.b, true},
                    Half{from_a ? pair.b : pair.a, false, random() % 2 == 0}});
   }
-  std::vector<std::vector<std::byte>> graves;
+  std::vector<std::vector<std::byte>> withdrawn_memory;
   for (int i = 0; i < 600; ++i) {
     Message& message = all[random() % all.size()];
     Half& half = random() % 2 == 0 ? message.send : message.recv;
     half.look();
-    random() % 3 == 0 ? half.cancel(graves) : half.post(message.id, message.data);
+    random() % 3 == 0 ? half.cancel(withdrawn_memory) : half.post(message.id, message.data);
     for (auto moves = random() % 4; moves > 0; --moves) {
       pair.step(static_cast<uint32_t>(random() % 6), random() % 2 == 0);
     }
@@ -541,7 +541,7 @@ void give_up_at_random(uint32_t seed) {
   }
   expect_at_rest(pair, kSmall);
   expect_good_as_new(pair, 100000);
-  expect_undisturbed(graves);
+  expect_undisturbed(withdrawn_memory);
 }
 
 TEST(LinkCancel, RandomMessagesThatAreGivenUpLeaveNothing) {

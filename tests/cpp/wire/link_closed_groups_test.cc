@@ -8,7 +8,7 @@
 namespace pc {
 namespace {
 
-TEST(LinkClosedGroups, NothingIsKeptOfAClosedGroupWhetherItCameBeforeOrComesAfter) {
+TEST(LinkClosedGroups, NothingIsKeptOfAClosedGroupWhetherItArrivedBeforeOrArrivesAfter) {
   LinkPair pair(kSmall);
   std::vector<std::byte> small(8), large(4096), got(8);
   uint64_t token = 0;

@@ -144,7 +144,7 @@ TEST(LinkFlow, EarlyClearsNeverRunOut) {
     ASSERT_EQ(pair.b.wire.size(), 1u) << i;
     ASSERT_EQ(pair.b.wire.back().header.type, FrameType::kClear);
     if (i % 3 == 0)
-      // otherwise it crosses the REQUEST or, where they disagree, eager DATA
+      // otherwise the CLEAR crosses the REQUEST, or eager DATA if the two sides disagree
       LinkPair::deliver(pair.b, pair.a);
     pair.a.send(p2p(1, i), i % 3 == 2 ? small : large, i);
     pair.settle();
@@ -152,7 +152,7 @@ TEST(LinkFlow, EarlyClearsNeverRunOut) {
   }
 }
 
-TEST(LinkFlow, MessagesNobodyAsksForDoNotBlockTheOneThatIsAwaited) {
+TEST(LinkFlow, UnexpectedMessagesDoNotBlockTheAwaitedOne) {
   for (const std::size_t nbytes : {0u, 100u, 512u, 2000u}) {
     LinkPair pair(kSmall);
     const std::vector<std::byte> data = bytes(nbytes), wanted = bytes(300, 2);

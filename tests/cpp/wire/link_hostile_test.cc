@@ -187,11 +187,11 @@ TEST_F(LinkHostile, AnswersToNothingHaveNoEffect) {
   expect_refused(data(p2p(1), 4096, 0, 1024), "not cleared");
 }
 // Answers that it makes us write must not accumulate when it does not read.
-TEST_F(LinkHostile, CancelsWhoseAnswersItDoesNotTake) {
+TEST_F(LinkHostile, CancelsWithAnswersThatItDoesNotRead) {
   for (uint64_t i = 0; i < 32; ++i) ASSERT_TRUE(arrive(cancel(p2p(1, i), i % 2 * kFlagByReceiver)).is_ok());
   expect_refused(cancel(p2p(1, 32), 0), "answers");
 }
-TEST_F(LinkHostile, RequestsAndClearsOfADiscardedCollectiveWhoseAnswersItDoesNotTake) {
+TEST_F(LinkHostile, RequestsAndClearsOfADiscardedCollectiveWithAnswersThatItDoesNotRead) {
   us.link.discard(0, 5);
   for (uint32_t i = 0; i < 32; ++i) {
     const FrameType type = i % 2 == 0 ? FrameType::kRequest : FrameType::kClear;

@@ -18,7 +18,7 @@ struct Found {
   }
 };
 
-TEST(LinkProbe, FindsWhatHasComeAndWhatComesLater) {
+TEST(LinkProbe, FindsWhatHasArrivedAndWhatArrivesLater) {
   for (const std::size_t nbytes : {std::size_t{0}, kEager, kAnnounced}) {
     for (const bool first : {true, false}) {
       SCOPED_TRACE(::testing::Message() << nbytes << " bytes, probe first: " << first);
@@ -60,7 +60,7 @@ TEST(LinkProbe, FindsNoOtherMessage) {
   EXPECT_FALSE(found.sink.has(0));
 }
 
-TEST(LinkProbe, WithdrawnItTellsNobody) {
+TEST(LinkProbe, AWithdrawnProbeCompletesNothingAndSendsNothing) {
   LinkPair pair(kSmall);
   Found found;
   found.look(pair.b, p2p(3));

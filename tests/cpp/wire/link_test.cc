@@ -69,7 +69,7 @@ IoVec scattered(std::vector<std::byte>& from, std::vector<std::vector<std::byte>
   return list;
 }
 
-TEST(Link, WhatLiesInManyPlacesArrivesAsOneMessage) {
+TEST(Link, AMessageOfManyPiecesArrivesAsOneMessage) {
   for (const std::size_t nbytes : kSizes) {
     LinkPair pair(kSmall);
     std::vector<std::byte> sent = bytes(nbytes), got(nbytes);

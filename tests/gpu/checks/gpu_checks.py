@@ -133,7 +133,7 @@ def where_a_library_says_no_stream_the_host_waits(group: _core.Group, gpu: Gpu) 
 
 
 @ranks(2)
-def one_with_buffers_too_lies_on_its_gpu_all_the_same(group: _core.Group, gpu: Gpu) -> None:
+def one_with_buffers_is_on_its_gpu_too(group: _core.Group, gpu: Gpu) -> None:
     class Readable(bytearray):  # as CuPy's: the host can read the memory on some machines
         here: Array | None = None
 
@@ -238,7 +238,7 @@ def what_cannot_be_right_is_refused_before_anything_is_sent(group: _core.Group, 
 
 
 @ranks(3)
-def ranks_that_make_different_calls_all_hear_of_it(group: _core.Group, gpu: Gpu) -> None:
+def different_calls_are_a_mismatch_on_all_ranks(group: _core.Group, gpu: Gpu) -> None:
     x = Array(gpu, [1.0])
     op: Any = "prod" if group.rank == 1 else "sum"
     raises(pc.CollectiveMismatch, "prod", lambda: group.allreduce_async(x, op).wait(host=True))
@@ -291,7 +291,7 @@ given_up = threading.Event()
 
 
 @ranks(2)
-def an_array_of_the_cpu_and_one_of_a_gpu_do_not_meet(group: _core.Group, gpu: Gpu) -> None:
+def an_array_of_the_cpu_and_one_of_a_gpu_are_a_mismatch(group: _core.Group, gpu: Gpu) -> None:
     x = Array(gpu, [1.0])
     raises(
         pc.CollectiveMismatch,
@@ -576,14 +576,14 @@ def ctrl_c_ends_a_call_that_is_stuck_inside_nccl() -> None:
 
 @check
 def a_handler_of_the_program_decides_what_ctrl_c_means_for_a_call_that_is_stuck() -> None:
-    heard = []
-    usual = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    interrupts = []
+    usual = signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))
     try:
         stuck = functools.partial(raises, pc.CollectiveTimeout, "still queueing it on the GPU")
         _stuck_in_nccl(lambda group, x: stuck(lambda: group.allreduce(x, timeout=0.5)), _press_ctrl_c)
     finally:
         signal.signal(signal.SIGINT, usual)
-    assert heard
+    assert interrupts
 
 
 if __name__ == "__main__":

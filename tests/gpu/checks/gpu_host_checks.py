@@ -179,15 +179,13 @@ def views_with_gaps_are_copied_by_cupy(group: _core.Group, gpu: Gpu) -> None:
 
 
 @ranks(3)
-def a_scatter_of_which_only_the_root_knows_where_parts_would_lie_is_refused_on_all(
-    group: _core.Group, gpu: Gpu
-) -> None:
+def a_scatter_to_a_gpu_without_out_is_refused_on_all(group: _core.Group, gpu: Gpu) -> None:
     whole = Array(gpu, np.arange(12.0)) if group.rank == 1 else None
-    who = (
+    message = (
         "^scatter: x lies on a GPU" if group.rank == 1 else "^rank 1: x lies on a GPU.*pass out= on all ranks"
     )
-    raises(pc.Unsupported, who, lambda: group.scatter(whole, 1))
-    raises(pc.Unsupported, who, lambda: group.scatter(whole, 1, axis=1))
+    raises(pc.Unsupported, message, lambda: group.scatter(whole, 1))
+    raises(pc.Unsupported, message, lambda: group.scatter(whole, 1, axis=1))
     mine = Array(gpu, np.zeros(4))
     group.scatter(whole, 1, out=mine)
     gpu.drain(mine.stream)

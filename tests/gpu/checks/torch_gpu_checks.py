@@ -502,7 +502,7 @@ def the_backend_of_both_devices(group: Group, gpu: Gpu) -> None:
 
 
 @check
-def a_reducers_buckets_lie_on_the_gpu_in_line_with_its_streams(group: Group, gpu: Gpu) -> None:
+def a_reducers_buckets_are_on_the_gpu_in_line_with_its_streams(group: Group, gpu: Gpu) -> None:
     ours = group.group
     shapes = {"a": (2, 3), "b": (4,), "c": ()}
     parameters = {name: cuda_tensor(gpu, torch.zeros(shape)) for name, shape in shapes.items()}

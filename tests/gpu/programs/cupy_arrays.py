@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from here import cannot_run, proved
+from program_context import cannot_run, proved
 
 import pycollective as pc
 

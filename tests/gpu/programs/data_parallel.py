@@ -9,7 +9,7 @@ import contextlib
 from typing import Any
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 from torch import nn
 
 import pycollective as pc

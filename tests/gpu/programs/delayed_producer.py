@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 import pycollective as pc
 

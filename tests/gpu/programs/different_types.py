@@ -6,11 +6,11 @@ The group stays usable.
 from __future__ import annotations
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 import pycollective as pc
 
-TURNS = 3 if DEVICE == "cpu" else 1  # on GPUs the group has then ended for arrays there
+ROUNDS = 3 if DEVICE == "cpu" else 1  # on GPUs the group has then ended for arrays there
 pc.init()
 rank, size = pc.rank(), pc.size()
 total = float(sum(range(size)))
@@ -18,7 +18,7 @@ x = torch.ones(1000, device=DEVICE)
 pc.allreduce(x)
 assert bool((x == size).all()), x
 
-for _ in range(TURNS):
+for _ in range(ROUNDS):
     mine = torch.full((1000,), 1.0 + rank, dtype=torch.float64 if rank else torch.float32, device=DEVICE)
     try:
         pc.allreduce_async(mine).wait(host=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 from torch import nn
 
 import pycollective as pc

@@ -7,7 +7,7 @@ import signal
 import time
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 import pycollective as pc
 

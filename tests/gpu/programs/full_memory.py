@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from here import BY_NCCL, proved
+from program_context import BY_NCCL, proved
 
 import pycollective as pc
 

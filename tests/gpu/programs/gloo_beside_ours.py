@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from here import BY_NCCL, DEVICE, proved
+from program_context import BY_NCCL, DEVICE, proved
 
 dist.init_process_group("pycollective")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -14,13 +14,13 @@ if BY_NCCL:  # it refuses ranks that share a GPU of one host
 total = float(sum(range(size)))
 for name, group in [*theirs.items(), *theirs.items()]:
     device = DEVICE if name == "nccl" else "cpu"
-    for turn in range(3):
-        x, y = torch.full((5,), rank + turn, device=device), torch.full((5,), rank - turn, device=DEVICE)
+    for i in range(3):
+        x, y = torch.full((5,), rank + i, device=device), torch.full((5,), rank - i, device=DEVICE)
         work = dist.all_reduce(x, group=group, async_op=True)
         dist.all_reduce(y)
         work.wait()
-        assert x.tolist() == [total + turn * size] * 5, (name, x)
-        assert y.tolist() == [total - turn * size] * 5, (name, y)
+        assert x.tolist() == [total + i * size] * 5, (name, x)
+        assert y.tolist() == [total - i * size] * 5, (name, y)
     parts = torch.full((3,), float(rank), device=device)
     whole, ours = torch.zeros(3 * size, device=device), torch.zeros(3 * size, device=DEVICE)
     dist.all_gather_into_tensor(whole, parts, group=group)

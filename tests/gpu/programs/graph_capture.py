@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from here import proved
+from program_context import proved
 
 import pycollective as pc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from here import DEVICE, RANK, proved
+from program_context import DEVICE, RANK, proved
 
 if RANK == 1:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before anything looks for a GPU

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 MOST = 1.15
-TURNS, WARM = (400, 50) if DEVICE == "cuda" else (40, 5)
+ROUNDS, WARM = (400, 50) if DEVICE == "cuda" else (40, 5)
 SIZES = {8: "8 B", 1 << 20: "1 MiB"}
 TORCHS = "nccl" if DEVICE == "cuda" else "gloo"
 
@@ -49,14 +49,14 @@ for nbytes, size_text in SIZES.items():
     both = {owner: calls(nbytes // 4, group) for owner, group in groups.items()}
     for name in both["ours"]:
         took: dict[str, list[float]] = {owner: [] for owner in both}
-        for turn in range(WARM + TURNS):
-            for owner in sorted(both, reverse=turn % 2 == 0):  # each is the first as often as the other
+        for i in range(WARM + ROUNDS):
+            for owner in sorted(both, reverse=i % 2 == 0):  # each is the first as often as the other
                 began = time.perf_counter()
                 both[owner][name]()
                 seconds = time.perf_counter() - began
-                if turn >= WARM:
+                if i >= WARM:
                     took[owner].append(seconds)
-            if turn % 10 == 0 and DEVICE == "cuda":
+            if i % 10 == 0 and DEVICE == "cuda":
                 torch.cuda.synchronize()  # so that no queue of launches is full
         ours, theirs = at(0.5, took["ours"]), at(0.5, took[TORCHS])
         figures = f"p50 {ours:.1f} / {theirs:.1f} us, p99 {at(0.99, took['ours']):.1f} / {at(0.99, took[TORCHS]):.1f}"

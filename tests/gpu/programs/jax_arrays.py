@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from here import DEVICE, cannot_run, proved
+from program_context import DEVICE, cannot_run, proved
 
 import pycollective as pc
 

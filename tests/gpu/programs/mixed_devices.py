@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from here import DEVICE, RANK, proved
+from program_context import DEVICE, RANK, proved
 
 import pycollective as pc
 

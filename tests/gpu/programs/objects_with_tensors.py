@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 from torch import nn
 
 import pycollective as pc
@@ -45,13 +45,15 @@ assert same(got, state(1)), got
 fresh = nn.Linear(4, 3).to(DEVICE)
 torch.optim.Adam(fresh.parameters()).load_state_dict(got["adam"])
 block = torch.arange(6, device=DEVICE).view(2, 3) + rank
-mine = {"turned": block.T, "half": block.bfloat16(), "none": block[:0], "host": block.cpu(), "rank": rank}
+mine = {"transposed": block.T, "half": block.bfloat16(), "none": block[:0], "host": block.cpu(), "rank": rank}
 for source, other in enumerate(pc.allgather_object(mine)):
     wanted = torch.arange(6, device=DEVICE).view(2, 3) + source
-    assert same(other["turned"], wanted.T), other
+    assert same(other["transposed"], wanted.T), other
     assert same(other["half"], wanted.bfloat16()), other
     assert same(other["none"], wanted[:0]), other
     assert same(other["host"], wanted.cpu()), other
     assert other["rank"] == source
 pc.shutdown()
-proved("a state dict of Adam, and of every rank a turned view, bfloat16, an empty tensor, one of the host")
+proved(
+    "a state dict of Adam, and of every rank a transposed view, bfloat16, an empty tensor, one of the host"
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 dist.init_process_group("pycollective")
 rank, size = dist.get_rank(), dist.get_world_size()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 STEPS, RATE = 3, 0.05
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from here import DEVICE, proved
+from program_context import DEVICE, proved
 
 import pycollective as pc
 

@@ -348,7 +348,7 @@ def test_one_rank_alone_gets_what_a_reduction_gives(world_of_one: pc.Group) -> N
 
 
 @pytest.mark.skipif(torch is None, reason="needs torch")
-def test_dlpack_tells_bool_and_float8_too(world_of_one: pc.Group) -> None:
+def test_dlpack_describes_bool_and_float8_too(world_of_one: pc.Group) -> None:
     for name in ("bool", "bfloat16", *FLOAT8):
         tensor = torch.ones(3).to(getattr(torch, name))
         x = Dlpack(tensor)

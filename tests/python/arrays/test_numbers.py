@@ -204,7 +204,7 @@ def mixed_up() -> None:
         pc.allreduce(1, out=np.zeros(1))
 
 
-def test_ints_do_not_meet_floats_or_arrays() -> None:
+def test_ints_with_floats_or_arrays_are_a_mismatch() -> None:
     testing.run(mixed_up, 2, timeout_s=60)
 
 

@@ -182,12 +182,12 @@ class Oracle:
 
     def wanted(self, rank: int) -> Any:
         """Returns what the call returns to that rank, or None if it returns nothing."""
-        case, everyone = self.case, range(self.size)
+        case, ranks = self.case, range(self.size)
         match case.operation:
             case "allreduce":
-                return self.reduced(everyone)
+                return self.reduced(ranks)
             case "reduce":
-                return self.reduced(everyone) if rank == case.root else self.put_in(rank)
+                return self.reduced(ranks) if rank == case.root else self.put_in(rank)
             case "broadcast":
                 return self.put_in(case.root)
             case "scan":
@@ -195,27 +195,27 @@ class Oracle:
             case "exscan":
                 return self.reduced(range(rank)) if rank > 0 else None
             case "reduce_scatter":
-                return self.part(self.reduced(everyone), rank)
+                return self.part(self.reduced(ranks), rank)
             case "scatter":
                 return self.part(self.put_in(case.root), rank)
             case "gather" if rank != case.root:
                 return None
             case "alltoall":
-                return np.concatenate([self._sent(peer, rank) for peer in everyone])
-        return np.concatenate([self.put_in(peer) for peer in everyone])
+                return np.concatenate([self._sent(peer, rank) for peer in ranks])
+        return np.concatenate([self.put_in(peer) for peer in ranks])
 
     def _sent(self, source: int, target: int) -> Any:
         begin = sum(self.between(source, peer) for peer in range(target))
         return self.put_in(source)[begin : begin + self.between(source, target)]
 
     def parts_arguments(self, rank: int) -> dict[str, Any]:
-        case, everyone = self.case, range(self.size)
+        case, ranks = self.case, range(self.size)
         if case.parts in ("", "even"):
             return {}
         if case.operation == "alltoall":
-            arguments = {"counts": [self.between(rank, peer) for peer in everyone]}
+            arguments = {"counts": [self.between(rank, peer) for peer in ranks]}
             if case.count % 2:
-                arguments["recv_counts"] = [self.between(peer, rank) for peer in everyone]
+                arguments["recv_counts"] = [self.between(peer, rank) for peer in ranks]
             return arguments
         return {"counts": "auto" if case.parts == "auto" else self.lengths}
 

@@ -149,10 +149,10 @@ def rows_between(source: int, target: int) -> int:
 
 
 def uneven(rendezvous: str) -> None:
-    seen, rank, everyone = Comparison(), pc.rank(), range(pc.size())
+    seen, rank, ranks = Comparison(), pc.rank(), range(pc.size())
     with gloo(rendezvous) as dist:
-        to = [rows_between(rank, peer) for peer in everyone]
-        coming = [rows_between(peer, rank) for peer in everyone]
+        to = [rows_between(rank, peer) for peer in ranks]
+        coming = [rows_between(peer, rank) for peer in ranks]
         for dtype in ("float32", "int64", "bool"):
             kind = getattr(torch, dtype)
             x = (torch.arange(2 * sum(to)).reshape(sum(to), 2) + 100 * rank).to(kind)
@@ -241,14 +241,14 @@ def test_allgather_with_counts_is_mpis_allgatherv() -> None:
 
 def alltoallv() -> None:
     """6.8: "as if each process sent a message to every other process" and received one from it."""
-    rank, everyone = pc.rank(), range(pc.size())
-    to = [rows_between(rank, peer) for peer in everyone]
-    coming = [rows_between(peer, rank) for peer in everyone]
+    rank, ranks = pc.rank(), range(pc.size())
+    to = [rows_between(rank, peer) for peer in ranks]
+    coming = [rows_between(peer, rank) for peer in ranks]
     x = mine(sum(to))
     sent = np.split(x, np.cumsum(to)[:-1])
     got = [np.zeros(count, np.int64) for count in coming]
-    works = [pc.recv_async(got[peer], peer) for peer in everyone if peer != rank]
-    works += [pc.send_async(sent[peer], peer) for peer in everyone if peer != rank]
+    works = [pc.recv_async(got[peer], peer) for peer in ranks if peer != rank]
+    works += [pc.send_async(sent[peer], peer) for peer in ranks if peer != rank]
     for work in works:
         work.wait()
     got[rank] = sent[rank]

@@ -206,5 +206,5 @@ def makes_collectives_of_its_own_in_backward() -> None:
 
 
 @pytest.mark.skipif(torch is None, reason="torch is not installed")
-def test_the_comparison_stands_in_no_order_to_collectives_of_the_model() -> None:
+def test_the_comparison_has_no_order_to_collectives_of_the_model() -> None:
     testing.run(makes_collectives_of_its_own_in_backward, 2, env=STRICT)

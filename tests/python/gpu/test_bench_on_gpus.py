@@ -118,7 +118,7 @@ def test_a_wrong_result_of_nccls_own_calls_is_said_and_the_exit_code_is_1(on_fak
     assert all(half["nwrong"] == 0 and half["raw_nwrong"] > 0 for half in halves)
 
 
-def test_a_rank_that_cannot_begin_tells_the_others_why(on_fakes: Run) -> None:
+def test_a_rank_that_cannot_begin_reports_the_reason_to_the_others(on_fakes: Run) -> None:
     done = on_fakes("allreduce", "-n", "2", "--gpus", "0,9", *SMALL)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

@@ -44,7 +44,7 @@ def test_collectives_go_from_array_to_array(libraries: dict[str, str], ranks: in
     assert "through the host" not in done.stderr
 
 
-def test_a_rank_that_is_killed_in_a_call_is_heard_of_by_all(libraries: dict[str, str]) -> None:
+def test_a_rank_that_is_killed_in_a_call_is_reported_to_all(libraries: dict[str, str]) -> None:
     with pytest.raises(testing.WorldFailed) as caught:
         testing.run(a_rank_dies, 3, env=libraries)
     assert list(caught.value.errors) == [1], caught.value

@@ -80,14 +80,14 @@ def test_where_the_launcher_says_nothing_and_there_is_no_network_loopback_will_d
     assert candidates(one_host=None, env={}, found=HOST, routes=[])[0] == "10.1.0.7"
 
 
-def test_a_name_of_this_host_stands_for_all_its_addresses() -> None:
+def test_a_name_of_this_host_means_all_its_addresses() -> None:
     others = ["10.1.0.7", "2001:db8::7", "192.0.2.7"]
     assert addresses.other_spellings("node", ["127.0.0.1"], HOST) == ["::1", *others]
     assert addresses.other_spellings("node", others, HOST) == ["127.0.0.1", "::1"]
     assert addresses.other_spellings("elsewhere", ["203.0.113.5"], HOST) == []
 
 
-def test_a_numeric_address_of_this_host_stands_for_itself() -> None:
+def test_a_numeric_address_of_this_host_means_itself() -> None:
     """Another job may have the same port at another address.
 
     The two loopback addresses count as one.
@@ -140,7 +140,7 @@ def test_loopback_that_is_down_is_reported_at_once(monkeypatch: pytest.MonkeyPat
         addresses.check_loopback(["127.0.0.1", "::1"])
 
 
-def test_a_host_name_that_is_loopback_here_stands_for_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_that_is_loopback_here_means_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"debian": "127.0.1.1", "other": "203.0.113.5"}
 
     def look_up(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:

@@ -197,7 +197,7 @@ def test_paddles_spawn_leaves_local_places_to_the_endpoints() -> None:
     assert (first.local_rank, first.local_size) == (1, 2)
 
 
-def test_what_tells_paddles_functions_the_place_is_not_taken_for_its_launcher(pmi_fd: str) -> None:
+def test_variables_that_place_paddles_functions_are_not_taken_for_its_launcher(pmi_fd: str) -> None:
     """Our launchers and init() set it for ranks, whether or not our own variables are set.
 
     Their children inherit it.

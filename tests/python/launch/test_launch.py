@@ -530,7 +530,7 @@ def test_ranks_of_pycollective_run_form_a_world(tmp_path: Path) -> None:
     assert sorted(done.stdout.splitlines()) == [f"[{r}] rank {r} of 4, local {r}" for r in range(4)]
 
 
-def test_programs_that_follow_each_other_in_one_job_meet_each_time(tmp_path: Path) -> None:
+def test_programs_that_follow_each_other_in_one_job_connect_each_time(tmp_path: Path) -> None:
     script = tmp_path / "sum.py"
     script.write_text(SUM)
     program = f"{sys.executable} {script}"

@@ -449,7 +449,7 @@ def test_a_rank_that_ends_between_two_worlds_is_not_said_to_have_joined_none() -
         pc.run(joins_one_world_less, 1, n=2, init=False)
 
 
-def test_ranks_are_heard_while_the_store_that_hears_of_absent_ones_is_slow() -> None:
+def test_ranks_are_served_while_the_store_that_is_informed_of_absent_ones_is_slow() -> None:
     class SlowStore:
         asked, answered = threading.Event(), threading.Event()
 

@@ -61,7 +61,7 @@ def all_end(
         return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
 
 
-def test_ranks_are_numbered_over_the_machines_and_meet(place: str) -> None:
+def test_ranks_are_numbered_over_machines_and_connect(place: str) -> None:
     master = f"127.0.0.1:{free_port()}"
     ended = all_end([words(number, 3, master, "-n", "2", place) for number in range(3)])
     assert [code for code, *_ in ended] == [0, 0, 0], ended
@@ -154,7 +154,7 @@ def test_a_master_that_does_not_resolve_is_waited_for_by_the_ranks(tmp_path: Pat
     assert "getent hosts" in last
 
 
-def test_two_hosts_meet_over_their_network(
+def test_two_hosts_connect_over_their_network(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reason := missing():

@@ -166,7 +166,7 @@ def test_a_screen_that_does_not_block_gets_all_lines_too(program: Callable[..., 
         assert process.wait(DEADLINE_S) == 0
 
 
-def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable[..., str]) -> None:
+def test_ctrl_c_works_while_the_reader_of_the_output_pauses(program: Callable[..., str]) -> None:
     with started("-n", "2", program(READY, "while True: print('x' * 1000)")) as process:
         pids = pids_of(process, 1)
         assert process.stdout is not None
@@ -176,7 +176,7 @@ def test_ctrl_c_is_heard_while_the_reader_of_the_output_pauses(program: Callable
         wait_until_gone(pids)
 
 
-def test_ctrl_c_is_heard_though_an_error_is_held_back_for_the_same_pipe(program: Callable[..., str]) -> None:
+def test_ctrl_c_works_though_an_error_is_held_back_for_the_same_pipe(program: Callable[..., str]) -> None:
     """`2>&1 | less`"""
     script = program(
         "signal.signal(signal.SIGINT, signal.SIG_DFL)",

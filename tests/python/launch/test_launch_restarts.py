@@ -122,7 +122,7 @@ sys.exit(cli.main())
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGUSR1", 0), ("SIGINT", 130), ("SIGTERM", -15)])
-def test_what_is_asked_between_two_attempts_is_heard(
+def test_a_signal_between_two_attempts_takes_effect(
     program: Callable[..., str], name: str, code: int
 ) -> None:
     script = program(ATTEMPT, "if attempt == 0: sys.exit('first')", "print('second')")
@@ -153,7 +153,7 @@ pc.shutdown()
 """
 
 
-def test_a_new_attempt_meets_no_rank_of_the_old_one(tmp_path: Path) -> None:
+def test_a_new_attempt_connects_to_no_rank_of_the_old_one(tmp_path: Path) -> None:
     script = tmp_path / "meet.py"
     script.write_text(MEET)
     done = run("-n", "3", "--max-restarts", "1", str(script))

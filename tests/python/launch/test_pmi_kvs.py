@@ -78,7 +78,7 @@ def test_a_rank_that_comes_in_vain_says_so_and_can_come_again(
     assert sum("put" in line for line in launcher.heard) == 1
 
 
-def test_a_launcher_that_is_gone_is_said_in_words(
+def test_a_launcher_that_has_exited_is_reported_in_words(
     both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
 ) -> None:
     launcher.hang_up()
@@ -89,14 +89,14 @@ def test_a_launcher_that_is_gone_is_said_in_words(
 def test_a_launcher_that_dies_while_we_wait_is_noticed_at_once(
     both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
 ) -> None:
-    thread = threading.Thread(target=lambda: (heard_of_barrier(launcher), launcher.hang_up()))
+    thread = threading.Thread(target=lambda: (wait_for_barrier(launcher), launcher.hang_up()))
     thread.start()
     with pytest.raises(PeerFailure, match="it closed the connection"):
         both_kvs[1].read("key", timeout_s=S)
     thread.join(S)
 
 
-def heard_of_barrier(launcher: FakeLauncher) -> None:
+def wait_for_barrier(launcher: FakeLauncher) -> None:
     assert launcher.rank_waits.wait(S)
 
 
@@ -132,7 +132,7 @@ def test_garbage_in_place_of_a_length_is_refused(launcher: FakeLauncher) -> None
 
 def test_ctrl_c_ends_the_wait(both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher) -> None:
     def press() -> None:
-        heard_of_barrier(launcher)
+        wait_for_barrier(launcher)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=press)
@@ -172,7 +172,7 @@ def test_only_a_clean_end_is_reported_to_the_launcher(ending: str, finalized: bo
     assert "cmd=barrier_in" in fake.heard
 
 
-def test_a_forked_child_neither_speaks_to_the_kvs_nor_finalizes_it() -> None:
+def test_a_forked_child_neither_uses_the_kvs_nor_finalizes_it() -> None:
     fake = FakeLauncher(1)
     fd = fake.connect(fake.pmi1)
     program = FINALIZE + "if os.fork() == 0: sys.exit()\nos.wait()\nos._exit(0)"

@@ -217,7 +217,7 @@ def test_a_key_file_on_one_rank_only_is_an_error(
         found_by(place(1, kvs))
 
 
-def test_ranks_of_worlds_of_different_size_do_not_meet(
+def test_ranks_of_worlds_of_different_size_do_not_connect(
     kvs: MemoryKvs, found_by: Callable[..., Rendezvous]
 ) -> None:
     found_by(place(0, kvs))

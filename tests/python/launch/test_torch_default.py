@@ -90,7 +90,7 @@ def test_without_it_nothing_is_taken_nor_imported(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.skipif(torch() is not None, reason=str(torch()))
 @pytest.mark.timeout(120)
-def test_ranks_that_share_no_home_meet_through_it(tmp_path: Path) -> None:
+def test_ranks_that_share_no_home_connect_through_it(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     commands = [

@@ -35,14 +35,14 @@ def test_the_agents_store_hands_on_replaces_and_forgets(agent: FakeAgent) -> Non
     assert not agent.values
 
 
-def test_an_agent_without_news_or_without_a_store_is_said_in_words(agent: FakeAgent) -> None:
+def test_an_agent_without_the_key_or_without_a_store_is_an_error_in_words(agent: FakeAgent) -> None:
     with pytest.raises(
         CollectiveTimeout,
         match=r"rank 0 has not published its address in torchrun's agent store at .* within 0.05 s",
     ):
         TorchStore("127.0.0.1", agent.port, "run/2").read("key", timeout_s=SHORT)
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
     with pytest.raises(PeerFailure, match=r"MASTER_ADDR, MASTER_PORT.*does not answer.*LAUNCHER=variables"):
         TorchStore("127.0.0.1", port, "run/2").read("key", timeout_s=S)
     TorchStore("127.0.0.1", port, "run/2").withdraw("key")  # no store to inform

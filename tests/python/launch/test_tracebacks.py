@@ -39,7 +39,7 @@ def test_what_a_rank_repeats_is_shown_again() -> None:
     assert screen.reported() == []
 
 
-def test_an_equal_error_is_news_after_a_while() -> None:
+def test_an_equal_error_is_printed_again_after_a_while() -> None:
     now = 0.0
     screen = Tracebacks(clock=lambda: now)
     screen.take(0, ERROR)

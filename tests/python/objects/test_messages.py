@@ -334,7 +334,7 @@ def test_lists_of_as_many_elements_that_differ_are_a_mismatch() -> None:
     testing.run(lists_that_differ, 2)
 
 
-def in_turn_for_each_tag() -> None:
+def round_robin_for_each_tag() -> None:
     rank, size = pc.rank(), pc.size()
     if rank != 0:
         for _ in range(10):
@@ -353,8 +353,8 @@ def in_turn_for_each_tag() -> None:
                 assert set(sources[begin : begin + size - 1]) == set(range(1, size))
 
 
-def test_any_source_takes_turns_for_each_tag() -> None:
-    testing.run(in_turn_for_each_tag, 4)
+def test_any_source_is_round_robin_for_each_tag() -> None:
+    testing.run(round_robin_for_each_tag, 4)
 
 
 def mismatched() -> None:

@@ -480,7 +480,7 @@ def push(gradient: Any) -> None:
 
 
 @CHECKS.on(3)
-def a_parameter_server_without_turns_converges() -> None:
+def an_asynchronous_parameter_server_converges() -> None:
     """Linear regression: two workers step independently, with weights that may be a step old."""
     truth = np.array([1.0, -2.0, 3.0])
     rows = np.random.default_rng(pc.rank()).standard_normal((32, 3))
@@ -517,7 +517,7 @@ def one_that_called_dies() -> None:
             dies()
 
 
-def assert_all_others_hear_of_the_death(dead: int, block: Callable[[], None]) -> None:
+def assert_all_others_are_informed_of_the_death(dead: int, block: Callable[[], None]) -> None:
     with pytest.raises(testing.WorldFailed) as caught:
         testing.run(block, 3, timeout_s=20)
     for rank in {0, 1, 2} - {dead}:
@@ -527,8 +527,8 @@ def assert_all_others_hear_of_the_death(dead: int, block: Callable[[], None]) ->
 
 
 def test_the_death_of_a_server_ends_all_calls() -> None:
-    assert_all_others_hear_of_the_death(0, calls_one_that_dies)
+    assert_all_others_are_informed_of_the_death(0, calls_one_that_dies)
 
 
 def test_the_death_of_a_caller_is_raised_at_the_end_of_the_block() -> None:
-    assert_all_others_hear_of_the_death(2, one_that_called_dies)
+    assert_all_others_are_informed_of_the_death(2, one_that_called_dies)

@@ -146,7 +146,7 @@ def a_batch_of_messages_is_begun_and_then_waited_for() -> None:
 
 
 @CHECKS.on(2)
-def a_work_tells_how_its_call_went() -> None:
+def a_work_returns_how_its_call_ended() -> None:
     w = pc.allreduce_async(np.ones(3))
     assert w.wait(timeout=10)[0] == 2
     assert w.done()

@@ -176,7 +176,7 @@ def test_it_goes_on_from_its_checkpoint_on_another_number_of_ranks(exact: Exact)
 
 
 @pytest.mark.daily(0)
-def test_ranks_started_by_hand_meet_at_ip_and_port(tmp_path: Path) -> None:
+def test_ranks_started_by_hand_connect_at_ip_and_port(tmp_path: Path) -> None:
     flags = (*EXACT, str(tmp_path), "--epochs", "1", "--ip", "127.0.0.1", "--port", str(free_port()))
     said = outputs_of(*(started(*flags, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)))
     runs_of(said[0], 2)

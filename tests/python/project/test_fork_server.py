@@ -81,7 +81,7 @@ def loaded_by_server() -> list[str]:
 
 
 @pytest.mark.usefixtures("forks")
-def test_ranks_are_forked_from_a_process_that_has_what_their_file_speaks_of() -> None:
+def test_ranks_are_forked_from_a_process_that_has_imported_what_their_file_names() -> None:
     names = ["test_groups.py", "test_objects.py", "test_jax_functional.py"]
     assert [level_of(name) for name in names] == [0, 1, 2]
     assert level_of(Path(__file__).name) == 2  # level 2 has torch and jax

@@ -35,7 +35,7 @@ def test_what_is_no_size_is_refused(words: str, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.usefixtures("world_of_one")
 @pytest.mark.parametrize(("asked", "count"), [(0, 0), (2, 1), (8, 2), (10, 3)])
-def test_a_row_tells_how_much_was_moved(asked: int, count: int) -> None:
+def test_a_row_has_the_number_of_bytes_moved(asked: int, count: int) -> None:
     moved = []
     operation = bench.Operation(lambda x: moved.append(x.nbytes), lambda *_: None, lambda n: 1.0, "")
     row = bench.measure(operation, asked, "float32", 3)

@@ -249,7 +249,7 @@ def test_the_program_itself_does_not_take_a_launchers_rank_for_a_world() -> None
     assert "start the command `pycollective-bench`" in done.stderr
 
 
-def test_a_rank_killed_amid_the_calls_is_the_last_word() -> None:
+def test_a_rank_killed_amid_the_calls_is_reported_last() -> None:
     with started(*BENCH, "-n", "2", *FOREVER) as process:
         wait_for_the_table(process)
         victim = benchmarks_below(process)[-1]
@@ -274,7 +274,7 @@ def test_a_rank_killed_under_a_launcher_is_named_and_ends_the_others() -> None:
     assert f"rank 1 (process {victim.pid}) was killed by SIGKILL" in stderr.splitlines()[-1]
 
 
-def test_signals_are_passed_on_and_tell_in_the_exit_code(tmp_path: Path) -> None:
+def test_signals_are_passed_on_and_decide_the_exit_code(tmp_path: Path) -> None:
     with two_by_variables(tmp_path, *FOREVER) as processes:
         wait_for_the_table(processes[0])
         processes[1].send_signal(signal.SIGTERM)

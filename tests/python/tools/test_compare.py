@@ -56,8 +56,8 @@ def beside_gloo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, dic
         "--rounds",
         "2",
     )
-    who = ("--compare", "gloo", "--peer", f"openmpi={NO_PYTHON}", "--json", str(file))
-    done = bench(*shape, *who)
+    options = ("--compare", "gloo", "--peer", f"openmpi={NO_PYTHON}", "--json", str(file))
+    done = bench(*shape, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr, json.loads(file.read_text())
 

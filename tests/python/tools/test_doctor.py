@@ -308,7 +308,7 @@ def children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_doctor_is_quick_and_its_exit_code_tells_whether_anything_failed(tmp_path: Path) -> None:
+def test_doctor_is_quick_and_its_exit_code_reports_whether_anything_failed(tmp_path: Path) -> None:
     began_s = children_s()
     well = doctor(env={"XDG_CONFIG_HOME": str(tmp_path)})
     assert children_s() - began_s < QUICK_S

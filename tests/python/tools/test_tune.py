@@ -173,8 +173,8 @@ def passes_of(
 ) -> Passes:
     """Makes passes over sizes in their order. The noise goes up and down from pass to pass."""
     return [
-        [[[factor * (1 + (noise if turn % 2 else -noise)), 1.0] for factor in second_is_faster_by]] * rounds
-        for turn in range(count)
+        [[[factor * (1 + (noise if i % 2 else -noise)), 1.0] for factor in second_is_faster_by]] * rounds
+        for i in range(count)
     ]
 
 

@@ -174,7 +174,7 @@ def before_rank_0_has_come(folder: str) -> tuple[list[float], int]:
     return x.tolist(), len(found)
 
 
-def test_a_rank_that_meets_again_before_rank_0_waits_for_the_new_store(tmp_path: Path) -> None:
+def test_a_rank_that_rejoins_before_rank_0_waits_for_the_new_store(tmp_path: Path) -> None:
     (numbers, _), (others, found) = testing.run(before_rank_0_has_come, 2, str(tmp_path), init=False)
     assert numbers == others == [2.0, 2.0]
     assert found > 0
@@ -192,7 +192,7 @@ def again_at_once(folder: str) -> list[float]:
     return x.tolist()
 
 
-def test_groups_that_follow_each_other_at_once_end_and_begin_without_a_word(tmp_path: Path) -> None:
+def test_groups_that_follow_each_other_at_once_end_and_begin_without_a_warning(tmp_path: Path) -> None:
     assert testing.run(again_at_once, 2, str(tmp_path), init=False) == [[2.0, 2.0]] * 2
     said = "".join((tmp_path / str(rank)).read_text() for rank in range(2))
     assert "TCPStore" not in said

@@ -90,11 +90,11 @@ def test_a_forked_child_leaves_a_group_with_connections_of_its_own_to_its_parent
     ]
 
 
-def groups_of_others_in_turn(folder: str) -> list[float]:
+def groups_one_after_the_other(folder: str) -> list[float]:
     seen = []
     rank = int(os.environ["RANK"])
-    for turn, members in enumerate(([0, 1], [1, 2], [0, 2], [0, 1, 2])):
-        url = f"file://{folder}/{turn}"
+    for number, members in enumerate(([0, 1], [1, 2], [0, 2], [0, 1, 2])):
+        url = f"file://{folder}/{number}"
         dist.init_process_group("gloo", init_method=url, rank=rank, world_size=3, timeout=TIMEOUT)
         group = dist.new_group(members, backend="pycollective")
         if rank in members:
@@ -105,17 +105,17 @@ def groups_of_others_in_turn(folder: str) -> list[float]:
 
 
 def test_groups_of_other_members_follow_each_other_in_new_default_groups(tmp_path: object) -> None:
-    results = testing.run(groups_of_others_in_turn, 3, str(tmp_path), init=False)
+    results = testing.run(groups_one_after_the_other, 3, str(tmp_path), init=False)
     assert results == [[3.0, 4.0, 6.0], [3.0, 5.0, 6.0], [5.0, 4.0, 6.0]]
 
 
-def worlds_of_others_in_turn(folder: str) -> list[float]:
+def worlds_one_after_the_other(folder: str) -> list[float]:
     seen = []
     here = int(os.environ["RANK"])
-    for turn, members in enumerate(([0, 1], [1, 2], [0, 2])):
+    for number, members in enumerate(([0, 1], [1, 2], [0, 2])):
         if here not in members:
             continue
-        url = f"file://{folder}/{turn}"
+        url = f"file://{folder}/{number}"
         dist.init_process_group("pycollective", init_method=url, rank=members.index(here), world_size=2)
         seen.append(total())
         dist.destroy_process_group()
@@ -123,7 +123,7 @@ def worlds_of_others_in_turn(folder: str) -> list[float]:
 
 
 def test_default_groups_of_other_members_follow_each_other(tmp_path: object) -> None:
-    assert testing.run(worlds_of_others_in_turn, 3, str(tmp_path), init=False) == [[3.0, 3.0]] * 3
+    assert testing.run(worlds_one_after_the_other, 3, str(tmp_path), init=False) == [[3.0, 3.0]] * 3
 
 
 def one_name_in_one_store() -> tuple[list[float], str]:
@@ -143,10 +143,10 @@ def one_name_in_one_store() -> tuple[list[float], str]:
         seen.append(float(joined.group.allreduce(torch.full((3,), here + 1.0))[0]))
         return joined
 
-    for turn, members in enumerate(([0, 1], [1, 2], [2, 0])):
-        meet(f"begin {turn}")
+    for number, members in enumerate(([0, 1], [1, 2], [2, 0])):
+        meet(f"begin {number}")
         joined = together(members) if here in members else None
-        meet(f"end {turn}")
+        meet(f"end {number}")
         if joined is not None:
             joined.abort()
     alone = kind_of(lambda: join(store, 0, 2, [0, 1], "1", 0.5)) if here == 0 else ""  # its card stays
@@ -239,7 +239,7 @@ def aborted_with_memory_in_use() -> str:
     return "kept"
 
 
-def test_the_others_hear_of_an_abort_at_once() -> None:
+def test_the_others_are_informed_of_an_abort_at_once() -> None:
     assert testing.run(aborted_with_memory_in_use, 2, init=False) == ["kept", "PeerFailure"]
 
 

@@ -86,5 +86,5 @@ def gloo_meets_in_it() -> list[float]:
     return [*seen, pc.allreduce(1.0)]  # the world stays
 
 
-def test_other_backends_meet_in_it_too_again_and_again() -> None:
+def test_other_backends_rendezvous_in_it_too_again_and_again() -> None:
     assert testing.run(gloo_meets_in_it, 2) == [[2.0] * 5] * 2

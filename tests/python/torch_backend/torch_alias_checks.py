@@ -50,7 +50,7 @@ def lists_give_what_gloo_makes_of_copies_whichever_of_their_chunks_the_other_sid
 
 
 @check
-def calls_on_one_tensor_read_what_stood_there_before_they_began() -> None:
+def calls_on_one_tensor_read_its_values_from_before_they_began() -> None:
     rank, size = here()
     for background in (False, True):
         for place in range(size):

@@ -140,7 +140,7 @@ def tensors_of_autograd_are_written_as_with_other_backends() -> None:
 
 
 @check
-def works_wait_tell_and_have_futures() -> None:
+def works_wait_report_and_have_futures() -> None:
     x = own()
     work = dist.all_reduce(x, async_op=True)
     assert work.wait()

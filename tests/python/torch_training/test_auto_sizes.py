@@ -259,7 +259,7 @@ WEIGHING = [
 OTHERS = [read_before_backward, terms_of_the_loss, right_answers, counted_by_a_library]
 RIGHT = [divided_by_batches, shown_with_its_place, counted_elsewhere, in_a_branch_that_is_never_taken]
 MAYBE = [returned_by_the_step, kept_by_a_trainer, in_a_branch]
-Heard = dict[str, tuple[list[str], list[str]]]
+Warnings = dict[str, tuple[list[str], list[str]]]
 
 
 def warned_of_all() -> list[list[str]]:
@@ -267,15 +267,15 @@ def warned_of_all() -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def heard() -> Heard:
+def warnings_of() -> Warnings:
     """Returns what each of two ranks warns of, by what it trains."""
     names = [each.__name__ for each in (*WEIGHING, *OTHERS, *RIGHT, *MAYBE)]
     return dict(zip(names, zip(*testing.run(warned_of_all, 2, timeout_s=120), strict=True), strict=True))
 
 
 @pytest.mark.parametrize("train", WEIGHING)
-def test_one_warning_names_the_line(train: Callable[[], None], heard: Heard) -> None:
-    first, second = heard[train.__name__]
+def test_one_warning_names_the_line(train: Callable[[], None], warnings_of: Warnings) -> None:
+    first, second = warnings_of[train.__name__]
     assert second == []
     (warning,) = first
     assert "adds up or weighs by the size of a batch" in warning
@@ -291,9 +291,9 @@ def line_in(warning: str) -> str:
 
 @pytest.mark.parametrize("train", [*OTHERS, *RIGHT])
 def test_with_the_first_part_one_rank_says_once_what_is_of_the_whole_batch_and_what_is_not(
-    train: Callable[[], None], heard: Heard
+    train: Callable[[], None], warnings_of: Warnings
 ) -> None:
-    first, second = heard[train.__name__]
+    first, second = warnings_of[train.__name__]
     assert second == []
     (warning,) = first
     assert warning.startswith("test_auto_sizes.py: pycollective.torch.auto: from here on each rank computes")
@@ -303,8 +303,10 @@ def test_with_the_first_part_one_rank_says_once_what_is_of_the_whole_batch_and_w
 
 
 @pytest.mark.parametrize("train", MAYBE)
-def test_what_may_weigh_by_sizes_is_named_as_what_may(train: Callable[[], None], heard: Heard) -> None:
-    first, second = heard[train.__name__]
+def test_what_may_weigh_by_sizes_is_named_as_what_may(
+    train: Callable[[], None], warnings_of: Warnings
+) -> None:
+    first, second = warnings_of[train.__name__]
     assert second == []
     (warning,) = first
     assert "from here on" in warning

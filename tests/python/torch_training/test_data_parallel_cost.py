@@ -117,16 +117,16 @@ class FakeStream:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("tells_number", [True, False])
+@pytest.mark.parametrize("gives_number", [True, False])
 def test_events_are_recorded_only_where_the_stream_changes(
-    monkeypatch: pytest.MonkeyPatch, tells_number: bool
+    monkeypatch: pytest.MonkeyPatch, gives_number: bool
 ) -> None:
     log: list[str] = []
     streams = [FakeStream(number, log) for number in (7, 8)]
     current = streams[0]
     asked: list[int] = []
     name = "_cuda_getCurrentRawStream"
-    if tells_number:
+    if gives_number:
         monkeypatch.setattr(
             torch._C, name, lambda index: (asked.append(index), current.cuda_stream)[1], raising=False
         )

@@ -113,7 +113,7 @@ def messages_say_what_they_are() -> None:
 
 
 @CHECKS.on(2, 4)
-def a_stage_that_learns_nothing_is_let_be() -> None:
+def a_stage_without_trainable_parameters_is_left_alone() -> None:
     for frozen in range(pc.size()):
         stage, parts = stages(pc.size())[pc.rank()], stages(pc.size())
         stage.requires_grad_(pc.rank() != frozen)

@@ -256,7 +256,7 @@ def a_gradient_that_shares_memory_is_not_written() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def a_gradient_lies_as_its_parameter_does() -> None:
+def a_gradient_has_the_memory_layout_of_its_parameter() -> None:
     """Fused optimizers use the memory layout of the gradient."""
     torch.manual_seed(0)
     convolution = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
@@ -326,7 +326,7 @@ def each_refusal_leaves_a_model_that_goes_on() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def no_hook_stays_when_it_is_gone_or_closed() -> None:
+def no_hook_remains_once_it_is_deleted_or_closed() -> None:
     module = Model(seed=0)
     model = DataParallel(module, **SMALL)
     model.close()
@@ -471,7 +471,7 @@ def states_are_those_of_the_module() -> None:
 
 
 @CHECKS.on(1, 2, 3, 4)
-def collectives_of_the_model_in_backward_stand_in_no_order_to_buckets() -> None:
+def collectives_of_the_model_in_backward_have_no_order_to_buckets() -> None:
     """Ranks complete buckets at different times, so the model's own calls run between others."""
     first, last = nn.Linear(3, 3), nn.Linear(3, 3)
     norm = pc.torch.SyncBatchNorm(3)

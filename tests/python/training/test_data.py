@@ -65,7 +65,7 @@ def test_global_batches_are_those_of_one_process_on_any_world(size: int, uneven:
 
 @pytest.mark.parametrize("uneven", POLICIES)
 @pytest.mark.parametrize("size", SIZES)
-def test_samples_one_by_one_are_dealt_in_turn(size: int, uneven: Any) -> None:
+def test_samples_one_by_one_are_dealt_round_robin(size: int, uneven: Any) -> None:
     for n in COUNTS:
         order = list(pc.data.Sampler(n, shuffle=True, rank=0, size=1))
         ranks = samplers(pc.data.Sampler, n, size, shuffle=True, uneven=uneven)

@@ -187,7 +187,7 @@ def present(monkeypatch: pytest.MonkeyPatch, count: int, *, with_cuda: str | Non
 @pytest.mark.parametrize(
     ("local_rank", "name"), [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:2"), (3, "cuda:0"), (7, "cuda:1")]
 )
-def test_ranks_of_a_host_take_its_gpus_in_turn(
+def test_ranks_of_a_host_take_its_gpus_round_robin(
     monkeypatch: pytest.MonkeyPatch, local_rank: int, name: str
 ) -> None:
     present(monkeypatch, 3)

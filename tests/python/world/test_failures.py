@@ -43,8 +43,8 @@ DISAGREEMENTS: dict[str, tuple[int, Any, Any]] = {
 
 
 def disagree(what: str) -> tuple[str, str, float]:
-    who, call, others = DISAGREEMENTS[what]
-    result = outcome(call if pc.rank() == who else others)
+    odd_rank, call, others = DISAGREEMENTS[what]
+    result = outcome(call if pc.rank() == odd_rank else others)
     assert pc.allreduce(np.ones(2)).tolist() == [pc.size()] * 2, "the group goes on"
     return result
 
@@ -388,14 +388,14 @@ pc.shutdown()
     assert ended.returncode == 0, ended.stderr
 
 
-def come_late(address: str, turn: str) -> Any:
+def come_late(address: str, marker: str) -> Any:
     rank = int(os.environ["PYCOLLECTIVE_RANK"])
     kind = "nothing"
     if rank == 0:
         kind = outcome(lambda: pc.init(address, rank=0, size=2, timeout=0.5))[0]
-        Path(turn).write_text("")
+        Path(marker).write_text("")
     else:
-        while not Path(turn).exists():
+        while not Path(marker).exists():
             threading.Event().wait(0.01)
     pc.init(address, rank=rank, size=2, timeout=30)
     total = float(pc.allreduce(np.ones(1))[0])
@@ -405,7 +405,7 @@ def come_late(address: str, turn: str) -> Any:
 
 def test_init_may_be_tried_again_after_a_timeout(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    results = testing.run(come_late, 2, address, str(tmp_path / "turn"), init=False)
+    results = testing.run(come_late, 2, address, str(tmp_path / "marker"), init=False)
     assert results == [("CollectiveTimeout", 2.0), ("nothing", 2.0)]
 
 

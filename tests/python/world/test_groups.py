@@ -125,8 +125,8 @@ def from_threads() -> None:
     rank, size = pc.rank(), pc.size()
     pairs = [(a, b) for a in range(size) for b in range(a + 1, size)]
     mine = {pair: pc.group(pair) for pair in pairs}
-    everyone = pc.world().split(0)
-    assert everyone is not None
+    all_ranks = pc.world().split(0)
+    assert all_ranks is not None
     wrong: list[str] = []
 
     def use(pair: tuple[int, int], group: pc.Group) -> None:
@@ -141,7 +141,7 @@ def from_threads() -> None:
     for thread in threads:
         thread.start()
     for _ in range(50):
-        everyone.barrier()
+        all_ranks.barrier()
     for thread in threads:
         thread.join()
     assert not wrong
@@ -300,8 +300,8 @@ def one_is_not_in_the_list_of_the_first() -> None:
 def groups_that_share_their_first() -> None:
     """Ranks 1 and 2 call at once, in any order of rank 0's own calls."""
     rank = pc.rank()
-    for turn in range(4):
-        pairs = ([0, 1], [0, 2]) if turn % 2 else ([0, 2], [0, 1])
+    for i in range(4):
+        pairs = ([0, 1], [0, 2]) if i % 2 else ([0, 2], [0, 1])
         for pair in pairs:
             group = pc.group(pair, timeout=20)
             assert (group is not None) == (rank in pair)

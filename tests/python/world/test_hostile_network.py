@@ -85,7 +85,7 @@ def exact() -> bool:
     return bool(pc.allreduce(np.arange(5.0) + pc.rank())[3] == 3 * pc.size() + sum(range(pc.size())))
 
 
-def among_strangers() -> Any:
+def beside_foreign_connections() -> Any:
     """Rank 0 is last: the other ranks wait in init() while the store gets nonsense."""
     if os.environ["PYCOLLECTIVE_RANK"] != "0":
         pc.init(timeout=SOON_S)
@@ -109,8 +109,8 @@ def among_strangers() -> Any:
     return works, answers, host.memory_info().rss - before
 
 
-def test_strangers_at_the_store_change_nothing() -> None:
-    (works, answers, growth), *others = testing.run(among_strangers, 3, init=False, timeout_s=45)
+def test_foreign_connections_to_the_store_change_nothing() -> None:
+    (works, answers, growth), *others = testing.run(beside_foreign_connections, 3, init=False, timeout_s=45)
     assert works == [True, True]
     assert others == [[True, True]] * 2
     assert all(len(answer) < 256 for answer in answers.values()), answers

@@ -31,9 +31,9 @@ END_S = 40.0
 HOSTS_OF = {  # by rank
     "1+1": (0, 1),
     "2+1": (0, 0, 1),
-    "2+2 in turn": (0, 1, 0, 1),
+    "2+2 interleaved": (0, 1, 0, 1),
     "1+2+1": (0, 1, 1, 2),
-    "2+1+1 in turn": (0, 1, 2, 0),
+    "2+1+1 interleaved": (0, 1, 2, 0),
     "2+1+1+1": (0, 0, 1, 2, 3),
 }
 # Imitates cloned virtual machines: the same address everywhere, with the default route.
@@ -131,7 +131,7 @@ def running(starts: Sequence[Start]) -> Iterator[list[subprocess.Popen[str]]]:
         yield processes
 
 
-def what_they_said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+def outputs_of(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str, Any]]:
     """Returns the last line of every rank, in no order if an agent has several."""
     said = [process.communicate(timeout=END_S) for process in processes]
     lines = [json.loads(line) for out, _ in said for line in out.splitlines()]
@@ -141,7 +141,7 @@ def what_they_said(processes: Sequence[subprocess.Popen[str]]) -> list[dict[str,
 
 def run(starts: Sequence[Start]) -> list[dict[str, Any]]:
     with running(starts) as processes:
-        return what_they_said(processes)
+        return outputs_of(processes)
 
 
 def must_have_met(
@@ -330,7 +330,7 @@ def test_loopback_between_hosts_is_an_error_of_every_rank_that_says_what_to_do(
 
 @pytest.mark.parametrize("what", ["the cable", "the interface"])
 def test_a_host_that_is_cut_off_is_an_error_of_every_rank_long_before_the_deadline(what: str) -> None:
-    of_ranks = HOSTS_OF["2+1+1 in turn"]
+    of_ranks = HOSTS_OF["2+1+1 interleaved"]
     with hosts(3) as made, running(by_variables(made, of_ranks, "until_broken")) as processes:
         for rank, process in enumerate(processes):
             assert process.stdout is not None
@@ -339,7 +339,7 @@ def test_a_host_that_is_cut_off_is_an_error_of_every_rank_long_before_the_deadli
             made[2].unplug()
         else:
             made[2].ip("link set eth0 down")
-        said = what_they_said(processes)
+        said = outputs_of(processes)
     for rank, each in enumerate(said):
         assert each["error"] in ("PeerFailure", "Excluded"), each
         assert each["seconds"] < LOSS_S, each

@@ -194,11 +194,11 @@ def a_group_has_its_own_one_rank() -> None:
 def rank_0_goes_first_and_the_others_find_it_done() -> None:
     order = pc.store("order")
     with pc.main_first():
-        turn = order.add("turn")
-    assert (turn == 1) == (pc.rank() == 0)
+        count = order.add("first")
+    assert (count == 1) == (pc.rank() == 0)
     with pc.main_first(local=True):
-        turn = order.add("again")
-    assert (turn == 1) == (pc.rank() == 0)
+        count = order.add("again")
+    assert (count == 1) == (pc.rank() == 0)
 
 
 @CHECKS.on(2, 3)

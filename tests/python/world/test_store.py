@@ -105,8 +105,8 @@ def exchanges() -> None:
     assert sorted(store.get(f"taken/{number}") for number in range(size)) == list(range(size))
 
 
-def pops_in_turn() -> None:
-    store, rank, size = pc.store("turns"), pc.rank(), pc.size()
+def pops_round_robin() -> None:
+    store, rank, size = pc.store("tokens"), pc.rank(), pc.size()
     for number in range(rank, 3 * size, size):
         store.set(f"token/{number}", number)
     took = [store.pop(f"token/{number}", timeout=20) for number in range(rank, 3 * size, size)]
@@ -116,9 +116,9 @@ def pops_in_turn() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_ranks_share_values_counters_and_turns(size: int) -> None:
+def test_ranks_share_values_counters_and_queues(size: int) -> None:
     testing.run(shares_counts_and_waits, size)
-    testing.run(pops_in_turn, size)
+    testing.run(pops_round_robin, size)
 
 
 def shares_counts_and_waits() -> None:

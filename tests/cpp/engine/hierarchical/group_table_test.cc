@@ -51,13 +51,13 @@ TEST(GroupTable, which_calls_are_hierarchical) {
 }
 
 TEST(GroupTable, rooted_calls_are_hierarchical_where_that_saves_messages_between_domains) {
-  const ShmDomains in_order{2, 2, 2, {0, 0, 1, 1}}, in_turn{2, 2, 2, {0, 1, 0, 1}};
+  const ShmDomains in_order{2, 2, 2, {0, 0, 1, 1}}, interleaved{2, 2, 2, {0, 1, 0, 1}};
   for (const Collective collective : {Collective::kBroadcast, Collective::kReduce}) {
     Request request;
     request.collective = collective;
     EXPECT_TRUE(is_hierarchical(request, 8, in_order));  // the root leads its domain and does not wait
     EXPECT_FALSE(is_hierarchical(request, kLarge, in_order));
-    EXPECT_TRUE(is_hierarchical(request, kLarge, in_turn));
+    EXPECT_TRUE(is_hierarchical(request, kLarge, interleaved));
     request.root = 1;
     EXPECT_TRUE(is_hierarchical(request, kLarge, in_order));
   }

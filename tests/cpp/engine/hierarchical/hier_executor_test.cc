@@ -38,7 +38,7 @@ class ListeningTransport final : public Transport {
   const Fd never_{::eventfd(0, EFD_CLOEXEC)};
 };
 
-// Otherwise the messages of the call would be kept forever.
+// Without the discard, messages of the call would be kept forever.
 TEST(HierExecutor, a_call_that_is_refused_before_its_group_made_any_is_discarded) {
   const std::unique_ptr<LocalPeers> local_peers = make_single_local_peers(0).value();
   const std::unique_ptr<ShmWakeup> wakeup = ShmWakeup::create(*local_peers, 0, 3).value();

@@ -130,7 +130,7 @@ TEST_F(PlanExecutorTest, the_first_steps_are_posted_at_launch_under_the_calls_na
   EXPECT_EQ(work->where(), "step 2/3: recv chunk 0 into scratch 0 <- rank 1");
 }
 
-TEST_F(PlanExecutorTest, a_large_list_is_sent_from_where_it_lies) {
+TEST_F(PlanExecutorTest, a_large_list_is_sent_in_place) {
   constexpr std::size_t kCount = 300'000;
   Elements x = contribution(DType::kF32, kCount, 0, 2), y = x;
   IoVec list;
@@ -239,7 +239,7 @@ TEST_F(PlanExecutorTest, a_call_that_gets_no_memory_takes_everything_back_and_th
   }
 }
 
-TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_come_later) {
+TEST_F(PlanExecutorTest, abort_ends_running_waiting_and_later_calls) {
   Elements x = contribution(DType::kF32, 8, 0, 2), y = x, z = x;
   const WorkPtr running = allreduce(x, "ring"), waiting = allreduce(y, "ring");
   executor_.abort(Status(Code::kAborted, "enough"));
@@ -253,7 +253,7 @@ TEST_F(PlanExecutorTest, abort_ends_running_and_waiting_calls_and_those_that_com
 
 // A thread that reaches its deadline requests the driving thread to end the run, which has just
 // ended. The run is then reused.
-TEST_F(PlanExecutorTest, a_request_to_end_that_comes_too_late_does_not_end_the_next_call) {
+TEST_F(PlanExecutorTest, a_late_request_to_end_a_call_does_not_end_the_next_call) {
   PlanCache plans;
   const Algorithm& algorithm = *find_algorithm(Collective::kBarrier, "dissemination");
   const std::shared_ptr<const CompiledPlan> plan =

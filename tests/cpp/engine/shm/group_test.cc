@@ -11,7 +11,7 @@
 namespace pc::shm {
 namespace {
 
-TEST(SharedGroup, who_sleeps_until_the_first_comes_wakes_and_then_waits_for_the_next) {
+TEST(SharedGroup, a_sleeping_member_wakes_when_another_joins_and_then_waits_for_the_next) {
   const std::shared_ptr<ThreadHost> memory = ThreadHost::create(3).value();
   Member first(*memory, 0, 3), second(*memory, 1, 3);
   ASSERT_FALSE(first.joins());
@@ -63,7 +63,7 @@ TEST(SharedGroup, a_call_that_was_given_up_stays_so_when_the_next_one_is_given_u
 
 struct Three {
   Three() {
-    for (int turn = 0; turn < 2; ++turn) {
+    for (int round = 0; round < 2; ++round) {
       for (Member& member : members) member.joins();
     }
   }
@@ -72,7 +72,7 @@ struct Three {
   // others have announced it.
   void make_call(uint64_t sequence) {
     bool all = false;
-    for (int turn = 0; turn < 64 && !all; ++turn) {
+    for (int round = 0; round < 64 && !all; ++round) {
       all = true;
       for (Member& member : members) all = member.group.catch_up(sequence) && all;
     }
@@ -90,7 +90,7 @@ struct Three {
 TEST(SharedGroup, calls_that_are_not_made_here_cost_no_exchange) {
   Three world;
   for (const uint64_t sequence : {1, 2, 4, 6, 7, 1000, 1001}) world.make_call(sequence);
-  EXPECT_TRUE(world[0].catch_up(2000));  // immediately
+  EXPECT_TRUE(world[0].catch_up(2000));  // without any exchange
 }
 
 TEST(SharedGroup, numbers_that_are_far_from_each_other_keep_their_order) {
@@ -99,7 +99,7 @@ TEST(SharedGroup, numbers_that_are_far_from_each_other_keep_their_order) {
     world.make_call(sequence);
 }
 
-TEST(SharedGroup, nobody_overwrites_what_others_may_still_read) {
+TEST(SharedGroup, no_rank_overwrites_an_announcement_that_another_may_still_read) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[0].catch_up(3) && world[1].catch_up(3));
@@ -113,7 +113,7 @@ TEST(SharedGroup, nobody_overwrites_what_others_may_still_read) {
   EXPECT_TRUE(world[0].catch_up(4));
 }
 
-TEST(SharedGroup, who_leads_looks_at_the_others_before_it_announces_the_call) {
+TEST(SharedGroup, the_leader_reads_the_other_announcements_before_it_makes_its_own) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[0].catch_up_to_lead(2, 77));
@@ -123,9 +123,9 @@ TEST(SharedGroup, who_leads_looks_at_the_others_before_it_announces_the_call) {
   EXPECT_EQ(world[0].look(1), Group::Seen::kOther);
 }
 
-// Otherwise the leader would wait for their announcements, and they for the one that it has never
-// made.
-TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
+// Otherwise the leader would wait for the announcements of the other members, and they would wait
+// for an announcement that the leader never makes.
+TEST(SharedGroup, no_rank_waits_for_a_call_that_its_leader_gave_up) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[1].catch_up(2));
@@ -140,7 +140,7 @@ TEST(SharedGroup, nobody_waits_for_a_call_that_its_leader_gave_up) {
   EXPECT_EQ(world[0].look(2), Group::Seen::kSame);
 }
 
-// Publishes messages of rounds while there is room, which must end. Returns their number.
+// Publishes messages of consecutive rounds until there is no room. Returns the number of messages.
 uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
   group.awaited().clear();
   for (uint32_t round = 0; round < 1000; ++round) {
@@ -153,7 +153,7 @@ uint32_t fill(Group& group, StreamKind kind, uint64_t sequence) {
   return 0;
 }
 
-TEST(SharedGroup, what_ranks_never_entered_that_have_gone_on_leaves_room) {
+TEST(SharedGroup, a_call_that_the_other_ranks_have_skipped_frees_its_ring_memory) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2));
@@ -170,7 +170,7 @@ TEST(SharedGroup, what_ranks_never_entered_that_have_gone_on_leaves_room) {
   EXPECT_GT(fill(world[0], kInputs, 3), 0U);
 }
 
-TEST(SharedGroup, who_is_still_in_a_call_is_waited_for_whoever_has_gone_on) {
+TEST(SharedGroup, a_rank_still_in_a_call_is_waited_for_even_if_another_has_gone_on) {
   Three world;
   world.make_call(1);
   ASSERT_TRUE(world[0].make_rings().is_ok() && world[0].catch_up(2) && world[1].catch_up(2));

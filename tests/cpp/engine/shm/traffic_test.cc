@@ -140,7 +140,7 @@ TEST(Traffic, rounds_move_something_however_many_ranks_there_are) {
   }
 }
 
-// For all limits that a profile may set.
+// With every limit at its minimum, and with every limit at its maximum.
 TEST(Traffic, what_one_puts_there_is_what_the_other_expects_at_the_ends_of_all_limits) {
   for (const bool least : {true, false}) {
     Limits limits = {};

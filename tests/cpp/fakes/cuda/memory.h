@@ -55,7 +55,8 @@ inline CUresult give_back(uintptr_t base, Kind kind, CUresult otherwise) {
   return CUDA_SUCCESS;
 }
 
-// As the driver does before it frees. Held work is not waited for.
+// Waits for the work of the device, as the driver does before it frees. Does not wait for held
+// work.
 inline void wait_for_device(Call& call) {
   CUcontext context = this_thread().context;
   world().changed.wait(call.lock(), [context] {

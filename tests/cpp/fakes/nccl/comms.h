@@ -62,7 +62,7 @@ struct Comm {
   int rank = 0;
   const char* name = nullptr;  // kept, not copied, as NCCL does
   bool blocking = false;       // its calls return when they have completed
-  int questions = 0;           // number of queries until its current call has settled
+  int queries = 0;             // number of queries until its current call has settled
   bool hangs = false, dead = false, aborted = false, initialized = false;
   int async = kSuccess;
   int splits = 0;
@@ -120,7 +120,7 @@ struct Fake {
   std::vector<std::unique_ptr<Comm>> forgotten;  // ended by no caller; NCCL would still refer to their names
   std::map<std::string, std::shared_ptr<World>> worlds;
   std::map<std::thread::id, Group> groups;
-  int ids = 0, questions = 0;
+  int ids = 0, queries = 0;
   bool init_waits = false, init_hangs = false, calls_hang = false;
   bool never_blocks = false;  // NCCL_COMM_BLOCKING=0
   struct Failure {
@@ -160,7 +160,7 @@ void stay(std::unique_lock<std::mutex>& lock, Comm* comm, Done&& done) {
   if (comm != nullptr) --comm->stuck;
 }
 // Blocks if a test has requested that this call blocks.
-inline void block_if_asked(std::unique_lock<std::mutex>& lock, const std::string& call, Comm* comm) {
+inline void block_if_requested(std::unique_lock<std::mutex>& lock, const std::string& call, Comm* comm) {
   Fake& all = fake();
   const auto found = std::find(all.blocks.begin(), all.blocks.end(), call);
   if (found == all.blocks.end()) return;
@@ -181,7 +181,7 @@ inline int scripted_failure(const std::string& call, Comm* comm) {
 // Returns true if no call is in progress. An init may wait for the other ranks.
 inline bool settled(Comm& comm) {
   if (comm.hangs) return false;
-  if (comm.questions > 0) return false;
+  if (comm.queries > 0) return false;
   return comm.initialized || !fake().init_waits || comm.world->joined == comm.world->size;
 }
 
@@ -205,7 +205,7 @@ class Entry {
       violation(call_ + " before the call before has settled");
       code_ = kInvalidUsage;
     } else {
-      block_if_asked(lock_, call_, comm_);
+      block_if_requested(lock_, call_, comm_);
       code_ = comm_->aborted ? kInternal : scripted_failure(call_, comm_);
     }
   }
@@ -228,8 +228,8 @@ class Entry {
   }
   // Returns the code of a call that continues in the background.
   int begun() {
-    comm_->questions = comm_->blocking ? 0 : fake().questions;
-    return comm_->questions > 0 || comm_->hangs ? kInProgress : kSuccess;
+    comm_->queries = comm_->blocking ? 0 : fake().queries;
+    return comm_->queries > 0 || comm_->hangs ? kInProgress : kSuccess;
   }
 
  private:

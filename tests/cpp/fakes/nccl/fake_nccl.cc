@@ -163,7 +163,7 @@ PC_EXPORT const char* ncclGetLastError(Comm*) { return "the fake was scripted to
 PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int rank, void* config) {
   Fake& all = fake();
   std::unique_lock lock(all.mutex);
-  block_if_asked(lock, "CommInitRankConfig", nullptr);
+  block_if_requested(lock, "CommInitRankConfig", nullptr);
   *into = nullptr;
   if (const int code = scripted_failure("CommInitRankConfig", nullptr); code != kSuccess) return code;
   std::shared_ptr<World>& world = all.worlds[static_cast<const char*>(id.bytes)];
@@ -177,7 +177,7 @@ PC_EXPORT int ncclCommInitRankConfig(Comm** into, int ranks, UniqueId id, int ra
   if (settings.blocking) violation("a communicator that blocks until all ranks have joined");
   Comm* const comm = new_comm(world, rank, settings);
   comm->calls = "init(" + std::to_string(rank) + "/" + std::to_string(ranks) + ")";
-  comm->questions = all.questions;
+  comm->queries = all.queries;
   comm->hangs = all.init_hangs;
   comm->initialized = !all.init_waits;
   *into = comm;
@@ -191,7 +191,7 @@ PC_EXPORT int ncclCommGetAsyncError(Comm* comm, int* code) {
     return kInvalidArgument;
   }
   if (const int refusal = scripted_failure("CommGetAsyncError", comm); refusal != kSuccess) return refusal;
-  if (comm->questions > 0) --comm->questions;
+  if (comm->queries > 0) --comm->queries;
   const bool child_missing = !comm->child_slots.empty() && comm->children.empty();
   *code = comm->async != kSuccess ? comm->async : settled(*comm) && !child_missing ? kSuccess : kInProgress;
   if (*code == kSuccess) {
@@ -218,7 +218,7 @@ PC_EXPORT int ncclCommAbort(Comm* comm) {
   Fake& all = fake();
   std::unique_lock lock(all.mutex);
   if (comm == nullptr) return kSuccess;
-  block_if_asked(lock, "CommAbort", nullptr);
+  block_if_requested(lock, "CommAbort", nullptr);
   if (comm->inside.load() != comm->stuck) violation("Abort while another thread is inside and not stuck");
   if (comm->dead) violation("Abort of a communicator that has ended");
   if (const int code = scripted_failure("CommAbort", nullptr); code != kSuccess) return code;
@@ -259,7 +259,7 @@ PC_EXPORT int ncclCommSplit(Comm* comm, int color, int key, Comm** into, void* c
     write_children(*comm);
     return kSuccess;
   }
-  comm->questions = std::max(1, fake().questions);
+  comm->queries = std::max(1, fake().queries);
   // NCCL returns this immediately, also for a non-blocking communicator, and continues in the
   // background
   return kSuccess;
@@ -293,7 +293,7 @@ PC_EXPORT int ncclCommShrink(Comm* comm, int* excluded, int count, Comm** into, 
     write_children(*comm);
     return kSuccess;
   }
-  comm->questions = std::max(1, fake().questions);
+  comm->queries = std::max(1, fake().queries);
   return kSuccess;  // as in ncclCommSplit
 }
 PC_EXPORT int ncclCommWindowRegister(Comm*, void*, std::size_t, void**, int) { return kInternal; }
@@ -334,7 +334,7 @@ PC_EXPORT int ncclGroupEnd() {
   --own.depth;
   Comm* const one = own.comms.empty() ? nullptr : own.comms.front();
   if (one != nullptr && one->inside.fetch_add(1) != 0) violation("GroupEnd while another thread is inside");
-  block_if_asked(lock, "GroupEnd", one);
+  block_if_requested(lock, "GroupEnd", one);
   std::vector<std::unique_ptr<Operation>> operations;
   const int failure = scripted_failure("GroupEnd", one);
   int answer = failure;
@@ -348,7 +348,7 @@ PC_EXPORT int ncclGroupEnd() {
     }
     check_blocks(*comm);
     operations.push_back(take_issued(*comm));
-    comm->questions = comm->blocking ? 0 : fake().questions;
+    comm->queries = comm->blocking ? 0 : fake().queries;
     comm->hangs = !comm->blocking && fake().calls_hang;
     if (!settled(*comm)) answer = kInProgress;
   }
@@ -437,7 +437,7 @@ void reset() {
   all.worlds.clear();
   all.failures.clear();
   all.blocks.clear();
-  all.questions = 0;
+  all.queries = 0;
   all.init_waits = all.init_hangs = all.calls_hang = all.never_blocks = false;
   all.violations.clear();
   all.enqueue = nullptr;
@@ -476,7 +476,7 @@ PC_EXPORT int fake_nccl_blocked() {
 const pc::testing::FakeNccl fake_nccl_script = {
     reset,
     run_in_streams,
-    [](int questions) { set([&](Fake& all) { all.questions = questions; }); },
+    [](int queries) { set([&](Fake& all) { all.queries = queries; }); },
     [](int yes) { set([&](Fake& all) { all.init_waits = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.init_hangs = yes != 0; }); },
     [](int yes) { set([&](Fake& all) { all.calls_hang = yes != 0; }); },

@@ -122,7 +122,7 @@ struct Operation {
   std::shared_ptr<Life> life;
   Comm* comm;  // valid while life is not dead
   std::vector<Call> calls;
-  int64_t turn = 0;  // its position in issue order; -1 if it is in a graph
+  int64_t position = 0;  // in issue order; -1 if it is in a graph
   bool arrived = false;
   std::size_t missing = 0;  // number of calls that wait for other ranks
 };

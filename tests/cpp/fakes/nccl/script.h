@@ -11,7 +11,7 @@ struct FakeNccl {
   // complete immediately.
   void (*run_in_streams)(void* enqueue);
   void (*in_progress)(
-      int questions);  // each call on a non-blocking communicator takes this number of queries to settle
+      int queries);  // each call on a non-blocking communicator takes this number of queries to settle
   void (*init_waits_for_all)(int yes);  // an init settles only when all ranks have begun theirs
   void (*hang_init)(int yes);           // an init never settles
   // A GroupEnd never settles. On a non-blocking communicator it is accepted; otherwise it returns

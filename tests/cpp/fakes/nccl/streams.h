@@ -23,7 +23,7 @@ inline int is_ready(void* data) {
   const std::lock_guard lock(fake().mutex);
   if (own.life->dead) return 1;
   if (!own.arrived) {
-    if (own.life->busy || (own.turn >= 0 && own.turn != own.life->next)) return 0;
+    if (own.life->busy || (own.position >= 0 && own.position != own.life->next)) return 0;
     own.arrived = own.life->busy = true;
     own.missing = own.calls.size();
     arrive(*own.comm, own.calls, &own);
@@ -34,7 +34,7 @@ inline void go_on(void* data) {
   Operation& own = *static_cast<Operation*>(data);
   const std::lock_guard lock(fake().mutex);
   own.arrived = own.life->busy = false;
-  if (own.turn >= 0) ++own.life->next;
+  if (own.position >= 0) ++own.life->next;
 }
 inline void drop(void* data) {
   const std::unique_ptr<Operation> own(static_cast<Operation*>(data));
@@ -70,7 +70,7 @@ inline void queue(std::unique_ptr<Operation> operation) {
   if (answer < 0) violation("a call on a stream that is none");
   if (answer == 0) return;
   --life->issued;
-  if (answer == 1) own.turn = -1;
+  if (answer == 1) own.position = -1;
 }
 
 }  // namespace fake_nccl

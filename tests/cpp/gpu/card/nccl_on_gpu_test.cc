@@ -82,7 +82,7 @@ TEST_F(NcclOnGpu, what_it_reduces_of_one_rank_is_that_ranks_own_array) {
   }
 }
 
-TEST_F(NcclOnGpu, a_factor_multiplies_every_element_once_or_nccl_is_not_asked) {
+TEST_F(NcclOnGpu, a_factor_multiplies_every_element_once_or_nccl_is_not_used) {
   constexpr std::size_t kCount = 100'003;
   std::vector<float> before(kCount), after(kCount);
   for (std::size_t i = 0; i < before.size(); ++i) before[i] = static_cast<float>(i);

@@ -16,7 +16,7 @@ class DeviceTest : public FakeGpu {
   }
 };
 
-TEST_F(DeviceTest, is_described_as_people_and_tools_name_it) {
+TEST_F(DeviceTest, has_the_name_uuid_and_pci_bus_id_that_tools_show) {
   fake.set_device_count(2);
   fake.set_memory(80UL << 30);
   driver = value_of(open_driver({FAKE_CUDA}));
@@ -51,7 +51,7 @@ TEST_F(DeviceTest, abilities_need_the_functions_and_the_hardware) {
   EXPECT_FALSE(info.ipc_events);
 }
 
-TEST_F(DeviceTest, peers_are_asked_for_both_and_a_device_is_its_own) {
+TEST_F(DeviceTest, peer_access_depends_on_both_devices_and_a_device_can_access_itself) {
   fake.set_device_count(2);
   driver = value_of(open_driver({FAKE_CUDA}));
   const DeviceInfo a = value_of(describe_device(*driver, 0)), b = value_of(describe_device(*driver, 1));

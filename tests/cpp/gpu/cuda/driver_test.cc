@@ -102,7 +102,7 @@ TEST_F(DriverTest, a_driver_without_gpus_is_no_driver) {
   EXPECT_HAS(why_not(), "sees no GPU");
 }
 
-TEST_F(DriverTest, errors_have_call_words_name_and_number) {
+TEST_F(DriverTest, errors_have_the_call_a_text_a_name_and_a_number) {
   const auto opened = value_of(open_driver({FAKE_CUDA}));
   const Status error = cuda_error(*opened, "cuMemAlloc(64 MiB)", CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_HAS(error.message(), "cuMemAlloc(64 MiB): out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2); ");

@@ -64,7 +64,7 @@ TEST_F(FakeOperations, run_once_when_they_are_ready_and_let_nothing_pass) {
   EXPECT_EQ(what.drops, 1);
 }
 
-TEST_F(FakeOperations, of_a_held_stream_are_not_even_asked) {
+TEST_F(FakeOperations, of_a_held_stream_are_not_polled) {
   const Stream stream = value_of(Stream::create(*context));
   Played what;
   fake.hold_stream(stream.get());

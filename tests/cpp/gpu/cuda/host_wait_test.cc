@@ -68,7 +68,7 @@ TEST_F(HostWaitTest, ends_at_the_deadline) {
   EXPECT_EQ(value_of(wait_on(wait({}, Deadline::after(0)))), WaitEnd::kTimeout);
 }
 
-TEST_F(HostWaitTest, ends_when_somebody_aborts_or_interrupts) {
+TEST_F(HostWaitTest, ends_on_an_abort_or_an_interrupt) {
   std::atomic<uint32_t> abort_word{0};
   HostWait aborted = wait([&] { abort_word = 1; });
   aborted.context.abort_word = &abort_word;
@@ -82,7 +82,7 @@ TEST_F(HostWaitTest, ends_when_somebody_aborts_or_interrupts) {
   EXPECT_EQ(value_of(wait_on(ctrl_c)), WaitEnd::kInterrupted);
 }
 
-TEST_F(HostWaitTest, ends_with_the_trouble_that_somebody_knows_of) {
+TEST_F(HostWaitTest, ends_with_the_failure_that_its_trouble_function_returns) {
   Status trouble;
   HostWait how = wait([&] { trouble = Status(Code::kPeerFailure, "rank 3 is gone"); });
   how.trouble = [&] { return trouble; };
@@ -108,7 +108,7 @@ TEST_F(HostWaitTest, naps_grow_to_a_millisecond_and_no_further) {
     if (--naps_left == 0) fake.step(stream->get(), 1);
   };
   EXPECT_EQ(value_of(wait_on(how)), WaitEnd::kReady);
-  EXPECT_EQ(naps.front(), microseconds(25));  // an eighth of the time before it
+  EXPECT_EQ(naps.front(), microseconds(25));  // an eighth of the time that it has waited already
   EXPECT_EQ(naps.back(), microseconds(1000));
   EXPECT_TRUE(std::is_sorted(naps.begin(), naps.end()));
 }
@@ -120,7 +120,7 @@ TEST_F(HostWaitTest, leaves_captures_of_other_threads_alone) {
   EXPECT_EQ(fake.capture_status(theirs.get()), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 }
 
-TEST_F(HostWaitTest, waits_for_any_question) {
+TEST_F(HostWaitTest, waits_for_any_predicate) {
   int asked = 0;
   const auto third = [&]() -> Result<bool> { return ++asked == 300; };
   EXPECT_EQ(value_of(wait_on_host(third, wait())), WaitEnd::kReady);

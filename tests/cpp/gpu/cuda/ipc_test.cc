@@ -98,7 +98,7 @@ TEST_F(IpcTest, memory_without_a_handle_says_what_kind_it_is) {
   EXPECT_EQ(export_memory(*context, memory.at() + 1, 4096).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(IpcTest, a_handle_of_nobody_is_an_error_and_is_not_remembered) {
+TEST_F(IpcTest, a_handle_of_no_memory_is_an_error_that_is_not_remembered) {
   const DeviceMemory memory = value_of(DeviceMemory::allocate(*context, 64));
   const MemoryHandle good = value_of(export_memory(*context, memory.at(), 64));
   PeerAllocations peers(*context);
@@ -153,7 +153,7 @@ TEST_F(IpcTest, shareable_memory_is_the_same_behind_its_descriptor) {
   EXPECT_EQ(first_byte(there->at() + memory.nbytes() - 1), 0x77);
 }
 
-TEST_F(IpcTest, shareable_memory_outlives_who_made_it) {
+TEST_F(IpcTest, shareable_memory_outlives_its_creator) {
   std::optional<ShareableMemory> memory(value_of(ShareableMemory::create(*context, 100)));
   fill(memory->at(), 0x12, 1);
   const ShareableMemory there =

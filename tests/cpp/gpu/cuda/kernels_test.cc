@@ -63,7 +63,7 @@ TEST_F(KernelsTest, get_their_arguments_as_they_were_at_the_launch) {
   EXPECT_EQ(numbers[2], 5);
 }
 
-TEST_F(KernelsTest, are_launched_in_the_shape_that_was_asked_for) {
+TEST_F(KernelsTest, are_launched_in_the_requested_shape) {
   CUfunction look = value_of(kernels().find("look"));
   EXPECT_OK(launch(*driver, look, {132, 512, 64}, nullptr));
   fake.drain(nullptr);

@@ -30,7 +30,7 @@ TEST_F(MemoryTest, of_a_device_is_classified_with_its_allocation) {
   EXPECT_TRUE(info.ipc);
 }
 
-TEST_F(MemoryTest, ordinary_memory_is_the_hosts_and_any_address_may_be_asked_for) {
+TEST_F(MemoryTest, ordinary_memory_is_the_hosts_and_any_address_may_be_queried) {
   const Context context = gpu();
   int here = 0;
   EXPECT_EQ(info_of(&here).kind, MemoryKind::kHost);
@@ -57,7 +57,7 @@ TEST_F(MemoryTest, managed_and_pooled_are_distinguished) {
   fake.reset();  // no other code frees them
 }
 
-TEST_F(MemoryTest, of_somebody_else_is_registered_for_as_long_as_asked) {
+TEST_F(MemoryTest, of_the_user_is_registered_while_its_registration_lives) {
   const Context context = gpu();
   std::vector<std::byte> theirs(8192);
   {

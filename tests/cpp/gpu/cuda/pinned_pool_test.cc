@@ -12,7 +12,7 @@ namespace {
 
 class PinnedPoolTest : public FakeGpu {};
 
-TEST_F(PinnedPoolTest, a_block_comes_back_to_whoever_fits_in_it) {
+TEST_F(PinnedPoolTest, a_free_block_is_reused_for_a_size_that_fits) {
   const Context context = gpu();
   PinnedPool pool(context);
   std::byte* first = nullptr;
@@ -28,7 +28,7 @@ TEST_F(PinnedPoolTest, a_block_comes_back_to_whoever_fits_in_it) {
   EXPECT_EQ(fake.live("pinned"), 2);
 }
 
-TEST_F(PinnedPoolTest, nobody_gets_what_the_gpu_still_uses) {
+TEST_F(PinnedPoolTest, a_block_that_the_gpu_still_uses_is_not_reused) {
   const Context context = gpu();
   PinnedPool pool(context);
   EventPool events(context);
@@ -53,7 +53,7 @@ TEST_F(PinnedPoolTest, nobody_gets_what_the_gpu_still_uses) {
   EXPECT_EQ(fake.live("pinned"), 2);
 }
 
-TEST_F(PinnedPoolTest, all_is_given_back_when_the_pool_and_what_it_lent_are_gone) {
+TEST_F(PinnedPoolTest, all_is_freed_once_the_pool_and_its_leases_are_destroyed) {
   std::optional<PinnedPool> pool(gpu());
   {
     const PinnedPool::Lease lease = value_of(pool->take(100));

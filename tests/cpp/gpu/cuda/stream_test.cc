@@ -96,7 +96,7 @@ TEST_F(StreamTest, a_stream_waits_for_another_by_an_event) {
   EXPECT_TRUE(value_of(is_reached(*driver, event.get())));
 }
 
-TEST_F(StreamTest, an_event_that_was_never_recorded_is_reached_and_nobody_waits_for_it) {
+TEST_F(StreamTest, an_event_that_was_never_recorded_is_reached_and_no_stream_waits_for_it) {
   const Stream queue = stream();
   const Event event = value_of(Event::create(*context));
   EXPECT_TRUE(value_of(is_reached(*driver, event.get())));

@@ -145,7 +145,7 @@ TEST_P(PeerWorld, where_counts_differ_nothing_moves) {
   }
 }
 
-TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_finds_who_expects_another) {
+TEST_P(PeerWorld, an_alltoall_has_parts_of_any_size_and_names_the_rank_that_expects_another) {
   const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group, 100));
@@ -327,7 +327,8 @@ TEST_P(PeerWorld, an_allocation_that_took_the_place_of_others_is_opened_anew) {
       EXPECT_EQ(fake_.live("peer"), 1);
     }
   }
-  // Two arrays at addresses where a larger array is now, as their process would export them.
+  // Exports two arrays, and then a larger one at the addresses of both, as if their process had
+  // freed the two and allocated the larger one there.
   std::array<Array, 3> arrays{DeviceWorld::array_of(0).value(), DeviceWorld::array_of(0).value(),
                               DeviceWorld::array_of(0).value()};
   std::array<PeerArray, 3> shown;
@@ -376,7 +377,7 @@ TEST_P(PeerWorld, sums_are_in_the_order_of_ranks_on_all) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, ranks_that_make_different_calls_hear_of_it) {
+TEST_P(PeerWorld, different_calls_are_a_mismatch) {
   const Outcomes outcomes = run_until_its_end(3, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
@@ -404,7 +405,7 @@ TEST_P(PeerWorld, the_death_of_a_rank_ends_the_calls_of_the_others) {
     EXPECT_EQ(outcomes[rank].code(), Code::kPeerFailure) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, who_waits_too_long_for_its_own_array_says_so_and_the_others_hear_of_it) {
+TEST_P(PeerWorld, a_late_array_is_named_by_its_own_rank_and_ends_the_call_on_the_others) {
   const Outcomes outcomes = run_until_its_end(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
@@ -457,7 +458,7 @@ TEST_P(PeerWorld, an_abort_ends_what_waits) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, what_cannot_go_so_is_said_before_anything_is_sent) {
+TEST_P(PeerWorld, a_call_in_a_graph_is_refused_before_anything_is_sent) {
   const Outcomes outcomes = run(2, [&](Runtime& runtime, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, join(runtime, group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group));
@@ -494,7 +495,7 @@ TEST_P(PeerWorld, without_kernels_on_one_rank_all_copy_only) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, ranks_that_do_not_reach_each_other_hear_why_and_go_on) {
+TEST_P(PeerWorld, ranks_that_do_not_reach_each_other_raise_the_same_reason_and_go_on) {
   fake_.fail_next("cuIpcOpenMemHandle", cuda::CUDA_ERROR_INVALID_VALUE);
   std::array<std::string, 3> words;
   const Outcomes outcomes = run(3, [&](Runtime& runtime, Communicator& group) -> Status {
@@ -561,7 +562,7 @@ TEST_P(PeerWorld, a_call_that_goes_through_the_host_after_all_leaves_the_users_s
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(PeerWorld, a_rank_that_fails_after_all_have_agreed_ends_the_group_and_goes_no_other_way) {
+TEST_P(PeerWorld, a_rank_that_fails_after_all_have_agreed_ends_the_group_and_uses_no_other_path) {
   std::array<Status, 2> joined;
   // the trials succeed, then one rank fails
   fake_.fail_after("cuStreamCreate", 2, cuda::CUDA_ERROR_NOT_SUPPORTED);

@@ -174,7 +174,7 @@ TEST_F(IpcSteps, broadcast_leaves_an_array_that_is_input_and_output) {
 }
 
 // Parts of uneven sizes: rank r has count + r.
-TEST_F(IpcSteps, parts_come_to_their_places) {
+TEST_F(IpcSteps, parts_arrive_at_their_places) {
   in_every_case([&] {
     std::vector<uint64_t> counts;
     std::vector<Array> parts, wholes;
@@ -213,7 +213,7 @@ TEST_F(IpcSteps, parts_come_to_their_places) {
 }
 
 // Rank a sends count + a + 2b elements to rank b.
-TEST_F(IpcSteps, alltoall_brings_everybody_what_all_have_for_it) {
+TEST_F(IpcSteps, alltoall_brings_every_rank_its_parts_from_all_ranks) {
   in_every_case([&] {
     const auto number = [&](std::size_t a, std::size_t b) { return uint64_t{count() + a + 2 * b}; };
     const std::size_t n = static_cast<std::size_t>(size());

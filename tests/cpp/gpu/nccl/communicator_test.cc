@@ -58,8 +58,8 @@ TEST_F(NcclCommunicator, is_made_used_and_closed) {
 // A communicator that ranks join is non-blocking, and so are all with NCCL_COMM_BLOCKING=0.
 TEST_F(NcclCommunicator, every_call_that_is_in_progress_is_settled_before_the_next) {
   library->never_blocks(1);
-  for (const int questions : {1, 2, 100}) {
-    library->in_progress(questions);
+  for (const int queries : {1, 2, 100}) {
+    library->in_progress(queries);
     const auto communicator = alone();
     EXPECT_TRUE(allreduce(*communicator).is_ok());
     EXPECT_TRUE(allreduce(*communicator).is_ok());
@@ -71,7 +71,7 @@ TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_noth
   library->hang_init(1);
   std::thread hurries([&] {
     while (library->alive() == 0) std::this_thread::yield();
-    clock.advance(100s);  // if earlier, NCCL would not be called at all
+    clock.advance(100s);  // not before the init has begun: after the deadline NCCL would not be called at all
   });
   Resources patient = resources();
   patient.abort_wait_limit_s = 1e8;
@@ -80,7 +80,7 @@ TEST_F(NcclCommunicator, an_init_that_hangs_ends_at_the_deadline_and_leaves_noth
   ASSERT_FALSE(made.is_ok());
   EXPECT_EQ(made.status().code(), Code::kTimeout);
   EXPECT_NE(made.status().message().find("ncclCommInitRankConfig: NCCL was still at it"), std::string::npos);
-  // The thread that began it can end it only now.
+  // Only now can the thread that began the init abort it.
   while (library->alive() != 0 || library.calls_of_newest() != "init(1/2) Abort") std::this_thread::yield();
 }
 
@@ -109,7 +109,7 @@ TEST_F(NcclCommunicator, an_init_that_fails_says_what_nccl_says) {
   EXPECT_EQ(library->alive(), 0);
 }
 
-TEST_F(NcclCommunicator, no_rank_of_the_world_is_refused_before_nccl_hears_of_it) {
+TEST_F(NcclCommunicator, a_rank_outside_the_world_is_refused_before_nccl_is_called) {
   for (const Rank rank : {-1, 2}) {
     const auto made =
         Communicator::init(resources(), {make_unique_id(library.api()).value(), rank, 2}, {}, soon());
@@ -164,7 +164,7 @@ TEST_F(NcclCommunicator, every_other_code_makes_it_fail_and_the_first_cause_stay
   EXPECT_EQ(library->alive(), 0);
 }
 
-TEST_F(NcclCommunicator, an_error_that_comes_later_is_found_by_asking) {
+TEST_F(NcclCommunicator, an_asynchronous_error_is_found_by_check) {
   const auto communicator = alone();
   void* comm = nullptr;
   library->last_comm(&comm);
@@ -231,7 +231,7 @@ TEST_F(NcclCommunicator, ctrl_c_and_the_groups_end_end_a_wait_too) {
   }
 }
 
-TEST_F(NcclCommunicator, an_abort_lets_a_call_go_that_is_stuck_inside_nccl_and_nothing_is_issued_any_more) {
+TEST_F(NcclCommunicator, an_abort_ends_a_call_stuck_inside_nccl_and_nothing_is_issued_any_more) {
   const auto communicator = alone();
   library->hang_calls(1);
   Status ended;
@@ -278,7 +278,7 @@ TEST_F(NcclCommunicator, an_abort_ends_the_wait_of_another_thread) {
   EXPECT_EQ(library.calls_of_newest(), "child(0/1) [AllReduce] Abort");
 }
 
-TEST_F(NcclCommunicator, an_abort_that_does_not_come_back_is_reported_as_leaked) {
+TEST_F(NcclCommunicator, an_abort_that_does_not_return_is_reported_as_leaked) {
   const auto communicator = alone();
   library->block_next("CommAbort");
   clock.step(1s);
@@ -359,7 +359,7 @@ TEST_F(NcclCommunicator, an_abort_that_nccl_refuses_is_reported) {
   EXPECT_NE(why.message().find("ncclCommAbort: ncclInternalError (3)"), std::string::npos);
 }
 
-TEST_F(NcclCommunicator, one_that_nobody_closed_is_left_alone_with_a_warning) {
+TEST_F(NcclCommunicator, one_that_was_not_closed_is_left_open_with_a_warning) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   const Fd reader(ends[0]), writer(ends[1]);
@@ -482,7 +482,7 @@ TEST_F(NcclRanks, a_split_that_takes_long_is_settled_before_the_child_is_used) {
   EXPECT_EQ(library->alive(), 0);
 }
 
-TEST_F(NcclRanks, shrinking_leaves_the_dead_out) {
+TEST_F(NcclRanks, shrinking_excludes_dead_ranks) {
   run(3, [&](Communicator& parent) {
     if (parent.rank() == 1) {
       EXPECT_TRUE(parent.abort(Status(Code::kInterrupted, "dead")).is_ok());

@@ -127,7 +127,7 @@ TEST_F(NcclExecutor, a_call_comes_after_what_its_stream_had_and_before_what_wait
   close();
 }
 
-TEST_F(NcclExecutor, to_look_at_many_calls_takes_few_questions) {
+TEST_F(NcclExecutor, polling_many_calls_takes_few_event_queries) {
   join_alone();
   constexpr int kCalls = 200, kDone = 130;
   const cuda::DeviceMemory x = memory_of(1);
@@ -150,7 +150,7 @@ TEST_F(NcclExecutor, to_look_at_many_calls_takes_few_questions) {
   close();
 }
 
-TEST_F(NcclExecutor, where_the_driver_has_no_numbers_for_streams_each_call_is_asked_for) {
+TEST_F(NcclExecutor, without_stream_ids_each_call_has_an_event_query) {
   fake_.hide("cuStreamGetId");
   begin();
   join_alone();
@@ -164,7 +164,7 @@ TEST_F(NcclExecutor, where_the_driver_has_no_numbers_for_streams_each_call_is_as
   close();
 }
 
-TEST_F(NcclExecutor, one_question_that_fails_lets_go_of_no_other_call) {
+TEST_F(NcclExecutor, a_failed_event_query_releases_no_other_call) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);
   fake_.hold_stream(theirs_->get());
@@ -204,7 +204,7 @@ TEST_F(NcclExecutor, one_rank_averages_all_of_its_array_and_scales_none_that_ncc
   close();
 }
 
-TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_before) {
+TEST_F(NcclExecutor, what_a_call_keeps_is_released_once_its_end_has_been_seen) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);
   auto kept = std::make_shared<int>(7);
@@ -227,7 +227,7 @@ TEST_F(NcclExecutor, what_a_call_keeps_goes_when_its_end_has_been_seen_and_not_b
 
 // A call on another stream than the captured one can only be tested on a GPU: the fake's captures
 // have one stream.
-TEST_F(NcclExecutor, a_call_in_a_graph_runs_when_the_graph_does_and_nobody_can_wait_for_it) {
+TEST_F(NcclExecutor, a_call_in_a_graph_runs_when_the_graph_does_and_cannot_be_waited_for) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(3), result = memory_of(0);
   fake_.begin_capture(theirs_->get());
@@ -265,7 +265,7 @@ TEST_F(NcclExecutor, several_ranks_get_the_sum) {
   }
 }
 
-TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_lets_go_when_the_gpu_does) {
+TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_releases_when_the_gpu_does) {
   join_alone();
   const cuda::DeviceMemory x = memory_of(1);
   auto kept = std::make_shared<int>(7);
@@ -342,7 +342,7 @@ TEST_F(NcclExecutor, a_split_waits_for_what_runs_but_not_beyond_its_deadline) {
                "child(0/1) [AllReduce] Finalize Destroy\n");
 }
 
-TEST_F(NcclExecutor, who_has_no_color_takes_part_in_a_split_and_gets_nothing) {
+TEST_F(NcclExecutor, a_rank_without_color_takes_part_in_a_split_and_gets_no_child) {
   join_alone();
   const auto child = executor_->split(kNoColor, 0, wait_limit());
   ASSERT_TRUE(child.is_ok()) << child.status().to_string();

@@ -82,7 +82,7 @@ class NcclFakeStreams : public ::testing::Test {
   std::vector<OnGpu> ranks;
 };
 
-TEST_F(NcclFakeStreams, a_collective_runs_when_the_streams_of_all_ranks_have_come_to_it) {
+TEST_F(NcclFakeStreams, a_collective_runs_when_the_streams_of_all_ranks_have_reached_it) {
   make_ranks(3);
   fake.hold_stream(ranks[1].stream.get());
   for (OnGpu& each : ranks) allreduce(each);
@@ -97,7 +97,7 @@ TEST_F(NcclFakeStreams, a_collective_runs_when_the_streams_of_all_ranks_have_com
   }
 }
 
-TEST_F(NcclFakeStreams, what_is_grouped_goes_at_once_so_that_messages_pass_each_other) {
+TEST_F(NcclFakeStreams, grouped_calls_run_together_so_that_messages_pass_each_other) {
   make_ranks(3);
   std::vector<std::vector<float>> received(3, std::vector<float>(kFew));
   for (Rank r = 0; r < 3; ++r) {
@@ -171,7 +171,7 @@ TEST_F(NcclFakeStreams, what_is_in_a_graph_runs_whenever_that_is_replayed) {
   }
 }
 
-TEST_F(NcclFakeStreams, an_abort_lets_the_streams_of_its_rank_go_on_and_moves_nothing) {
+TEST_F(NcclFakeStreams, after_an_abort_the_streams_of_its_rank_go_on_and_nothing_is_moved) {
   make_ranks(2);
   fake.hold_stream(ranks[1].stream.get());
   for (OnGpu& each : ranks) {

@@ -28,7 +28,7 @@ std::vector<std::string> texts(const SearchEnvironment& here) {
   return list;
 }
 
-TEST(NcclSearch, what_is_loaded_comes_first_and_the_loader_last) {
+TEST(NcclSearch, a_loaded_library_is_tried_first_and_the_loader_last) {
   const std::vector<std::string> expected = {
       "already loaded /torch/libnccl.so.2",
       "wheel /site/nvidia/nccl/lib/libnccl.so.2",

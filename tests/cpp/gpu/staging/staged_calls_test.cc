@@ -24,7 +24,8 @@ class StagedWorld : public DeviceWorld {
     DeviceWorld::SetUp();
     fake_.set_device_count(8);
   }
-  // Its thread has no copies in flight when it is released, so that nothing is leaked.
+  // Drains the rank's fake GPU before the calls are released. Then no copies are in flight, and
+  // nothing is leaked.
   Result<std::shared_ptr<StagedCalls>> stage(Communicator& group) {
     PC_ASSIGN_OR_RETURN(std::shared_ptr<StagedCalls> made,
                         StagedCalls::create(group, driver_, group.rank(), kLong));
@@ -66,7 +67,7 @@ TEST_P(StagedWorld, what_the_cpu_can_do_arrays_on_gpus_can_with_the_same_bits) {
   EXPECT_EQ(fake_.calls("pageable"), 0);  // every copy uses pinned memory
 }
 
-TEST_P(StagedWorld, ranks_whose_arrays_lie_on_the_cpu_are_in_the_same_call) {
+TEST_P(StagedWorld, ranks_with_arrays_on_the_cpu_are_in_the_same_call) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     if (group.rank() == 1) {
       std::vector<float> x(kCount, 2);
@@ -165,7 +166,7 @@ TEST_P(StagedWorld, a_call_is_behind_what_makes_its_array_and_in_front_of_what_u
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(StagedWorld, ranks_that_make_different_calls_hear_of_it_and_the_group_goes_on) {
+TEST_P(StagedWorld, different_calls_are_a_mismatch_and_the_group_goes_on) {
   const Outcomes outcomes = run(3, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -190,7 +191,8 @@ TEST_P(StagedWorld, close_returns_no_error_that_a_wait_has_returned) {
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
-    // Its watcher is in this callback until the group is closed, so it removes no other call.
+    // The watcher stays in this callback until the group is closed, so that it removes no other
+    // call.
     PC_ASSIGN_OR_RETURN(const auto right,
                         calls->begin(sum_of(x), -1, [&, rank = group.rank()](const Status&) {
                           notified[rank].set_value();
@@ -302,8 +304,8 @@ TEST_P(StagedWorld, what_cannot_be_right_is_refused_before_anything_is_sent) {
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
 }
 
-TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_go) {
-  std::atomic<int> heard{0};
+TEST_P(StagedWorld, the_end_is_notified_once_and_what_arrays_need_is_released) {
+  std::atomic<int> notified{0};
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));
     PC_ASSIGN_OR_RETURN(Array x, array_of(group.rank()));
@@ -313,7 +315,7 @@ TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_
     const std::weak_ptr<const void> kept = call.keeps;
     {
       PC_ASSIGN_OR_RETURN(const auto good,
-                          calls->begin(call, -1, [&](const Status&) { ++heard, first.set_value(); }));
+                          calls->begin(call, -1, [&](const Status&) { ++notified, first.set_value(); }));
       call.keeps = nullptr;
       first.get_future().wait();
       if (!good->done() || !good->ended_well()) return wrong("not done");
@@ -321,16 +323,16 @@ TEST_P(StagedWorld, who_asked_hears_once_of_the_end_and_what_arrays_need_is_let_
     if (!kept.expired()) return wrong("it still keeps its arrays");
     if (group.rank() == 1) call.request.op.op = ReduceOp::kProd;
     PC_ASSIGN_OR_RETURN(const auto bad,
-                        calls->begin(call, -1, [&](const Status&) { ++heard, second.set_value(); }));
+                        calls->begin(call, -1, [&](const Status&) { ++notified, second.set_value(); }));
     second.get_future().wait();
     if (!bad->outcome() || bad->ended_well()) return wrong("it has not failed");
     return group.resync();
   });
   EXPECT_TRUE(all_ok(outcomes)) << text_of(outcomes);
-  EXPECT_EQ(heard, 4);
+  EXPECT_EQ(notified, 4);
 }
 
-TEST_P(StagedWorld, a_call_that_nobody_waits_for_ends_and_its_world_may_end_before_it) {
+TEST_P(StagedWorld, a_call_that_is_not_waited_for_ends_and_its_world_may_end_before_it) {
   std::vector<std::shared_ptr<GpuWork>> left(2);
   const Outcomes outcomes = run(2, [&](Runtime&, Communicator& group) -> Status {
     PC_ASSIGN_OR_RETURN(const auto calls, stage(group));

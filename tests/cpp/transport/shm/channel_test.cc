@@ -34,7 +34,7 @@ SlotWords through_a_slot(const SlotWords& words) {
   return copy;
 }
 
-TEST(ChannelSlot, every_kind_of_frame_comes_out_as_it_went_in) {
+TEST(ChannelSlot, every_kind_of_frame_is_read_as_it_was_written) {
   std::vector<FrameHeader> headers = {eager(0, 0), eager(8, 3), eager(80, 8), eager(81, 8),
                                       eager(65536, 1024)};
   FrameHeader segment = eager(128 * 1024, 0);

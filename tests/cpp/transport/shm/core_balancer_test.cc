@@ -71,7 +71,7 @@ TEST(CoreBalancer, of_a_rank_is_known_to_its_local_peers) {
   EXPECT_EQ(pair.wakeups[1]->find_cores(pair.cores), 1U);
 }
 
-TEST(CoreBalancer, is_left_by_the_last_of_two_who_share_a_core) {
+TEST(CoreBalancer, moves_the_last_of_two_threads_off_a_shared_core) {
   cpu_set_t usable;
   if (::sched_getaffinity(0, sizeof usable, &usable) != 0) GTEST_SKIP() << "this machine has too many cores";
   Pair pair;

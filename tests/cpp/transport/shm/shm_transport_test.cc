@@ -102,7 +102,7 @@ class ShmTransportTest : public ::testing::Test {
   std::array<Side, 2> sides;
 };
 
-TEST_F(ShmTransportTest, a_small_message_goes_and_comes_at_once_whatever_its_size) {
+TEST_F(ShmTransportTest, a_small_message_is_sent_and_received_at_once_whatever_its_size) {
   begin();
   uint64_t sequence = 1;
   for (const std::size_t nbytes : {0, 1, 8, 87, 88, 89, 1000, 8192, 8193, 20000, 65536}) {
@@ -122,7 +122,7 @@ TEST_F(ShmTransportTest, a_small_message_goes_and_comes_at_once_whatever_its_siz
   }
 }
 
-TEST_F(ShmTransportTest, what_is_not_simply_the_next_message_takes_the_long_way_and_nothing_is_lost) {
+TEST_F(ShmTransportTest, any_but_the_next_message_takes_the_general_path_and_nothing_is_lost) {
   begin();
   const std::vector<std::byte> first = pattern(100, 1), second = pattern(100, 2);
   std::vector<std::byte> in(100), wrong(101);
@@ -160,7 +160,7 @@ TEST_F(ShmTransportTest, small_messages_stop_at_the_credit_and_go_on_when_they_a
   EXPECT_TRUE(sides[0].send_at_once(out, sent));
 }
 
-TEST_F(ShmTransportTest, who_sleeps_is_woken_and_who_is_awake_is_not_notified) {
+TEST_F(ShmTransportTest, a_sleeping_rank_is_notified_and_a_polling_rank_is_not) {
   begin();
   std::vector<std::byte> in(1), out(1);
   ASSERT_TRUE(sides[0].send_at_once(out, 1));

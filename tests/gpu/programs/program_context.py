@@ -1,8 +1,8 @@
-"""Where a program runs, and what it prints at its end. Every program imports it first.
+"""The device and rank of a program, and the lines that it prints. Every program imports it.
 
-PROGRAM_DEVICE is cpu or cuda. Ranks of a machine with one GPU share it: then calls go from array to
-array. With PROGRAM_WAY=nccl they go by NCCL, which takes ranks for those of several hosts if each
-has another NCCL_HOSTID.
+PROGRAM_DEVICE is cpu or cuda. On a machine with one GPU the ranks share it, and calls go from array
+to array. With PROGRAM_WAY=nccl calls go by NCCL. NCCL refuses ranks of one host that share a GPU,
+so each rank gets an NCCL_HOSTID of its own, and NCCL treats the ranks as those of several hosts.
 """
 
 from __future__ import annotations
