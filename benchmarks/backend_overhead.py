@@ -2,9 +2,10 @@
 
     torchrun --nproc-per-node 1 benchmarks/backend_overhead.py
 
-The kinds alternate in each round. "floor" is torch's own part of a call. With one rank there is no
-communication, so the rest is the backend. With more ranks, `pc.allreduce` is the cost of a call
-without torch. us per call: the median of the rounds, and the best one.
+Each round measures every kind of call. "floor" is a call of a process group that does nothing:
+torch's own share of a call. With one rank there is no communication, so the rest is the backend.
+With more ranks, `pc.allreduce` is the cost of a call without torch. us per call: the median of the
+rounds, and the best round.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def us_per_call(call: Callable[[], object], count: int) -> float:
 
 
 def main() -> None:
-    """Measures in alternation, and prints the table."""
+    """Measures all kinds in each round, and prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -17,7 +17,7 @@ from pycollective import _core
 from pycollective.launching.run_command import positive
 
 MOST_US = 0.25
-ROUNDS = 5  # the best one counts, because other programs use the machine, too
+ROUNDS = 5  # the fastest round counts, because other programs use the machine too
 
 
 def python_s(x: Any, count: int) -> float:  # noqa: ANN401, D103

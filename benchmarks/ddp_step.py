@@ -27,14 +27,14 @@ WIDTH, LAYERS = 1768, 8  # 25.0 million parameters
 
 
 def perceptron() -> nn.Module:
-    """Returns the model: the same on every rank."""
+    """Returns the model, with equal parameters on every rank."""
     torch.manual_seed(0)
     layers = [module for _ in range(LAYERS) for module in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
     return nn.Sequential(*layers)
 
 
 def step_of(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
-    """Returns a step: forward and backward, with the gradients dropped."""
+    """Returns a function that makes a step: forward and backward. It drops the gradients."""
 
     def step() -> None:
         model(x).sum().backward()
@@ -45,7 +45,7 @@ def step_of(model: nn.Module, x: torch.Tensor) -> Callable[[], None]:
 
 
 def alone(model: DistributedDataParallel, x: torch.Tensor) -> Callable[[], None]:
-    """Returns a step without communication."""
+    """Returns a function that makes a step without communication."""
     step = step_of(model, x)
 
     def without() -> None:
@@ -56,7 +56,7 @@ def alone(model: DistributedDataParallel, x: torch.Tensor) -> Callable[[], None]
 
 
 def main() -> None:
-    """Measures in alternation, and prints the table."""
+    """Measures all kinds in each round, and prints the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,7 +79,7 @@ def main() -> None:
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(arguments.rounds + 3):
         order = list(kinds)
-        random.Random(number).shuffle(order)  # no kind always follows the same one
+        random.Random(number).shuffle(order)  # so that no kind always follows the same other kind
         for kind in order:
             pc.barrier()
             began = time.perf_counter()

@@ -1,7 +1,8 @@
-"""The 161 gradients of ResNet-50 as one list, and gloo with one flat tensor; over loopback TCP.
+"""The 161 gradients of ResNet-50 as one list, and gloo with one flat tensor, over loopback TCP.
 
-Every rank is in both worlds. Calls of the two alternate in one run, in changing order, and a call
-lasts until its last rank has finished. Needs torch. Times are of private arrays, in milliseconds.
+Every rank is in a world of each library. Calls of the two libraries alternate, in changing order,
+and a call lasts until its last rank has finished. Needs torch. Arrays are in private memory, and
+times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def measure(rounds: int) -> dict[str, list[float]]:  # noqa: D103
         **{name: lambda x=x: pc.allreduce(x) for name, x in lists.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
-    orders = list(itertools.permutations(calls))  # the preceding call changes a call's time by a tenth
+    # every order, because the preceding call changes a call's time by a tenth
+    orders = list(itertools.permutations(calls))
     random.Random(0).shuffle(orders)
     for each in range(WARM_UP + rounds):
         for name in orders[each % len(orders)]:

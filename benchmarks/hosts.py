@@ -2,13 +2,13 @@
 
     sudo .venv/bin/python benchmarks/hosts.py --hosts 2 --rate 10gbit
 
-namespaces.py makes the hosts. Each round measures every size twice, one after the other in the same
-processes: as a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of
-the array, from every host to the next one over plain sockets; and as an allreduce. Times are the
-slowest rank's. With --encrypt each round has a second world with encrypted data, and the last
-column is the time of an allreduce there, as a multiple of the first. With --connection-mbit the
-kernel paces every connection, as some networks do; --sockets then shows how much speed several
-connections recover.
+namespaces.py makes the hosts. Each round measures every size twice in the same processes. The first
+is a raw stream of the bytes that a bandwidth-optimal allreduce moves, 2 (n - 1) / n of the array,
+from every host to the next one over plain sockets. The second is an allreduce. Times are those of
+the slowest rank. With --encrypt each round has a second world with encrypted data, and the last
+column is the time of an allreduce there, as a multiple of the unencrypted time. With
+--connection-mbit the kernel paces every connection, as some networks do; --sockets then shows how
+much speed several connections recover.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RawRing:
         self.poll = select.poll()
 
     def stream(self, out: memoryview, into: memoryview) -> None:
-        """Sends all of `out` while receiving as much."""
+        """Sends all of `out`, and fills `into` meanwhile."""
         self.poll.register(self.to, select.POLLOUT)
         self.poll.register(self.source, select.POLLIN)
         sent = got = 0
@@ -72,7 +72,7 @@ class RawRing:
 
 
 def pace(connection_mbit: int) -> None:
-    """Limits every open TCP connection of this process."""
+    """Limits the rate of every open TCP connection of this process."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -95,7 +95,7 @@ def median_s(once: Callable[[], object], nbytes: int, budget_s: float) -> float:
 def measure(
     sizes: list[int], name: str, budget_s: float, ring: RawRing | None
 ) -> dict[int, dict[str, float]]:
-    """Returns seconds of the slowest rank by size, for the raw stream, if any, and for `name`."""
+    """Returns by size the seconds of the slowest rank, for `name` and, with `ring`, for "raw"."""
     import pycollective as pc
 
     size, slowest = pc.size(), np.zeros(1)

@@ -1,6 +1,6 @@
 """The time that `import pycollective` adds to NumPy's import: best and median of new interpreters.
 
-Units: ms. Exits with 1 if the best is above 20 ms.
+Units: ms. Exits with 1 if the best time is above 20 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_MS = 20.0
 
 
 def added_ms() -> float:
-    """Returns the milliseconds of pycollective and its imports, with NumPy imported before."""
+    """Returns the milliseconds for pycollective and its imports, after NumPy has been imported."""
     command = [sys.executable, "-X", "importtime", "-c", "import numpy, pycollective"]
     listing = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr
     found = re.search(r"\|\s*(\d+) \| pycollective$", listing, re.MULTILINE)

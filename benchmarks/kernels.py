@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/kernels.py [--all] [rounds]
 
-Without --all it measures each dtype with sum, and float32 with every operation. The rows of a size
-alternate in each round, and the best of all rounds counts, because other programs can only make it
+Without --all it measures each dtype with sum, and float32 with every operation. Each round measures
+all rows of a size, and the best of all rounds counts, because other programs can only make a row
 slower. Each row also has two ratios: to the sum of float32, at 64 and 512 KiB, and to the baseline,
 which is NumPy's `add` of float32 in the same run, at 16 MiB. `<` marks a row below 0.8 of that
 baseline. Needs ml_dtypes.
@@ -34,7 +34,7 @@ LEAST_OF_BASELINE = 0.8
 
 
 class Row(NamedTuple):
-    """A measurement: its names, and the function that repeats it a number of times."""
+    """A measurement: its names, and a function that makes it the given number of times."""
 
     dtype: str
     op: str
@@ -64,7 +64,7 @@ def kernel(dtype: str, op: object, nbytes: int) -> Row | None:
 
 
 def numpy_add(nbytes: int) -> Row:
-    """Returns the baseline."""
+    """Returns the row of the baseline, NumPy's `add`."""
     out, a, b = (ones("float32", nbytes) for _ in range(3))
 
     def run(calls: int) -> None:

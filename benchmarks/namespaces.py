@@ -1,8 +1,8 @@
 """Hosts made of network namespaces: each has one veth to a common switch, limited by tbf.
 
-To pycollective each is a separate host: another network namespace, another host name, and no path
-except through the switch. Needs root, iproute2 and a kernel with veth, bridge and tbf; `missing()`
-reports what is missing.
+pycollective sees separate hosts, because each has a network namespace and a host name of its own,
+and no path to the others except through the switch. Needs root, iproute2 and a kernel with veth,
+bridge and tbf; `missing()` reports what is missing.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NETWORKS = {4: ("10.78.0.{}", 24), 6: ("fd00:78::{}", 64)}
-OURS = re.compile(r"(pchosts-\d+-\d+)-\S+")  # the name of a world, and a suffix
-LOCKS = Path(tempfile.gettempdir())  # the file of a world is locked while the process that made it lives
+OURS = re.compile(r"(pchosts-\d+-\d+)-\S+")  # matches the name of a world, and a suffix
+# folder of a file for each world, which is locked while the process that made the world runs
+LOCKS = Path(tempfile.gettempdir())
 PATIENCE_S = 20
-# Runs with its own host name, in a name space that ends with the process.
+# Runs a command with a host name of its own, in a namespace that ends with the process.
 NAMED = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
 _worlds = itertools.count()
 
 
 class Unavailable(Exception):
-    """Such hosts cannot be made here."""
+    """Raised if such hosts cannot be made here."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """One host. `switch` and `port` are the far end of its only cable."""
+    """One host. `switch` and `port` name the other end of its only link."""
 
     name: str
     address: str
@@ -51,7 +52,7 @@ class Host:
         sh(*(f"ip -n {self.name} {command}" for command in commands))
 
     def unplug(self) -> None:
-        """Unplugs the cable at the switch: data in flight are lost, without any notification."""
+        """Takes down the link at the switch: data in flight are lost, without any notification."""
         sh(f"ip -n {self.switch} link set {self.port} down")
 
 
@@ -82,14 +83,14 @@ def missing(family: int = 4) -> str | None:
 
 @contextlib.contextmanager
 def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int = 4) -> Iterator[list[Host]]:
-    """Makes hosts that reach each other by IPv4 or by IPv6, not by both.
+    """Makes hosts that reach each other by either IPv4 or IPv6.
 
     At the end they are removed with all processes in them.
 
     Parameters:
         count: the number of hosts.
         rate: of the outgoing link of each host, in tbf's notation, or "none".
-        congestion: net.ipv4.tcp_congestion_control of all of them.
+        congestion: net.ipv4.tcp_congestion_control of all hosts.
         family: 4 or 6.
     """
     remove_those_of_the_dead()
@@ -119,17 +120,17 @@ def hosts(count: int, *, rate: str = "none", congestion: str = "", family: int =
 
 
 def plug_in(host: Host, prefix: int) -> None:
-    """Makes the host's namespace and cable."""
+    """Makes the host's namespace and its link to the switch."""
     sh(f"ip netns add {host.name}")
     sh(f"ip link add eth0 netns {host.name} type veth peer name {host.port} netns {host.switch}")
     sh(f"ip -n {host.switch} link set {host.port} master bridge up")
-    # makes an address usable at once, without duplicate address detection
+    # without duplicate address detection the address is usable at once
     sixth = " nodad" if ":" in host.address else ""
     host.ip("link set lo up", f"addr add {host.address}/{prefix} dev eth0{sixth}", "link set eth0 up")
 
 
 def remove(name: str) -> None:
-    """Removes the namespace and all processes in it."""
+    """Removes the namespace of that name, and all processes in it."""
     listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, timeout=PATIENCE_S)
     for pid in listed.stdout.split():
         with contextlib.suppress(ProcessLookupError):
@@ -149,7 +150,7 @@ def locked(world: str) -> int | None:
 
 
 def remove_those_of_the_dead() -> None:
-    """Removes what a killed process has left behind."""
+    """Removes the namespaces that killed processes have left behind."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, timeout=PATIENCE_S)
     worlds: dict[str, list[str]] = {}
     for found in map(OURS.match, listed.stdout.splitlines()):

@@ -47,7 +47,7 @@ def pings() -> dict[str, float]:
 
 
 def collectives() -> dict[str, float]:
-    """Returns times in us; a barrier prevents the root from running ahead."""
+    """Returns times in us. A barrier prevents the root from running ahead."""
     x, large = np.zeros(256, np.uint8), np.zeros(1 << 27, np.uint8)
     return {
         "barrier": median_us(pc.barrier),
@@ -65,7 +65,7 @@ def everything() -> dict[str, float]:  # noqa: D103
 
 
 def codec() -> dict[str, float]:
-    """Returns times in us, without ranks."""
+    """Returns times in us of encoding and decoding, without communication."""
     records = [{"a": number, "b": str(number), "c": [1, 2]} for number in range(10_000)]
     found = {}
     for name, value, count in (("small", SMALL, 2000), ("10,000 dicts", records, 7)):

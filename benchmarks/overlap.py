@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 benchmarks/overlap.py --trace overlap.json
 
-It uses the model of ddp_step.py. The time of a bucket runs from its launch until its allreduce has
-ended. The part before the launch of the last bucket, when backward has nothing left to compute, is
-hidden. The trace (of rank 0) is for https://ui.perfetto.dev or chrome://tracing.
+The model is that of ddp_step.py. The time of a bucket runs from its launch until its allreduce has
+ended. Its hidden part is that before the launch of the last bucket, because backward has nothing
+left to compute then. The trace (of rank 0) is for https://ui.perfetto.dev or chrome://tracing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pycollective.training.gradients.bucket import Bucket
 
 
 class Span(NamedTuple):
-    """The time of a bucket, in seconds of time.perf_counter()."""
+    """The time during which a bucket is reduced, in seconds of time.perf_counter()."""
 
     name: str
     begin: float
@@ -33,7 +33,7 @@ class Span(NamedTuple):
 
 
 def steps(model: DataParallel, x: torch.Tensor, count: int) -> list[tuple[float, float, list[Span]]]:
-    """Returns for each step the begin of backward, the end of its computation, and its buckets."""
+    """Returns for each step when backward began, when its computation ended, and its buckets."""
     done = []
     for _ in range(count):
         pc.barrier()
@@ -51,7 +51,7 @@ _ended: list[Span] = []
 
 
 def watch() -> None:
-    """Records when buckets begin, and how long they took, at the wait for them."""
+    """Records when each bucket begins and, at the wait for it, how long it took."""
     launch, error = Bucket.launch, Bucket.error
 
     def noted_launch(self: Bucket, *arguments: object) -> None:
@@ -70,7 +70,7 @@ def watch() -> None:
 
 
 def read_and_forget() -> tuple[list[Span], float]:
-    """Returns the buckets of this step, and the launch of the last one, after all computation."""
+    """Returns this step's buckets, and when the last one was launched. Clears the records."""
     spans, computed = list(_ended), max(at for _, at in _launched)
     _launched.clear()
     _ended.clear()
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def write_trace(path: Path, began: float, computed: float, spans: list[Span]) -> None:
-    """Writes Chrome's Trace Event Format; times in us."""
+    """Writes the trace in Chrome's Trace Event Format, with times in us."""
     rows = [("backward", Span("backward computes", began, computed))]
     rows += [(f"bucket {number + 1}", span) for number, span in enumerate(spans)]
     events = [

@@ -23,14 +23,14 @@ STOPPED_S = 0.1
 
 
 def compute(seconds: float) -> None:
-    """Uses a core for this CPU time, even if it is preempted meanwhile."""
+    """Uses a core for `seconds` of CPU time, even if the thread is preempted meanwhile."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
 
 
 def calls(compute_s: float) -> list[float]:
-    """Returns seconds per call, including the computation before it, by block."""
+    """Returns the seconds per call for each block, including the computation before each call."""
     x = np.ones(2, np.float32)
     took = []
     for _ in range(BLOCKS):
@@ -44,7 +44,7 @@ def calls(compute_s: float) -> list[float]:
 
 
 def beside_a_stop() -> float:
-    """Returns the longest call while the last rank is stopped once."""
+    """Returns the seconds of the longest call while the last rank is stopped once."""
     x = np.ones(2, np.float32)
     goes_on = np.ones(1, np.int32)
     stopper = None

@@ -20,7 +20,7 @@ LEAST_ROUNDS = 100
 
 
 def calls(nbytes: int) -> dict[str, Callable[[], object]]:
-    """Returns the calls on float32; "world" has one leaf per rank."""
+    """Returns the calls on float32 by mode. In "world" each rank has one leaf."""
     x = np.ones(nbytes // 4, np.float32)
     out, part = np.empty_like(x), np.empty(x.size // pc.size(), np.float32)
     return {
@@ -33,9 +33,9 @@ def calls(nbytes: int) -> dict[str, Callable[[], object]]:
 
 
 def measured(nbytes: int, rounds: int) -> dict[str, list[float]]:
-    """Returns the times of every round in us, on this rank.
+    """Returns the times of every round in us by mode, on this rank.
 
-    Each round has every mode once, in another order.
+    Each round makes a call of every mode, in another order.
     """
     made = calls(nbytes)
     times: dict[str, list[float]] = {mode: [] for mode in MODES}

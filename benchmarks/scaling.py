@@ -43,10 +43,10 @@ from torch import nn
 
 import pycollective as pc
 
-STEPS = 3  # per kind and round
+STEPS = 3  # steps of each kind per round
 SIZES = (2, 4, 8, 16, 32)
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-CLUSTERS = {  # link, speed of the ranks relative to a core here, colour
+CLUSTERS = {  # link, speed of the ranks relative to a core of this machine, colour
     "100 Gbit/s": ("ethernet_100g", 1.0, "#1b7837"),
     "10 Gbit/s": ("ethernet_10g", 1.0, "#2166ac"),
     "100 Gbit/s, ranks 10 times faster": ("ethernet_100g", 10.0, "#b35806"),
@@ -78,7 +78,7 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Modul
 
 
 def resnet18() -> nn.Module:
-    """Returns the network as trained on CIFAR: no stride and no pooling at the beginning."""
+    """Returns ResNet-18 as trained on CIFAR: without stride and pooling at the beginning."""
     widths = (64, 128, 256, 512)
     blocks = [
         Block(64 if width == 64 else width // 2, width, 1 if width == 64 else 2)
@@ -92,7 +92,7 @@ def resnet18() -> nn.Module:
 
 
 def step_of(model: nn.Module, batch: int) -> Callable[[], None]:
-    """Returns a whole training step on constant images."""
+    """Returns a function that makes a whole training step on constant images."""
     torch.set_num_threads(1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
     x, y = torch.randn(batch, 3, 32, 32), torch.arange(batch) % 100
@@ -106,7 +106,7 @@ def step_of(model: nn.Module, batch: int) -> Callable[[], None]:
 
 
 def measure(batch: int, rounds: int) -> list[tuple[float, float]]:
-    """Returns images per second without and with communication for each round, on each rank."""
+    """Returns this rank's images per second for each round: without and with communication."""
     pc.seed(0, per_rank=False)
     model = pc.torch.DataParallel(resnet18())
     step = step_of(model, batch)
@@ -132,7 +132,7 @@ class Anatomy(NamedTuple):
     """The parts of a step of one process, in seconds."""
 
     forward: float
-    buckets: tuple[tuple[int, float], ...]  # bytes, and time of completion since the begin of backward
+    buckets: tuple[tuple[int, float], ...]  # bytes, and seconds from the beginning of backward to completion
     backward: float
     update: float
     buffers_nbytes: int
@@ -144,7 +144,7 @@ class Anatomy(NamedTuple):
 
 
 def anatomy(batch: int, rounds: int) -> Anatomy:
-    """Returns the fastest of `rounds` steps."""
+    """Returns the parts of the fastest of `rounds` steps."""
     torch.set_num_threads(1)
     model = resnet18()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)
@@ -175,9 +175,9 @@ def anatomy(batch: int, rounds: int) -> Anatomy:
 
 
 def predicted(collective: str, nbytes: int, n: int, link: str) -> float:
-    """Returns the predicted seconds of one call of n ranks, each on its own host.
+    """Returns the predicted seconds of a call of n ranks, each on a host of its own.
 
-    The ranks of the model shared_memory are on one host.
+    For the link shared_memory all ranks are on one host.
     """
     hosts = 1 if link == "shared_memory" else n
     text = pc.explain(collective, nbytes=nbytes, size=n, hosts=hosts, model=link)
@@ -187,10 +187,10 @@ def predicted(collective: str, nbytes: int, n: int, link: str) -> float:
 
 
 def simulated(step: Anatomy, n: int, link: str, *, faster: float = 1.0, hidden: bool = True) -> float:
-    """Returns the efficiency of n ranks, with computation `faster` times as fast as here."""
+    """Returns the efficiency of n ranks if computation is `faster` times as fast as here."""
     begin = predicted("broadcast", step.buffers_nbytes, n, link) + step.forward / faster
     computed = begin + step.backward / faster
-    free = begin  # time at which the link is free
+    free = begin  # when the previous allreduce has ended
     for nbytes, complete in step.buckets:
         ready = begin + complete / faster if hidden else computed
         free = max(free, ready) + predicted("allreduce", nbytes, n, link)
@@ -266,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     (step,) = pc.run(
         anatomy, options.batch, 5 * options.rounds, n=1
-    )  # many, so that the fastest one is undisturbed
+    )  # many rounds, so that the fastest step is undisturbed
     sizes = ", ".join(f"{nbytes / 1e6:.1f} MB at {complete:.3f}" for nbytes, complete in step.buckets)
     print(
         f"a step alone, s: forward {step.forward:.3f}, backward {step.backward:.3f}, update {step.update:.3f}"

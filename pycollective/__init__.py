@@ -3,8 +3,7 @@
     import numpy as np
     import pycollective as pc
 
-    pc.init()                     # finds rank, size and the other ranks; without a
-    launcher: size 1
+    pc.init()                     # finds the other ranks; without a launcher, the size is 1
     x = np.full(4, pc.rank() + 1.0)
     pc.allreduce(x)               # in place, and returned: the sum over all ranks
     pc.shutdown()
@@ -17,10 +16,10 @@ the buffer protocol or DLPack. pycollective.errors lists the exceptions.
 import importlib.util
 import typing
 
-if importlib.util.find_spec("pycollective._core") is None:  # this is the source folder of a clone
+if importlib.util.find_spec("pycollective._core") is None:  # true in the source folder of a clone
     from pycollective.installed import installed_folder
 
-    __path__[:] = [installed_folder(__path__[0])]  # all modules below are loaded from there
+    __path__[:] = [installed_folder(__path__[0])]  # submodules are imported from the installed package
     __file__ = f"{__path__[0]}/__init__.py"
 
 from pycollective._core import (
@@ -248,12 +247,13 @@ _FRAMEWORKS = ("jax", "paddle", "torch")  # Their modules are useful only where 
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    # help() reads every attribute that dir() lists
+    # help() reads every attribute that dir() lists, and fails if a framework's module cannot be
+    # imported
     missing = {name for name in _FRAMEWORKS if not find_spec(name)}
     return sorted({*globals(), *_LATER, *_MODULES_LATER} - missing)
 
 
-if not typing.TYPE_CHECKING:  # type checkers would believe that every name exists
+if not typing.TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         from importlib import import_module

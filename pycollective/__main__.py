@@ -1,4 +1,4 @@
-"""`python -m pycollective` is `pycollective`."""
+"""`python -m pycollective` runs the command `pycollective`."""
 
 import sys
 

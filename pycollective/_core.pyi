@@ -8,7 +8,7 @@ from typing_extensions import Buffer, Self
 
 from pycollective.errors import CollectiveError
 
-ANY_SOURCE: int  # receives from the rank that sends first
+ANY_SOURCE: int  # as `peer`: receive from the rank that sends first
 
 class SupportsDLPack(Protocol):
     def __dlpack__(self) -> Any: ...  # noqa: ANN401  a PyCapsule
@@ -16,8 +16,8 @@ class SupportsDLPack(Protocol):
 
 # NumPy arrays, torch tensors, bytearray, memoryview, array.array, ...
 Array: TypeAlias = Buffer | SupportsDLPack
-Number: TypeAlias = complex  # and so float, int and bool
-# A number, a vector, or arrays that are sent together.
+Number: TypeAlias = complex  # type checkers accept float, int and bool too
+# A number, a vector (list of numbers), or a container of arrays that are sent together.
 ListOfArrays: TypeAlias = Number | list[Any] | tuple[Any, ...] | dict[Any, Any]
 A = TypeVar("A", bound=Array | ListOfArrays)
 R = TypeVar("R", covariant=True)

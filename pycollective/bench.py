@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 TYPES = ("float32", "float64", "int32", "int64", "uint8", "float16")
 WARM_UP = 5
-PER_SIZE_BYTES = 256 << 20  # bytes per row, within the limits below
+PER_SIZE_BYTES = 256 << 20  # data per row of the table; FEWEST and MOST limit the iterations
 FEWEST, MOST = 10, 1000
 
 
@@ -30,22 +30,23 @@ class Operation:
     """One collective: its call, its expected result, and the formula of its bus bandwidth."""
 
     call: Callable[[Array], object]
-    expected: Callable[[Array, int, int], Array | None]  # (pattern, rank, size); None if it is not checked
+    # takes (pattern, rank, size); returns None if the result is not checked
+    expected: Callable[[Array, int, int], Array | None]
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     formula: str
     parts: int = 1  # number of timed units per call
 
 
 def weight(rank: int) -> int:
-    """Return a rank's factor of the common pattern.
+    """Return the factor by which a rank multiplies the common pattern.
 
-    It is small, so that sums are exact in every type.
+    The factor is small, so that sums are exact in every type.
     """
     return 1 + rank % 2
 
 
 def scaled(pattern: Array, factor: int) -> Array:
-    """Return the product in the pattern's own type. Bytes wrap around as they do in a sum."""
+    """Return the product in the pattern's own type. Bytes wrap around, as in a sum of bytes."""
     product: Array = (pattern.astype("int64") * factor).astype(pattern.dtype)
     return product
 
@@ -68,7 +69,7 @@ def operations() -> dict[str, Operation]:
     def of_last(pattern: Array, rank: int, size: int) -> Array:
         return scaled(pattern, weight(size - 1 if rank == 0 else rank))
 
-    def there_and_back(x: Array) -> None:  # one direction alone would measure how fast sends can be posted
+    def there_and_back(x: Array) -> None:  # One direction alone would measure how fast sends can be posted.
         last = pc.size() - 1
         if pc.rank() == last > 0:
             pc.send(x, 0)
@@ -115,12 +116,12 @@ class Row:
 
 
 def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> Row:
-    """Measure one row of the table. All ranks call it together."""
+    """Measure one row of the table. All ranks must call this together."""
     import numpy as np
 
     import pycollective as pc
 
-    count = -(-nbytes // np.dtype(dtype).itemsize)  # whole elements, and at least the requested bytes
+    count = -(-nbytes // np.dtype(dtype).itemsize)  # rounded up to whole elements
     wrong = verify(operation, count, dtype)
     x = np.zeros(count, dtype)
     seconds = np.empty(WARM_UP + iterations)
@@ -129,7 +130,8 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
         operation.call(x)
         seconds[i] = time.perf_counter() - begin
     seconds = seconds[WARM_UP:] / operation.parts
-    # Report the slowest rank's figures: the root of a broadcast finishes long before its leaves.
+    # All ranks report the slowest rank's figures: the root of a broadcast finishes long before the
+    # leaves.
     figures = np.array([np.median(seconds), np.percentile(seconds, 99)])
     pc.allreduce(figures, "max")
     median_s, p99_s = float(figures[0]), float(figures[1])
@@ -146,7 +148,7 @@ def measure(operation: Operation, nbytes: int, dtype: str, iterations: int) -> R
 
 
 def verify(operation: Operation, count: int, dtype: str) -> int:
-    """Return the number of wrong elements over all ranks.
+    """Return the number of wrong elements, summed over all ranks.
 
     The values are whole numbers, so that the correct result is exact.
     """
@@ -166,7 +168,7 @@ def verify(operation: Operation, count: int, dtype: str) -> int:
 
 
 def iterations_for(nbytes: int) -> int:
-    """Return the number of iterations: the same on every rank, and fewer for large sizes."""
+    """Return the number of iterations for a size: equal on all ranks, and fewer for large sizes."""
     return min(MOST, max(FEWEST, PER_SIZE_BYTES // max(1, nbytes)))
 
 
@@ -180,7 +182,7 @@ def number_of_bytes(text: str) -> int:
 
 
 def iterations(text: str) -> int:
-    """Parse a number of iterations. 0 means that it depends on the size."""
+    """Parse a number of iterations. 0 means that the number depends on the size."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must be at least 0")
@@ -223,7 +225,7 @@ def add_arguments(parser: argparse.ArgumentParser, known: Collection[str] = OPER
 
 
 def words(options: argparse.Namespace) -> list[str]:
-    """Return the command line that yields the same options."""
+    """Return the command-line words that yield the same options."""
     listed = [
         f"--sizes={','.join(map(str, options.sizes))}",
         f"--ops={','.join(options.ops)}",
@@ -275,7 +277,7 @@ def main() -> int:
 
 
 def report(text: str) -> None:
-    """Print on rank 0."""
+    """Print the text on rank 0 only."""
     import pycollective as pc
 
     if pc.rank() == 0:

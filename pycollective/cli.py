@@ -21,7 +21,7 @@ from pycollective.tools.compare.collectives import COLLECTIVES
 
 
 def several_ranks(text: str) -> list[int]:
-    """Parse the group sizes to tune: `2,4`."""
+    """Parse the group sizes to tune, such as `2,4`."""
     counts = sorted({int(word) for word in text.split(",")})
     if counts[0] < 2:
         raise argparse.ArgumentTypeError("a group has at least 2 ranks")
@@ -39,19 +39,19 @@ def seconds(text: str) -> float:
 class Parser(argparse.ArgumentParser):
     """A parser that knows the options of other launchers and accepts no abbreviations.
 
-    An abbreviation would confuse, for example, Paddle's --rank with --ranks.
+    An abbreviation would, for example, take Paddle's --rank as --ranks.
     """
 
-    is_launcher = False  # whether this command starts ranks; other launchers have other options
+    is_launcher = False  # whether the command starts ranks, so that users may pass options of other launchers
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  as argparse has it
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
-        """Refuse options that are unknown to a launcher.
+        """Parse, but refuse unknown options of a command that starts ranks, with advice.
 
-        It is done here because the parser of the whole command does not know which command was
-        given.
+        This is done in the command's parser, because the main parser does not know the command's
+        options.
         """
         if self.is_launcher:
             self._refuse_run_together(list(args or ()))
@@ -63,9 +63,9 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _refuse_run_together(self, words: Sequence[str]) -> None:
-        """Refuse other launchers' long options with one dash.
+        """Refuse other launchers' long options with a single dash.
 
-        For example, -hostfile does not mean -h with "ostfile".
+        For example, -hostfile must not be parsed as -h with the value "ostfile".
         """
         left = iter(words)
         for word in left:
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized arguments: {word}; {hint}")
             action = self._option_string_actions.get(word)
             if action is not None and action.nargs is None:
-                next(left, None)  # skips the option's value
+                next(left, None)  # skip the option's value
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -137,7 +137,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    """Run `bench`: the comparison if any of its options is given, else the plain benchmark."""
+    """Run `bench`: the comparison if an option requests it, else the plain benchmark."""
     if compare.asked_for(options):
         if options.dtype != "float32":
             parser.error(f"bench: the comparison is of float32, not {options.dtype}")
@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run_command(argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has ended, for example `head`
+    except BrokenPipeError:  # the process that read the output, for example `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return code

@@ -15,24 +15,24 @@ AS_LONG_AS_IT_TAKES_S = 1e6
 
 
 class Call(TypedDict):
-    """One call of this rank. A field that does not apply is None, e.g. the dtype of a barrier."""
+    """One call of this rank. Fields that do not apply are None, e.g. the dtype of a barrier."""
 
     kind: str  # "collective", "confirmation" (PYCOLLECTIVE_CHECK=strict), "send", "recv" or "shutdown"
     collective: str | None  # "allreduce", ...
     dtype: str | None  # NumPy's name
     op: str | None
     state: str  # "running", "done" or "failed"
-    result: str | None  # "ok", "timeout", "peer failure", ...; None while it runs
+    result: str | None  # "ok", "timeout", "peer failure", ...; None while the call runs
     root_or_peer: int | None  # a collective's root, or the peer of a message
-    group: int  # 0 is the world
+    group: int  # number of the group; 0 is the world
     tag: int | None
     sequence: int  # the number that the group assigned to the call
     digest: str  # 16 hexadecimal digits; equal on all ranks that made the same call
-    count: int | None  # elements
+    count: int | None  # number of elements
     algorithm: str | None
     site: str | None  # where the program made the call: "train.py:42 in step"
-    began_s: float  # seconds relative to now, so never positive
-    elapsed_s: float  # until the call ended, or until now
+    began_s: float  # start of the call in seconds relative to now, so never positive
+    elapsed_s: float  # from the start until the call completed, or until now
 
 
 class Dump(TypedDict):
@@ -64,7 +64,9 @@ def dump() -> Dump:
         (0, 1)
         >>> pc.shutdown()
     """
-    import json  # imported here because it takes milliseconds, and `import pycollective` must be fast
+    # imported here, because importing json takes milliseconds and `import pycollective` must be
+    # fast
+    import json
 
     world = _core.world()
     calls = json.loads(_core._flight_record())

@@ -12,7 +12,7 @@ import os
 import pdb
 import stat
 import sys
-from _thread import get_ident  # threading itself takes long to import
+from _thread import get_ident  # importing threading takes long
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -37,7 +37,7 @@ def hook(*, header: str | None = None, **_: object) -> None:
 
 
 def stop(frame: FrameType, before_going_on: Callable[[], None]) -> None:
-    """Open the debugger in `frame`. `before_going_on` runs before the next line executes."""
+    """Open the debugger in `frame`. `before_going_on` runs before the program resumes."""
     debugger = _debugger()
     debugger.reset()
     debugger.interaction(frame, None)
@@ -46,18 +46,20 @@ def stop(frame: FrameType, before_going_on: Callable[[], None]) -> None:
     before_going_on()
     goes_on = debugger.goes_on
     if debugger.breaks or not goes_on:
-        # nothing may be called after this, because this module's frames are not traced
+        # No function may be called after set_trace(), because it would be traced instead of the
+        # program.
         debugger.set_trace(frame)
         if goes_on:
             debugger.set_continue()
 
 
 class RankDebugger(pdb.Pdb):
-    """A debugger of one rank. One rank at a time holds the terminal, until its program resumes."""
+    """The debugger of one rank. A rank that stops holds the terminal until its program resumes."""
 
     def __init__(self, terminal: str | None) -> None:
         self.goes_on = False
-        self.lock: int | None = None  # the terminal; the rank that uses it holds a lock on it
+        # descriptor of the terminal; the rank that uses the terminal holds a lock on it
+        self.lock: int | None = None
         if terminal is None:
             super().__init__(nosigint=True)
         else:
@@ -111,21 +113,23 @@ def _debugger() -> RankDebugger:
 
 @functools.cache
 def _debugger_at(terminal: str, pid: int, thread: int) -> RankDebugger:
-    """Return the debugger for all breakpoints of a thread.
+    """Return the same debugger for all breakpoints of a thread.
 
-    A forked child gets its own one, because a lock belongs to an open file description.
+    The process id is an argument so that a forked child gets a debugger of its own: a lock belongs
+    to an open file description, which the child would share.
     """
     return RankDebugger(terminal)
 
 
 def _opened(fd: int, mode: str) -> IO[str]:
-    return open(os.dup(fd), mode)  # open as long as the debugger exists
+    return open(os.dup(fd), mode)  # never closed explicitly: the debugger needs it until it is destroyed
 
 
 def _launchers_terminal() -> str | None:
-    """Return the launcher's terminal, or None.
+    """Return the path of the launcher's terminal, or None if it has none.
 
-    A rank runs in its own session. The session's first process is a child of the launcher.
+    The launcher is the parent of the first process of this rank's session: every rank has its own
+    session.
     """
     try:
         first = Path(f"/proc/{os.getsid(0)}/stat").read_bytes()
@@ -141,9 +145,9 @@ def _launchers_terminal() -> str | None:
 
 
 def _is_answered() -> bool:
-    """Return whether standard input is a source of commands.
+    """Return whether standard input is a pipe or a named file, from which commands can be read.
 
-    The ranks of pc.run have an unnamed file there, which does not count.
+    The standard input of pc.run's ranks is an unnamed file, and does not count.
     """
     try:
         kind = os.fstat(0)

@@ -1,4 +1,4 @@
-"""Importing this name, a guess after torch.distributed, raises an error with the correct import."""
+"""Not a module: importing this name, a guess by torch.distributed, raises an error with advice."""
 
 raise ImportError(
     "there is no pycollective.distributed: write `import pycollective as pc`, then pc.init(), pc.rank(), pc.size(), "

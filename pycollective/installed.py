@@ -1,6 +1,6 @@
 """Finds the installed package for programs that import the source folder of a clone.
 
-The source folder has no compiled module.
+The source folder itself has no compiled module.
 """
 
 import filecmp
@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 def installed_folder(sources: str) -> str:
     """Return the first folder of the package on `sys.path` that has the compiled module.
 
-    `sources` is the source folder, which lacks it.
+    `sources` is the source folder, which is skipped.
     """
     for entry in sys.path:
         folder = os.path.join(entry, "pycollective")

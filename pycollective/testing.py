@@ -47,7 +47,7 @@ class RankError:
     rank: int
     summary: str  # "ValueError: boom", "killed by SIGKILL", "still running after 60 s"
     details: str  # the rank's traceback, or what it wrote to standard error
-    exception: BaseException | None  # the exception itself, if it could be pickled
+    exception: BaseException | None  # the exception itself, if it could be pickled and unpickled
 
 
 class WorldFailed(Exception):
@@ -79,13 +79,13 @@ def run(
     """Call `function(*args)` on n ranks, each a fresh process, and return the results by rank.
 
     Each rank calls `pycollective.init()` before the function and `shutdown()` after it, unless
-    `init` is False. The output of the ranks is printed here, with the rank in front. When
+    `init` is False. The output of the ranks is printed here, prefixed with the rank. When
     `timeout_s` has passed, the ranks that still run print the stacks of all their threads before
     they are killed. No process is left behind.
 
     Raises:
         InvalidArgument: n is less than 1.
-        WorldFailed: at least one rank failed. It holds the exception and traceback of every
+        WorldFailed: at least one rank failed. It has the exception and traceback of every
             failed rank.
     """
     n = whole_number("testing.run", "n", n)
@@ -133,7 +133,8 @@ def _error(each: JobRank, printed: list[str], timeout_s: float) -> RankError | N
         return RankError(each.rank, f"still running after {timeout_s:g} s", last_words, None)
     if outcome is not None and outcome.error is not None:
         exception: BaseException | None = None
-        with contextlib.suppress(Exception):  # the summary and the traceback suffice without it
+        # if it cannot be unpickled, the summary and the traceback suffice
+        with contextlib.suppress(Exception):
             exception = pickle.loads(outcome.exception) if outcome.exception else None
         return RankError(each.rank, outcome.error, outcome.traceback, exception)
     if each.status < 0:

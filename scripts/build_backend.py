@@ -1,6 +1,6 @@
 """The package's build backend: scikit-build-core, with compilation progress on a terminal.
 
-Without -v pip shows only a spinner. The backend writes ninja's "[12/44]" beside the spinner.
+Without -v, pip shows only a spinner. This backend writes ninja's "[12/44]" beside the spinner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_editable(folder: str, settings: Settings = None, metadata: str | None 
 
 @contextlib.contextmanager
 def steps_shown() -> Iterator[None]:
-    """Show steps on the terminal of pip, the parent process; without a terminal show nothing."""
+    """Show steps on the terminal of pip, the parent process. Without a terminal, show nothing."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             terminal = stack.enter_context(open(f"/proc/{os.getppid()}/fd/1", "wb", buffering=0))
@@ -42,7 +42,7 @@ def steps_shown() -> Iterator[None]:
 
 @contextlib.contextmanager
 def output_watched(terminal: BinaryIO) -> Iterator[None]:
-    """Pass the output of this process and its children through a pipe to its destination."""
+    """Pass the output of this process and its children to its destination through a pipe."""
     before = os.dup(1)
     reading, writing = os.pipe()
     os.dup2(writing, 1)

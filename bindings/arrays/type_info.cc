@@ -23,8 +23,9 @@ bool is_subtype(PyTypeObject* type, const py::object& base) {
          PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base.ptr())) != 0;
 }
 
-// torch._C._increment_version does what torch.autograd.graph.increment_version does in half the
-// time. Its argument has changed between versions, so it is tried first.
+// Returns true if `function`, torch._C._increment_version, accepts a tuple and increments the
+// tensor's version. It does what torch.autograd.graph.increment_version does in half the time, but
+// its argument has changed between torch versions, so it is tested first.
 bool bumps(const py::object& function, const py::object& tensor) {
   try {
     const py::object before = tensor.attr("_version");
@@ -90,7 +91,7 @@ bool is_jax_array(PyTypeObject* type) {
          name.ends_with("jaxlib.xla_extension.ArrayImpl");  // before JAX 0.6
 }
 
-// Numbers, and containers of numbers or arrays.
+// Returns true for numbers, and for containers of numbers or arrays.
 bool is_staged(PyTypeObject* type) {
   for (PyTypeObject* base :
        {&PyList_Type, &PyTuple_Type, &PyDict_Type, &PyLong_Type, &PyFloat_Type, &PyComplex_Type}) {
@@ -114,7 +115,8 @@ TypeInfo classify(State& state, PyObject* array) {
       already_imported("paddle.base", "core") ? already_imported("paddle", "Tensor") : py::object();
   if (is_subtype(type, paddle_type))
     return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
-  // Checked before buffers: CuPy has buffers on all machines, for GPUs with host-readable memory.
+  // Checked before the buffer protocol: CuPy arrays have buffers on all machines, for the sake of
+  // GPUs with host-readable memory.
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "__cuda_array_interface__") != 0)
     return {Access::kCuda, nullptr};
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};

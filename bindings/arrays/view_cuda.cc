@@ -35,7 +35,8 @@ std::vector<int64_t> integers(const py::handle& tuple) {
   return all;
 }
 
-// "<f4" in NumPy's notation. Types that NumPy lacks appear as raw bytes; their name is in x.dtype.
+// Returns the dtype of a type string in NumPy's notation, such as "<f4". Types that NumPy lacks
+// appear as raw bytes; their name is in x.dtype.
 std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle array) {
   if (typestr.size() < 3) return std::nullopt;
   const std::string kind = typestr.substr(1);
@@ -53,7 +54,8 @@ std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle arr
                                                                                           : std::nullopt;
 }
 
-// None means that no synchronization is needed. CUDA's numbers 1 and 2 are its default streams.
+// Returns the stream that the interface reports, or nullopt if no synchronization is needed. CUDA's
+// numbers 1 and 2 are its default streams.
 std::optional<void*> stream_in(const py::dict& facts) {
   if (!facts.contains("stream") || facts["stream"].is_none()) return std::nullopt;
   return reinterpret_cast<void*>(facts["stream"].cast<uintptr_t>());
@@ -134,7 +136,7 @@ bool ViewBuilder::take_stream(const dlpack::ExchangeApi& exchange, int32_t devic
 }
 
 bool ViewBuilder::refuse_gpu(const std::string& where) const {
-  view_.stageable_ = true;  // a planned call: Python makes it anew each time
+  view_.stageable_ = true;  // for a planned call: Python makes the call anew each time
   return refuse_it("lies on " + where + ", and " + use_.function +
                        " takes arrays of the CPU alone in this form (docs/gpu.md): pass a copy on the CPU",
                    Code::kUnsupported);

@@ -82,8 +82,8 @@ Managed* take_over(const Capsule& capsule, const char* name, const char* used_na
   return managed;
 }
 
-// A copy of an array that the call writes would lose the result. Exporters that know the argument
-// are called with copy=False.
+// Exports the array. If the call writes the array, exporters that know the argument are called with
+// copy=False, because the result would be lost in a copy.
 py::object export_capsule(py::handle exporter, bool written) {
   const py::object method = exporter.attr("__dlpack__");
   const py::tuple version = py::make_tuple(1, 1);

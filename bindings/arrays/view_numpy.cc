@@ -1,5 +1,5 @@
-// NumPy arrays and their subclasses, read through pybind11's declaration of the array struct: about
-// 10 ns.
+// NumPy arrays and their subclasses, read through pybind11's declaration of the array struct. This
+// takes about 10 ns.
 #include <pybind11/numpy.h>
 
 #include <algorithm>
@@ -86,7 +86,8 @@ const Layout* layout_called(State& state, const std::string& name, std::size_t i
   layout.text = name;
   layout.item_nbytes = item_nbytes;
   std::size_t shown = std::min(name.size(), kShown);
-  while (shown < name.size() && (static_cast<unsigned char>(name[shown]) & 0xc0) == 0x80) --shown;  // UTF-8
+  // does not cut inside a UTF-8 character
+  while (shown < name.size() && (static_cast<unsigned char>(name[shown]) & 0xc0) == 0x80) --shown;
   layout.name = name.substr(0, shown);
   if (shown < name.size()) layout.name += "... #" + std::to_string(layout.hash);
   return &layout;

@@ -36,8 +36,8 @@ bool ViewBuilder::check_torch_grad() {
       std::string(use_.argument) + ".detach().clone()");
 }
 
-// The memory of the exchange interface is to be interpreted differently while one of these lazy
-// bits is set.
+// Refuses a tensor with a lazy conjugate or negative bit, because the exchange interface exports
+// its memory without applying the bit.
 bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
   if (t.dtype.code != dlpack::kFloat && t.dtype.code != dlpack::kComplex) return true;
   for (PyObject* method : {t.dtype.code == dlpack::kComplex ? state_.is_conj : nullptr, state_.is_neg}) {
@@ -56,7 +56,7 @@ bool ViewBuilder::check_torch_flags(const dlpack::Tensor& t) {
 bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   view_.torch_tensor_ = array_;
   if (use_.written && !check_torch_grad()) return false;
-  // Neither call releases the GIL, so the storage and the address belong together.
+  // Neither of the next two calls releases the GIL, so the storage and the address belong together.
   PyObject* storage = use_.held ? PyObject_CallOneArg(state_.untyped_storage, array_) : nullptr;
   if (storage != nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);
   dlpack::Tensor tensor;

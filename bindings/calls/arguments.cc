@@ -53,7 +53,8 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                  keyword);
 }
 
-// Users of other systems pass a list for the results first, or a root or a group by position.
+// Reports too many positional arguments and lists the keywords, because users of other systems pass
+// a list for the results first, or a root or a group by position.
 [[gnu::cold, gnu::noinline]] void too_many(const State& state, const Signature& signature, Py_ssize_t given) {
   std::string keywords;
   for (int i = signature.positional; i < signature.count; ++i) {

@@ -1,5 +1,5 @@
-// Arguments of the hot calls, parsed by hand: pybind11's keyword dispatch costs 150 ns, this 10 to
-// 20.
+// Arguments of the hot calls, parsed by hand: pybind11's keyword dispatch costs 150 ns, this parser
+// 10 to 20 ns.
 #pragma once
 
 #include "bindings/state/state.h"
@@ -54,7 +54,7 @@ inline bool is_given(PyObject* value) { return value != nullptr && value != Py_N
 bool to_op(const State& state, const char* function, PyObject* value, Reduction* out);
 bool to_timeout(const State& state, const char* function, PyObject* value, double* out);
 // For "shape" `*fixed` becomes true. For "world" `*world` becomes true, and
-// pycollective/calls/reproducible.py makes the call. For None neither does.
+// pycollective/calls/reproducible.py makes the call. For None neither is set.
 bool to_reproducible(const State& state, const char* function, PyObject* value, bool* fixed, bool* world);
 bool to_integer(const State& state, const char* function, const char* name, PyObject* value, int64_t most,
                 int64_t* out);

@@ -14,7 +14,8 @@ struct WorldObject {
   State* state;
 };
 
-// Their docstrings live as long as the process, because CPython keeps pointers to them.
+// Append the methods of Group and of the world object. Their docstrings live as long as the
+// process, because CPython keeps pointers to them.
 void add_group_calls(std::vector<PyMethodDef>& methods);
 void add_world_calls(std::vector<PyMethodDef>& methods);
 

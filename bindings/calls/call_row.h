@@ -32,7 +32,7 @@ struct CallRow {
   Prepare prepare = nullptr;
   const char* doc = nullptr;  // the docstring after the signature
   const char* planned_doc = nullptr;
-  const char* async_note = "";     // the additional requirements on its parameters in the background
+  const char* async_note = "";     // additional requirements of the `_async` form on its parameters
   const char* async_example = "";  // the lines between init() and shutdown()
 
   constexpr Signature signature_of(Form form) const {

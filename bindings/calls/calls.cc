@@ -28,7 +28,7 @@ bool prepare_elementwise(GroupObject& group, const Given& given, Form form, Prep
   }
   PyObject* const x = given[kX];
   PyObject* const out = is_given(given[kOut]) ? given[kOut] : x;
-  // Access to another kind of array may run code that moves x.
+  // Taking a view of an array of another type may run code that moves the memory of x.
   const bool held = holds(group, form) || Py_TYPE(out) != Py_TYPE(x);
   const bool on_gpu = form != Form::kPlanned;
   const Use in_use = {call.function, "x", out == x, held, on_gpu},
@@ -37,8 +37,8 @@ bool prepare_elementwise(GroupObject& group, const Given& given, Form form, Prep
   if (out == x) {
     if (!call.in_view.take(state, out, in_use)) return false;
   } else {
-    // A NumPy array last: to take it runs no code, and nothing keeps its memory in place while
-    // other code runs.
+    // The NumPy array is taken last: taking it runs no code, and nothing keeps its memory in place
+    // while other code runs.
     const bool out_first = PyObject_TypeCheck(x, reinterpret_cast<PyTypeObject*>(state.ndarray)) != 0;
     if (out_first && !call.out_view.take(state, out, out_use)) return false;
     if (!call.in_view.take(state, x, in_use)) return false;

@@ -17,7 +17,7 @@ namespace {
 bool prepare(GroupObject& group, const CallRow& row, Form form, const Signature& signature,
              const Given& given, PreparedCall& call) {
   call.function = signature.function;
-  // First, because the check of the arrays may run Python code.
+  // The call site comes first, because the check of the arrays may run Python code.
   call.request.site = row.is_message ? group.state->sites.here() : site_of(group);
   return row.prepare(group, given, form, call);
 }

@@ -90,8 +90,8 @@ Result<std::shared_ptr<Devices>> make_with_gil(const State& state, const std::sh
   return std::shared_ptr<Devices>(std::make_shared<DeviceGroups>(runtime, std::move(options)));
 }
 
-// Sets the stream of the call. Empty means the default stream, with the host waiting. Returns false
-// with the error set.
+// Sets `*stream` to the stream of the call. If it stays empty, the call uses the default stream and
+// the host waits. Returns false with the error set.
 bool stream_of(const State& state, const PreparedCall& call, std::optional<void*>* stream) {
   const auto plain_of = [](const View& view) {
     const std::optional<void*> its = view.stream();

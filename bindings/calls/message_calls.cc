@@ -51,7 +51,7 @@ bool refuse_any_rank(const State& state, const char* function) {
       state, std::string(function) + ": ANY_SOURCE is for recv(), which waits for any sender: name one rank");
 }
 
-// The message behind a token.
+// The message that a token of _find() refers to.
 struct Found {
   std::optional<FoundMessage> message;  // empty once it is received
   std::shared_ptr<Session> session;

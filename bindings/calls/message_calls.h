@@ -13,8 +13,8 @@ bool prepare_recv(GroupObject& group, const Given& given, Form form, PreparedCal
 bool prepare_sendrecv(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
 // Messages of contiguous arrays: Group._send(x, peer, tag, timeout, bundle), Group._recv(x, peer,
-// tag, timeout, bundle). `bundle` is what both sides must agree on for lists that are sent as one
-// message, else 0.
+// tag, timeout, bundle). `bundle` is Request::bundle: both ranks must pass the same number for a
+// list that is sent as one message, and 0 for a single array.
 PyObject* send_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 PyObject* recv_as_it_is(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 

@@ -32,7 +32,8 @@ struct ResultShape {
   }
 };
 
-// Returns false with the error set if x cannot be divided.
+// Sets `result` to the shape of the result. Returns false with the error set if x cannot be
+// divided.
 bool result_shape(const GroupObject& group, Collective collective, const View& x, ResultShape& result) {
   static constexpr int64_t kNumber = 1;  // 0-d arrays are gathered into a vector
   const bool gathers = collective == Collective::kAllgather || collective == Collective::kGather;

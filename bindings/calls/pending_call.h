@@ -1,4 +1,5 @@
-// A call that continues without its caller. A Work in Python shares it; it keeps the call's arrays.
+// A call that continues without its caller. A Work in Python shares the PendingCall, which keeps
+// the arrays of the call.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace pc {
 class PendingCall final : public Ended, public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(const GroupObject& group, std::unique_ptr<PreparedCall> prepared);
-  ~PendingCall();  // without the GIL only for a settled call on the host
+  ~PendingCall();  // may run without the GIL only for a settled call on the host
   PendingCall(const PendingCall&) = delete;
   PendingCall& operator=(const PendingCall&) = delete;
 
@@ -28,8 +29,9 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   std::size_t nbytes() const { return nbytes_; }
   EndNotifier& notifier() { return notifier_; }
   bool is_on_gpu() const { return array_ != nullptr; }
-  // Sets the stream on which the arrays' library works now in this thread. Empty if the library
-  // reports none, so the host has to wait. Returns false with a Python error set.
+  // Sets `*stream` to the stream on which the arrays' library works now in this thread. Leaves it
+  // empty if the library reports none, so that the host must wait. Returns false with a Python
+  // error set.
   bool ask_stream(std::optional<void*>* stream) const;
   // AsyncWork::wait() and precede(). They keep the runtime alive, even during a concurrent
   // shutdown(). If the runtime is already being destroyed, its end ends the call. A negative
@@ -57,7 +59,7 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   std::shared_ptr<GroupHold> hold_;         // For a call on the host; this and held_ are null once settled.
   PyObject* held_[3] = {};
   std::shared_ptr<AsyncWork> handle_;
-  std::weak_ptr<Devices> devices_;     // they end with the world
+  std::weak_ptr<Devices> devices_;     // the devices end with the world
   std::shared_ptr<PendingCall> self_;  // set from begin() to settle(), for a call on the host
   EndNotifier notifier_;
 };

@@ -52,7 +52,8 @@ PyObject* finish(const GroupObject& group, const Status& status, const View* wri
   }
   if (!status.is_ok())
     raise_status(state, status,
-                 process_of(*group.session, status.peer()));  // else a signal handler raised during the call
+                 // otherwise a signal handler has raised during the call
+                 process_of(*group.session, status.peer()));
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part

@@ -1,4 +1,4 @@
-// Runs a call between its arguments and its result: without the GIL, with the runtime kept alive.
+// Runs a call with checked arguments without the GIL, and keeps the runtime alive meanwhile.
 #pragma once
 
 #include "bindings/arrays/view.h"
@@ -30,11 +30,11 @@ inline const char* site_of(const GroupObject& group) {
 template <class Call>
 Status run(const GroupObject& group, Call&& call, bool may_wait) {
   Communicator* communicator = usable(group);
-  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // memory was not touched
+  if (communicator == nullptr) return Status(Code::kInvalidArgument, {});  // the arrays were not touched
   const Session& session = *group.session;
   std::shared_ptr<Runtime> runtime = session.runtime;
   if (!may_wait) return call(*communicator);
-  const std::shared_ptr<GroupHold> hold = group.hold;  // for close() in another thread
+  const std::shared_ptr<GroupHold> hold = group.hold;  // keeps the group if another thread closes it
   Status status;
   {
     const WithoutGil released;
@@ -52,8 +52,8 @@ Status run(const GroupObject& group, Call&& call) {
 // Returns the process of `peer` for raise_status(); may be null.
 const HostMap::Entry* process_of(const Session& session, Rank peer);
 
-// Ends every call: raises, or returns `result`. `written` is the view that the call writes, or
-// null.
+// Called at the end of every call. Returns a new reference to `result`, or nullptr with the Python
+// error of `status` set. `written` is the view that the call writes, or null.
 PyObject* finish(const GroupObject& group, const Status& status, const View* written, PyObject* result);
 
 }  // namespace pc

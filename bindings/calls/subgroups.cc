@@ -52,7 +52,8 @@ PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, Py
   {
     const WithoutGil released;
     const std::shared_ptr<Devices> devices = runtime->devices().made();
-    if (devices == nullptr || !devices->knows(*group.communicator))  // else shutdown() ends it, in order
+    // otherwise shutdown() ends the group, in the order in which groups have joined
+    if (devices == nullptr || !devices->knows(*group.communicator))
       group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
   }
   return Py_NewRef(Py_None);

@@ -66,7 +66,7 @@ void work_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-// Returns the outcome of a wait. Returns null with a Python error set while the call goes on.
+// Returns the outcome of a wait, or null with a Python error set if the call continues.
 std::optional<Status> observed(WorkObject& work, std::optional<Status> outcome, double timeout_s) {
   const AsyncWork& call = work.call->handle();
   if (!outcome && PyErr_Occurred() == nullptr) {
@@ -83,7 +83,7 @@ std::optional<Status> observed(WorkObject& work, std::optional<Status> outcome, 
   return outcome;
 }
 
-// Returns null with a Python error set if the call goes on or the wait was refused.
+// Returns null with a Python error set if the call continues or the wait was refused.
 std::optional<Status> wait_for_end(WorkObject& work, double timeout_s,
                                    AsyncWork::Part part = AsyncWork::Part::kDrives) {
   std::optional<Status> outcome = work.call->wait(*work.session, timeout_s, part);
@@ -154,10 +154,10 @@ PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// For a rank that waits for other ranks that still compute, possibly on the same cores. Its calls
-// are left to the progress thread, which sleeps. A waiting thread that makes progress itself stays
-// awake and yields, and takes CPU time from the other ranks (4 ranks on 2 cores: half of a training
-// step).
+// Waits without driving the call. This is for a rank that waits for other ranks that still compute,
+// possibly on the same cores. The progress thread, which sleeps, drives the call. A waiting thread
+// that drives calls itself stays awake and yields, and takes CPU time from the other ranks (4 ranks
+// on 2 cores: half of a training step).
 PyObject* work_look_on(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     WorkObject& work = work_of(self);
@@ -168,8 +168,8 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
   });
 }
 
-// On a GPU this runs without the GIL, since the driver may block while a thread is stuck inside
-// NCCL.
+// Calls `ask` with the handle of the call. For a call on a GPU it releases the GIL, since the
+// driver may block while a thread is stuck inside NCCL.
 template <class Ask>
 bool at_once(const WorkObject& work, Ask&& ask) {
   if (!work.call->is_on_gpu()) return ask(work.call->handle());

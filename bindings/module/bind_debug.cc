@@ -54,7 +54,7 @@ void bind_debug(py::module_& module, State* state) {
   module.def(
       "_program_position", [state](double timeout_s) { return program_position(*state, timeout_s); },
       py::arg("timeout_s"), "Private, for tests: the position of the main thread, found without the GIL.");
-  // Runs while the interpreter still gives the GIL to other threads.
+  // atexit functions run while the interpreter still gives the GIL to other threads.
   py::module_::import("atexit").attr("register")(py::cpp_function([state] { state->position->close(); }));
 }
 

@@ -50,8 +50,8 @@ PyObject* explain_group(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] { return explain(*reinterpret_cast<GroupObject*>(self), args, kwargs); });
 }
 
-// The same calls, on a group and on the world. The tables are never destroyed: CPython keeps
-// pointers into them.
+// group_methods() and world_methods() are the same calls, on a group and on the world. The tables
+// are never destroyed: CPython keeps pointers into them.
 PyMethodDef* group_methods() {
   static std::vector<PyMethodDef>& methods = *[] {
     auto* const all = new std::vector<PyMethodDef>;
@@ -94,7 +94,7 @@ PyMethodDef* group_methods() {
 }
 PyObject* world_reduce(PyObject*, PyObject*) {
   return PyUnicode_FromString("_world");
-}  // pickle finds it by this name
+}  // pickle finds the world object by this name
 
 PyMethodDef* world_methods() {
   static std::vector<PyMethodDef>& methods = *[] {

@@ -77,7 +77,7 @@ std::function<bool()> interrupt_probe() {
   };
 }
 
-// Wraps the probe of `options`, which is called all the time, and warns once if no store has been
+// Wraps the probe of `options`, which is called repeatedly, and warns once if no store has been
 // reached for long.
 std::function<bool()> warns_of_silence(const RuntimeOptions& options, const std::string& address,
                                        std::shared_ptr<std::atomic<bool>> connected) {
@@ -222,7 +222,7 @@ class PyStore {
   double timeout_s_;
 };
 
-// The runtime of one rank and, on the rank that hosts it, the store.
+// The runtime of one rank, and the server of the store on the rank that hosts it.
 class PyRuntime {
  public:
   PyRuntime(State* state, const Options& options) : state_(state) {
@@ -327,7 +327,8 @@ class PyRuntime {
 
  private:
   void end(std::shared_ptr<Runtime> runtime) {
-    // The threads are not in this process and the connections belong to the parent: leak it.
+    // In a forked child everything is leaked: the threads do not exist in this process, and the
+    // connections belong to the parent.
     if (session_->forked) {
       static_cast<void>(
           new std::shared_ptr<Runtime>(std::move(runtime)));  // its descriptors are already closed
@@ -365,7 +366,8 @@ class PyRuntime {
         identity.credentials = credentials;
         leave_rendezvous(*shared, identity);
       };
-      // The local address of the route to the store also reaches the other ranks.
+      // The network of the route to the store also connects the ranks, so this rank listens on its
+      // local address there.
       if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};
     }
     std::shared_ptr<Store> store =

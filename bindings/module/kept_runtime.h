@@ -12,8 +12,9 @@
 
 namespace pc {
 
-// A forked child has none of the runtime's threads, and one of them may have held a lock of its
-// heap. There the runtime is never destroyed. Thread-safety: created and destroyed with the GIL.
+// A forked child has none of the runtime's threads, and one of them may have held a lock of the
+// heap at the fork. A child therefore never destroys the runtime. Thread-safety: created and
+// destroyed with the GIL.
 class KeptRuntime {
  public:
   // `runtime` has a heap.

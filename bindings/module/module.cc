@@ -53,10 +53,10 @@ py::object time_calls(const pc::State& state, const py::object& group, const py:
   return py::reinterpret_steal<py::object>(seconds);
 }
 
-// In a forked child the existing state belongs to the parent.
+// Replaces in a forked child the state that belongs to the parent.
 void after_fork(pc::State& state) {
   state.ended_calls = new pc::EndedCalls();
-  // The threads of the old one exist only in the parent.
+  // The old object is leaked, because its threads exist only in the parent.
   state.position = new pc::ProgramPosition(state.sites);
   state.alone.clear();
   // A child must not keep the parent's connections open: its peers would not detect the parent's

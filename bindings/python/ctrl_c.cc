@@ -40,13 +40,14 @@ bool ctrl_c_raises() {
   return raises;
 }
 
-// The question whether a press of Ctrl-C raises. A press is identified by its time.
+// Whether a press of Ctrl-C raises KeyboardInterrupt, as far as Python has answered. A press is
+// identified by its time.
 struct Question {
-  std::atomic<int64_t> asked_ns{0};   // the last press that was passed to Python
-  std::atomic<int64_t> raises_ns{0};  // the last press that raises
+  std::atomic<int64_t> asked_ns{0};   // the last press about which Python was asked
+  std::atomic<int64_t> raises_ns{0};  // the last press that raises KeyboardInterrupt
 };
 
-// Asks Python on a separate thread, which may wait long for the GIL.
+// Asks Python whether the press raises, on a separate thread because it may wait long for the GIL.
 void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
   try {
     std::thread([question, press_ns] {
@@ -56,7 +57,7 @@ void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
       }
     }).detach();
   } catch (const std::system_error&) {
-    question->asked_ns.store(0);  // no thread available: the next round tries again
+    question->asked_ns.store(0);  // no thread available: the next call tries again
   }
 }
 

@@ -12,8 +12,8 @@ namespace pc {
 // Thread-safety: all methods, with the GIL or without.
 class EndNotifier {
  public:
-  // Registers an eventfd that is written when the call has ended. Returns false if it has already
-  // ended; then nothing is written. Nothing is written after unwatch() has returned.
+  // Registers an eventfd that is written when the call has ended. Returns false if the call has
+  // already ended; then nothing is written. Nothing is written after unwatch() has returned.
   bool watch(int fd) {
     const std::lock_guard lock(mutex_);
     if (has_notified_) return false;
@@ -32,7 +32,7 @@ class EndNotifier {
   }
 
  private:
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   bool has_notified_ = false;
   std::vector<int> watching_;
 };

@@ -18,8 +18,9 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::size_t kMostHandlers = 8;
 
-// The state that the handlers may access. A program's handler keeps its place once it was found.
-// note<place> calls it from then on, even if other code restores or calls note<place>.
+// The state that signal handlers may access. A handler of the program gets a place (an index) when
+// it is first found, and keeps that place. note<place> always calls this handler, even if other
+// code saves and restores note<place>, or calls it.
 struct Watched {
   // An entry is written before note<place> is installed for it.
   std::array<struct sigaction, kMostHandlers> handlers{};
@@ -35,7 +36,7 @@ void note(int signal, siginfo_t* info, void* context) {
   came_ns.store(now_ns(), std::memory_order_relaxed);
   if (signal == SIGINT) sigint_came_ns.store(now_ns(), std::memory_order_relaxed);
   std::size_t i = 0;
-  while (kSignals[i] != signal) ++i;  // it is installed for no other signal
+  while (kSignals[i] != signal) ++i;  // note() is installed for no other signal
   const struct sigaction& next = watched[i].handlers[Place];
   if ((next.sa_flags & SA_SIGINFO) != 0) {
     next.sa_sigaction(signal, info, context);
@@ -63,8 +64,8 @@ bool is_same(const struct sigaction& one, const struct sigaction& other) {
                                           : one.sa_handler == other.sa_handler;
 }
 
-// Returns the place of the handler, which is a new one if it was not found before. Returns
-// kMostHandlers if none is left.
+// Returns the place of the handler `action`, which is added if it was not found before. Returns
+// kMostHandlers if no place is left.
 std::size_t place_of(const struct sigaction& action, Watched& all) {
   std::size_t place = 0;
   while (place < all.count && !is_same(all.handlers[place], action)) ++place;
@@ -81,7 +82,7 @@ void watch_end_signals() {
     const bool has_info = (now.sa_flags & SA_SIGINFO) != 0;
     if (is_ours(now) || (!has_info && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))) continue;
     const std::size_t place = place_of(now, watched[i]);
-    // The program changes its handlers all the time: this one is not watched.
+    // The program has set too many different handlers: this one is not watched.
     if (place == kMostHandlers) continue;
     struct sigaction ours = now;
     ours.sa_sigaction = kNotes[place];

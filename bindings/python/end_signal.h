@@ -12,17 +12,17 @@ namespace pc {
 // stay in effect. Call this for each world, since the program may have set other handlers. A signal
 // without a handler still ends the process or is ignored, as before.
 void watch_end_signals();
-// Does the same for handlers that the program has set since then, on frequently used paths: it
-// checks at most ten times a second. Call it with the GIL, so that no other Python thread changes
-// the handlers meanwhile.
+// Does the same for handlers that the program has set since then. It may be called on frequently
+// used paths, because it checks at most ten times a second. Call it with the GIL, so that no other
+// Python thread changes the handlers meanwhile.
 void watch_end_signals_again();
 
-// Records that a call was ended by a handler that the program set later, with an exception by which
-// programs end.
+// Records that an exception with which programs end has ended a call. This covers a signal handler
+// that the program set after the last watch_end_signals().
 void note_end_signal();
 // Returns the time of the last SIGINT by the steady clock, or 0 if there was none.
 int64_t interrupt_came_ns();
-// Returns the seconds since the last of these signals, or nullopt if there was none.
+// Returns the seconds since the last recorded signal, or nullopt if there was none.
 std::optional<double> seconds_since_end_signal();
 
 }  // namespace pc

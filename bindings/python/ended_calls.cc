@@ -13,7 +13,8 @@ void EndedCalls::add(std::shared_ptr<Ended> ended) {
     any_.store(true);
   }
   if (asked_.exchange(true)) return;
-  // Py_AddPendingCall needs no GIL. If its queue is full, the next call settles them.
+  // Py_AddPendingCall needs no GIL. If its queue is full, the next pycollective call settles the
+  // objects.
   if (Py_AddPendingCall([](void* self) { return static_cast<EndedCalls*>(self)->settle(), 0; }, this) != 0)
     asked_.store(false);
 }

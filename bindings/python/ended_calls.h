@@ -17,15 +17,15 @@ class Ended {
   ~Ended() = default;
 };
 
-// The main thread settles them between two steps of Python, or an earlier call settles them. Lives
-// as long as the process: Python keeps a pointer to it.
+// The main thread settles the objects between two steps of Python, unless a pycollective call
+// settles them earlier. Lives as long as the process: Python keeps a pointer to it.
 class EndedCalls {
  public:
   void add(std::shared_ptr<Ended> ended);  // without the GIL
   void settle();                           // with the GIL
 
  private:
-  std::atomic<bool> asked_{false};  // the main thread is going to settle them
+  std::atomic<bool> asked_{false};  // settle() is scheduled in the main thread
   std::atomic<bool> any_{false};    // ended_ is not empty
   std::mutex mutex_;                // guards ended_
   std::vector<std::shared_ptr<Ended>> ended_;

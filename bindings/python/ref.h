@@ -15,9 +15,9 @@ inline bool holds_gil() {
 #endif
 }
 
-// glibc unwinds a thread that requests the GIL while the interpreter ends, without the GIL, so its
-// references must be leaked. py::object would release them and crash. Use Ref in all code that may
-// call or wait for Python.
+// If a thread requests the GIL while the interpreter ends, glibc unwinds the thread without the
+// GIL. Its references must then be leaked; py::object would release them and crash. Use Ref in all
+// code that may call or wait for Python.
 class Ref {
  public:
   explicit Ref(PyObject* owned) : object_(owned) {}

@@ -14,7 +14,7 @@ namespace {
 PyObject* none() { return Py_NewRef(Py_None); }
 PyObject* number(Rank rank) { return rank < 0 ? none() : PyLong_FromLong(rank); }
 PyObject* seconds(double value) { return value < 0 ? none() : PyFloat_FromDouble(value); }
-// "replace", because a message may quote arbitrary bytes.
+// Decodes with "replace", because a message may quote arbitrary bytes.
 PyObject* text(const std::string& value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }

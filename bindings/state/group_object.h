@@ -20,8 +20,8 @@ class GroupHold;
 // thread cannot free the memory that it uses.
 struct Session {
   std::shared_ptr<Runtime> runtime;
-  // `runtime`, even after shutdown() has reset it, until the last user releases it; shutdown()
-  // itself is a user.
+  // Refers to the same runtime even after shutdown() has reset `runtime`. It expires when the last
+  // user releases the runtime; shutdown() itself is a user.
   std::weak_ptr<Runtime> alive;
   std::shared_ptr<Store> store;            // null after the world has ended
   std::function<bool()> interrupted;       // runs signal handlers in the main thread
@@ -37,7 +37,7 @@ struct GroupObject {
   PyObject ob_base;
   State* state;
   std::shared_ptr<Session> session;
-  Communicator* communicator;  // valid while session->runtime is, until the group is closed
+  Communicator* communicator;  // valid until the group is closed or session->runtime is null
   Rank rank, size, local_rank, local_size;
   bool is_closed;
   bool is_strict;                   // Communicator::is_strict()

@@ -1,4 +1,4 @@
-// Entry points from Python to C++.
+// Helpers for C++ functions that Python calls.
 #pragma once
 
 #include <Python.h>
@@ -16,8 +16,8 @@ inline PyCFunction fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ss
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
-// No C++ exception may pass through the interpreter. Not noexcept, because glibc ends a thread by
-// unwinding its stack.
+// Turns a C++ exception into a Python error, because no exception may pass through the interpreter.
+// Not noexcept, because glibc ends a thread by unwinding its stack.
 template <class Body>
 PyObject* guarded(Body&& body) {
   try {

@@ -55,7 +55,7 @@ enum class Access : uint8_t {
   kNumpy,
   kTorchExchange,  // DLPack's C exchange interface: creates no Python object
   kTorchCapsule,   // older torch: __dlpack__ of the detached tensor
-  kPaddle,         // the same interface; null if Paddle is too old to have it
+  kPaddle,         // DLPack's C exchange interface; `exchange` is null if Paddle is too old to have it
   kBuffer,
   kDlpack,
   kCuda,       // the CUDA array interface
@@ -78,8 +78,8 @@ struct State {
   std::array<PyObject*, 16> errors{};          // exception class for each Code
   PyObject* forked_error = nullptr;
   PyObject *ndarray = nullptr, *numpy_empty = nullptr;  // numpy.ndarray, numpy.empty
-  // NumPy's type numbers of ml_dtypes' types, in the order of view_numpy.cc, set when first
-  // encountered.
+  // NumPy's type numbers of the types of ml_dtypes, in the order of kMlDtypes in view_numpy.cc.
+  // Each is set when its type is first encountered.
   std::array<int, 3> ml_dtypes = {INT_MIN, INT_MIN, INT_MIN};
   PyTypeObject* scaled_type = nullptr;                    // type of the objects that scaled() makes
   PyObject *requires_grad = nullptr, *is_leaf = nullptr;  // attribute names of torch tensors
@@ -100,8 +100,8 @@ struct State {
   EndedCalls* ended_calls = nullptr;  // any thread may use it; replaced in a forked child
   const std::shared_ptr<cuda::SemaphorePool> semaphores = std::make_shared<cuda::SemaphorePool>();
   const std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();
-  // Threads that run code which no other rank runs (pc.single_process, pc.main_first), innermost
-  // last, and a description.
+  // The threads that run code which no other rank runs (pc.single_process, pc.main_first), each
+  // with a description of that code. The innermost is last.
   std::vector<std::pair<unsigned long, std::string>> alone;
   GroupObject* world = nullptr;  // the group that the module's functions act on
   // The sessions of all runtimes, including the world's; some may have expired.

@@ -21,8 +21,8 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
-// Releases a runtime that may have been shut down meanwhile. This may be the last reference, and
-// its release may wait.
+// Releases a reference to a runtime that may have been shut down meanwhile. It may be the last
+// reference, and then the release may wait, so the GIL is released first.
 void let_go(std::shared_ptr<Runtime> runtime);
 
 }  // namespace pc

@@ -9,7 +9,7 @@
 namespace pc {
 namespace {
 
-// File names need not be Unicode. Leaves no Python error set.
+// Converts any Python string: a file name need not be valid Unicode. Leaves no Python error set.
 std::string to_utf8(PyObject* text) {
   const Ref bytes(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
   if (bytes) return std::string(PyBytes_AS_STRING(bytes.get()));
@@ -17,7 +17,7 @@ std::string to_utf8(PyObject* text) {
   return "?";
 }
 
-// Returns the last two parts: short, and mostly enough to identify the file.
+// Returns the folder's name and the file's name, which usually suffice to identify the file.
 std::string short_path(const std::string& path) {
   const std::size_t name = path.rfind('/');
   if (name == std::string::npos || name == 0) return path;
@@ -36,7 +36,8 @@ PyFrameObject* caller_of(PyFrameObject* frame) {  // consumes a reference and re
 bool CallSites::load() {
   const Ref package(PyImport_ImportModule("pycollective"));
   if (!package) return false;
-  // Not __path__: it may have several entries, and this package's need not be the first.
+  // Uses __file__, because __path__ may have several entries and this package's own need not be the
+  // first.
   const Ref init(PyObject_GetAttrString(package.get(), "__file__"));
   if (!init) return false;
   const Py_ssize_t slash = PyUnicode_FindChar(init.get(), '/', 0, PyUnicode_GetLength(init.get()), -1);
@@ -50,7 +51,7 @@ bool CallSites::load() {
   const Ref os(PyImport_ImportModule("os"));
   const Ref file(os ? PyObject_GetAttrString(os.get(), "__file__") : nullptr);
   if (file) library_ = to_utf8(file.get());
-  PyErr_Clear();  // in a frozen program there may be no file
+  PyErr_Clear();  // a frozen program may not have the file
   library_.erase(library_.rfind('/') + 1);
   direct_ = running_place_is_known();
   return true;
@@ -66,8 +67,9 @@ bool CallSites::is_passed(PyCodeObject* code, Passed passed) const {
   return begins_with(folder_) && std::none_of(programs_.begin(), programs_.end(), begins_with);
 }
 
-// Torch calls pycollective (its backend, hooks of backward). It is imported later than
-// pycollective, or never.
+// Finds torch's folder if the program has imported torch, which may be later than pycollective or
+// never. Frames of torch are skipped, because torch calls pycollective (its backend, hooks of
+// backward).
 void CallSites::look_for_torch() {
   const Ref name(PyUnicode_InternFromString("torch"));
   const Ref torch(name ? PyImport_GetModule(name.get()) : nullptr);
@@ -94,7 +96,7 @@ const char* CallSites::here() {
   return text;
 }
 
-// Python code may run in here (finalizers do) and call here() again.
+// Python code may run inside this function, for example a finalizer, and may call here() again.
 const char* CallSites::find_out() {
   PyFrameObject* const frame = PyEval_GetFrame();  // borrowed
   if (frame == nullptr) return nullptr;
@@ -105,7 +107,7 @@ const char* CallSites::find_out() {
   std::string fresh = describe(reinterpret_cast<PyFrameObject*>(program.get()));
   const bool full = texts_.size() >= kMostTexts && !texts_.contains(fresh);
   const char* text = full ? "one of many places" : texts_.insert(std::move(fresh)).first->c_str();
-  // Not cached: the next time there may be a program frame.
+  // Not cached if all frames were skipped: the next call from this place may have a program frame.
   if (is_passed(real.code, Passed::kOursAndTorch)) return text;
   if (places_.size() >= kMostPlaces) forget();
   if (places_.emplace(real, text).second) Py_INCREF(real.code);

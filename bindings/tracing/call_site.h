@@ -24,8 +24,8 @@ class CallSites {
   // Describes any frame, without the cache. Skips frames of this package if a frame outside of the
   // package follows.
   std::string text_of(PyFrameObject* frame) const;
-  // Adds the program line that called it if the frame is of an installed library: "selectors.py:468
-  // in select, called from train.py:42 in step".
+  // Like text_of(). If the frame belongs to an installed library, adds the program line that called
+  // it: "selectors.py:468 in select, called from train.py:42 in step".
   std::string path_of(PyFrameObject* frame) const;
   // Returns the last result of here() in any thread. Callable from any thread, without the GIL.
   const char* last() const { return last_.load(std::memory_order_relaxed); }

@@ -11,7 +11,7 @@
 namespace pc {
 namespace {
 
-// The thread blocks all signals: they must interrupt the main thread.
+// Starts a thread that blocks all signals, because a signal must interrupt the main thread.
 template <class Body>
 std::jthread start(const char* name, Body body) {
   sigset_t all, before;
@@ -27,11 +27,12 @@ std::jthread start(const char* name, Body body) {
   });
 }
 
-// Called with the GIL. Returns an empty string, possibly with a Python error set, if the main
-// thread runs no Python code.
+// Returns the line that the main thread executes. Returns an empty string, possibly with a Python
+// error set, if the main thread runs no Python code. Called with the GIL.
 std::string main_position(const CallSites& sites) {
   const Ref name(PyUnicode_FromString("threading"));
-  const Ref threading(name ? PyImport_GetModule(name.get()) : nullptr);  // an import could wait
+  // an import could wait, so none is made
+  const Ref threading(name ? PyImport_GetModule(name.get()) : nullptr);
   if (!threading) return {};
   const Ref main(PyObject_CallMethod(threading.get(), "main_thread", nullptr));
   const Ref ident(main ? PyObject_GetAttrString(main.get(), "ident") : nullptr);

@@ -14,9 +14,10 @@
 
 namespace pc {
 
-// Two short-lived threads do the waiting. The seeker takes the GIL and looks; the answerer reports
-// the result, or less if the search takes too long. A thread that still requests the GIL when the
-// interpreter ends is unwound or hangs for ever. Therefore atexit calls close().
+// Two short-lived threads wait in place of the caller. The seeker waits for the GIL and finds the
+// line. The answerer reports this line; if the search takes too long, it reports what is known
+// without it. A thread that still requests the GIL when the interpreter ends is unwound or hangs
+// for ever. Therefore atexit calls close().
 class ProgramPosition {
  public:
   using Found = std::function<void(std::string)>;
@@ -43,7 +44,7 @@ class ProgramPosition {
   std::mutex mutex_;  // guards the members below; never held while requesting the GIL
   std::condition_variable changed_;
   std::vector<Found> waiting_;
-  bool wanted_ = false;   // position_ is older than a request
+  bool wanted_ = false;   // a request was made after the last search
   std::string position_;  // result of the last search
   bool seeking_ = false, answering_ = false, closed_ = false;
   std::jthread seeker_, answerer_;  // replaced only when the previous thread has nothing left to do but end

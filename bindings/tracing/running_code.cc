@@ -26,7 +26,7 @@ struct InterpreterFrame {
 
 CodePlace place_of(PyFrameObject* frame) {
   PyCodeObject* const code = PyFrame_GetCode(frame);
-  Py_DECREF(code);  // the frame keeps it
+  Py_DECREF(code);  // the frame holds a reference
   return {code, instruction_of(frame)};
 }
 
@@ -46,7 +46,7 @@ CodePlace running_place_directly() {
 #endif
   if (frame == nullptr) return {};
   PyObject* const code = PyUnstable_InterpreterFrame_GetCode(frame);
-  Py_DECREF(code);  // the frame keeps it
+  Py_DECREF(code);  // the frame holds a reference
   if (!PyCode_Check(code)) return {};
   return {reinterpret_cast<PyCodeObject*>(code), PyUnstable_InterpreterFrame_GetLasti(frame)};
 #endif

@@ -108,8 +108,8 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
 static_assert(in_enum_order(kTable, &EnvVariable::id));
 
 std::string_view raw(const EnvVariable& row) {
-  // The table's names are literals and therefore end in a zero byte. The runtime never writes the
-  // environment.
+  // The table's names are literals and therefore end in a zero byte. getenv is thread-safe here,
+  // because the runtime never writes the environment.
   const char* value = std::getenv(row.name.data());  // NOLINT(concurrency-mt-unsafe)
   return value != nullptr ? value : "";
 }
@@ -130,7 +130,7 @@ std::vector<std::string_view> choices_of(const EnvVariable& row) {
   return words;
 }
 
-// What the value may be: "error, warn, info or debug", "an integer from 1 to 65535".
+// Returns what the value may be: "error, warn, info or debug", "an integer from 1 to 65535".
 std::string allowed(const EnvVariable& row) {
   switch (row.type) {
     case EnvType::kText: return "text";
@@ -153,7 +153,8 @@ Status malformed(const EnvVariable& row, std::string_view value) {
   return Status(Code::kInvalidArgument, std::move(message));
 }
 
-// The value as text: the variable's, or else the fallback.
+// Returns the text of the variable if it is set, else its fallback. Fails if the variable is not
+// set and must have a value.
 Result<std::string> value_of(const EnvVariable& row) {
   const std::string_view set = raw(row);
   if (!set.empty()) return std::string(set);
@@ -177,13 +178,14 @@ Result<Number> parsed(const EnvVariable& row) {
   return number;
 }
 
-// Appends a list item, wrapped at the width of a page. From a word that is wider on, it is not.
+// Appends a list item, wrapped at the page width. A word that is wider than the page ends the
+// wrapping: the rest of the item stays on one line.
 void append_item(std::string& page, std::string item) {
   constexpr std::size_t kPageWidth = 120;
   std::size_t line = 0;
   while (item.size() - line > kPageWidth) {
     const std::size_t blank = item.rfind(' ', line + kPageWidth);
-    if (blank == std::string::npos || blank < line + 2) break;  // a word as wide as the page
+    if (blank == std::string::npos || blank < line + 2) break;  // the next word is wider than the page
     item.replace(blank, 1, "\n  ");
     line = blank + 1;
   }

@@ -1,6 +1,6 @@
-// Every PYCOLLECTIVE_* environment variable, in one table. The getters, their error messages and
-// docs/environment.md all use it. Every call of a getter reads the environment; values are never
-// kept.
+// One table of all PYCOLLECTIVE_* environment variables. The getters, their error messages and
+// docs/environment.md are derived from it. Each call of a getter reads the environment again; no
+// value is cached.
 #pragma once
 
 #include <cstdint>
@@ -48,21 +48,22 @@ struct EnvVariable {
   std::string_view name;
   EnvType type;
   EnvSetBy set_by;
-  std::string_view fallback;  // the value when unset, in the variable's own notation; empty: none
-  std::string_view choices;   // kChoice: the allowed values, separated by spaces
-  double least, most;         // kInteger and kSeconds: the allowed range, both ends included
-  std::string_view meaning;   // one sentence
-  std::string_view since;     // the first version that has it
+  // value if the variable is unset, as a user would write it; empty if there is none
+  std::string_view fallback;
+  std::string_view choices;  // kChoice: the allowed values, separated by spaces
+  double least, most;        // kInteger and kSeconds: the allowed range, both ends included
+  std::string_view meaning;  // one sentence
+  std::string_view since;    // the first version that has it
 };
 
 std::span<const EnvVariable> environment_table();
 const EnvVariable& describe(Env variable);
 std::string environment_markdown();  // the text of docs/environment.md
 
-// An empty variable counts as unset. The getter must fit the variable's type (env_text reads
-// kChoice too). A getter fails with kInvalidArgument if the value is malformed (the error names the
-// variable, the value and what is allowed), or if the variable is unset without a fallback. An
-// unset text that the user sets is empty instead.
+// A variable that is set to the empty string counts as unset. Each getter reads variables of its
+// own type; env_text also reads kChoice. A getter fails with kInvalidArgument if the value is
+// malformed; the error names the variable, the value and the allowed values. A getter also fails if
+// the variable is unset and has no fallback, except that a kText variable of kUser is then empty.
 bool env_is_set(Env variable);
 Result<std::string> env_text(Env variable);
 Result<int64_t> env_integer(Env variable);

@@ -1,5 +1,5 @@
-// Marks what the module and the benchmark use of layers that are compiled with hidden symbols
-// (csrc/CMakeLists.txt).
+// Exports a symbol from a layer that is compiled with hidden visibility (csrc/CMakeLists.txt),
+// because the Python module or the benchmark uses it.
 #pragma once
 
 #define PC_EXPORT [[gnu::visibility("default")]]

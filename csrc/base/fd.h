@@ -25,7 +25,8 @@ class Fd {
   bool valid() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
   void reset(int fd = -1) {
-    if (fd_ >= 0 && fd_ != fd) ::close(fd_);  // no retry on EINTR: Linux has closed it
+    // no retry on EINTR, because Linux has already closed the descriptor
+    if (fd_ >= 0 && fd_ != fd) ::close(fd_);
     fd_ = fd;
   }
 

@@ -1,4 +1,5 @@
-// Several memory ranges that represent one run of bytes: a list of arrays is one array to a plan.
+// A list of memory ranges that is treated as one sequence of bytes, so that a plan handles a list
+// of arrays like a single array.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,11 @@
 
 namespace pc {
 
-// A view: it does not own the memory. Thread-safety: as a vector.
+// A view: it does not own the memory. Thread-safety: the same as std::vector.
 class IoVec {
  public:
-  void add(std::byte* data, std::size_t nbytes) {  // appends; extends the last piece if adjacent
+  // appends; extends the last piece if the new range is adjacent to it
+  void add(std::byte* data, std::size_t nbytes) {
     if (nbytes == 0) return;
     const bool joins = !pieces_.empty() && pieces_.back().data + (nbytes_ - pieces_.back().begin) == data;
     if (!joins) pieces_.push_back({data, nbytes_});
@@ -28,13 +30,14 @@ class IoVec {
   std::size_t pieces() const { return pieces_.size(); }
   bool has_joined() const { return has_joined_; }  // whether a piece consists of several added ranges
   std::size_t nbytes() const { return nbytes_; }
-  // Returns true if every piece holds a whole number of elements of that size.
+  // Returns true if every piece holds a whole number of elements of `element_nbytes` bytes.
   bool holds_whole(std::size_t element_nbytes) const {
     return nbytes_ % element_nbytes == 0 &&
            std::all_of(pieces_.begin(), pieces_.end(),
                        [&](const Piece& piece) { return piece.begin % element_nbytes == 0; });
   }
-  // The contiguous bytes from `begin` on, at most `most`. Precondition: begin < nbytes().
+  // Returns the contiguous bytes that begin at offset `begin`: at most `most`, and at most to the
+  // end of their piece. Precondition: begin < nbytes().
   std::span<std::byte> at(std::size_t begin, std::size_t most) const {
     const auto next =
         std::upper_bound(pieces_.begin(), pieces_.end(), begin,
@@ -47,15 +50,15 @@ class IoVec {
  private:
   struct Piece {
     std::byte* data;
-    std::size_t begin;  // offset of its first byte in the run
+    std::size_t begin;  // offset of the piece's first byte in the whole sequence
   };
   std::vector<Piece> pieces_;
   std::size_t nbytes_ = 0;
   bool has_joined_ = false;
 };
 
-// A part of an array: contiguous at `data`, or, if `data` is null, in `list` from offset `begin`
-// on.
+// A position in memory. If `list` is null, the bytes are contiguous at `data`; otherwise they begin
+// at offset `begin` of `list`.
 struct Location {
   std::byte* data = nullptr;
   const IoVec* list = nullptr;
@@ -65,7 +68,7 @@ struct Location {
   }
 };
 
-// Bytes to be read: contiguous, or in pieces of a list. A view.
+// A read-only view of bytes that are either contiguous or a range of an IoVec.
 class ConstIoVec {
  public:
   ConstIoVec() = default;
@@ -111,8 +114,8 @@ class ConstIoVec {
   std::size_t begin_ = 0, nbytes_ = 0;
 };
 
-// Calls `apply(target, source, nbytes)` for each range that is contiguous on both sides, until all
-// of `from` is placed in `to` from `offset` on.
+// Divides the copy of `from` to offset `offset` of `to` into ranges that are contiguous on both
+// sides, and calls `apply(target, source, nbytes)` for each of them.
 template <class Apply>
 void copy_pieces(std::span<const std::byte> from, const Location& to, std::size_t offset, Apply&& apply) {
   while (!from.empty()) {

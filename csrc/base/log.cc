@@ -28,7 +28,8 @@ std::string_view name_of(LogLevel level) {
   return "";
 }
 
-// A message may quote what a peer sent, which must not move the cursor of a terminal.
+// Replaces control characters, because a message may quote text from a peer, and such text must not
+// control the terminal.
 void append_printable(std::string& out, std::string_view line) {
   for (const char c : line) {
     const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f;
@@ -36,9 +37,9 @@ void append_printable(std::string& out, std::string_view line) {
   }
 }
 
-// Opens another file description of the same stream, because O_NONBLOCK belongs to the description,
-// which other processes share. A stream that cannot be reopened (a socket; a terminal of another
-// user) or never blocks (a file) is used directly.
+// Writes without blocking. Opens a second file description of the same stream, because O_NONBLOCK
+// belongs to the description, which other processes share. A stream that cannot be reopened (a
+// socket; a terminal of another user) or never blocks (a file) is used directly.
 class Stream {
  public:
   explicit Stream(int fd) : fd_(fd) {
@@ -50,7 +51,7 @@ class Stream {
     ours_.reset(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (ours_.valid()) fd_ = ours_.get();
   }
-  // Returns -1 with EAGAIN if there is no room now.
+  // Returns -1 with EAGAIN if the stream has no room at the moment.
   ssize_t write(std::string_view text) const {
     if (is_socket_) return ::send(fd_, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return ::write(fd_, text.data(), text.size());
@@ -70,8 +71,8 @@ class Stream {
   bool is_socket_ = false;
 };
 
-// Returns at most PIPE_BUF bytes of whole lines, which a pipe accepts atomically. No line is longer
-// than that.
+// Returns the whole lines at the beginning of `text` that fit in PIPE_BUF bytes, because a pipe
+// accepts that many bytes atomically. No line is longer than PIPE_BUF.
 std::string_view first_part(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   return text.substr(0, text.rfind('\n', PIPE_BUF - 1) + 1);

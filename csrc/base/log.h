@@ -1,5 +1,5 @@
-// A line logger with levels that writes to stderr: "pycollective[rank 3] warning: ...". Owners pass
-// it on as a small value; there is no global.
+// A logger with levels that writes lines to stderr: "pycollective[rank 3] warning: ...". It is a
+// small value that objects copy from their owner; there is no global logger.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,11 @@ namespace pc {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Thread-safety: all methods; copies share whether the reader is stuck. Each message is one
-// write(2), so that lines of different ranks do not mix; a long message is several writes of whole
-// lines. A message waits at most 0.1 s for its reader and is then dropped. After a drop no message
-// waits until the reader accepts text again, so that a stalled reader blocks no call.
+// Thread-safety: all methods; copies share the flag that the reader of stderr is stuck. Each
+// message is one write(2), so that lines of different ranks do not mix; a message longer than
+// PIPE_BUF is several writes of whole lines. A message waits at most 0.1 s for the reader and is
+// then dropped. After a drop, messages do not wait at all until the reader accepts text again, so
+// that a stalled reader blocks no call.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)
@@ -73,7 +74,7 @@ class Logger {
   LogLevel level_;
   Rank rank_;                                 // -1: not known yet, or not a rank
   int fd_;                                    // not owned
-  std::shared_ptr<std::atomic<bool>> stuck_;  // the last write had no room; shared by all copies
+  std::shared_ptr<std::atomic<bool>> stuck_;  // whether the last write found no room; shared by all copies
 };
 
 }  // namespace pc

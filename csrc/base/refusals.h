@@ -19,7 +19,7 @@ class Refusals {
     if (count_ <= kReported) log_.warning("turned away a connection from " + last_);
     if (count_ == kReported) log_.warning("further connections will be turned away silently");
   }
-  // The peer is expected, but not at this time. This is no reason for a warning.
+  // Logs a peer that is expected, but at another time. This deserves no warning.
   void add_expected(const std::string& from, const std::string& why) const {
     log_.info([&] { return "turned away a connection from " + from + ": " + why; });
   }

@@ -1,5 +1,5 @@
-// Starts every thread of the runtime: with all signals blocked, since the user's threads handle
-// them, and with a name for top -H and gdb.
+// Starts every thread of the runtime. The thread has all signals blocked, because the user's
+// threads handle them, and a name for top -H and gdb.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace pc {
 
-// `name` has at most 15 characters. `what` begins the error text: "starting the progress thread".
-// Fails if the system has no more threads.
+// `name` may have at most 15 characters. `what` begins the text of an error, for example "starting
+// the progress thread". Fails if the system cannot create another thread.
 Status start_thread(std::thread& thread, const char* name, std::string_view what, std::function<void()> run);
 
 }  // namespace pc

@@ -9,7 +9,8 @@ namespace pc {
 namespace {
 const std::string kNothing;
 
-// The errors of the calls that pycollective makes. glibc can name all errors, but only since 2.32.
+// The names of the errors that system calls of pycollective can return. glibc has a function for
+// the names of all errors, but only since version 2.32.
 #define PC_NAMED(error) std::pair<int, const char*>(error, #error)
 constexpr std::pair<int, const char*> kErrorNames[] = {
     PC_NAMED(E2BIG),        PC_NAMED(EACCES),       PC_NAMED(EADDRINUSE),   PC_NAMED(EADDRNOTAVAIL),

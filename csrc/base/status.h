@@ -1,5 +1,5 @@
-// Errors are values. A Status holds what went wrong, with which peer and in which operation; OK
-// costs a null pointer. A Result<T> is a T or a Status. Nothing below the bindings throws.
+// Errors are values. A Status holds what failed, with which peer and in which operation; an OK
+// Status is only a null pointer. A Result<T> is a T or a Status. No code below the bindings throws.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ enum class Code : uint8_t {
   kUnsupported,      // valid, but this build or path cannot do it
   kExcluded,         // the other ranks consider this rank dead
   kNotInitialized,
-  kSystem,    // the operating system refused; the message has the call, the errno text and the address
-  kInternal,  // our bug
+  kSystem,    // a system call failed; the message has the call, the errno text and the address
+  kInternal,  // a bug in pycollective
 };
 std::string_view name_of(Code code);
 
@@ -82,8 +82,8 @@ inline Status invalid_argument(std::string message) {
   return Status(Code::kInvalidArgument, std::move(message));
 }
 inline Status unsupported(std::string message) { return Status(Code::kUnsupported, std::move(message)); }
-// "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call` names the system call and its
-// object.
+// Returns a kSystem error: "connect 127.0.0.1:4711: Connection refused (ECONNREFUSED)". `call`
+// names the system call and its object: "connect 127.0.0.1:4711".
 Status system_error(std::string_view call, int error_number);
 
 template <class T>
@@ -104,7 +104,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> v_;
 };
 
-// Returns the Status of the expression from the enclosing function unless it is OK.
+// Evaluates `expr`, which is a Status. Unless the Status is OK, the enclosing function returns it.
 #define PC_TRY(expr)                                    \
   do {                                                  \
     ::pc::Status pc_try_status_ = (expr);               \
@@ -113,7 +113,8 @@ class [[nodiscard]] Result {
 
 #define PC_CONCAT_(a, b) a##b
 #define PC_CONCAT(a, b) PC_CONCAT_(a, b)
-// Example: PC_ASSIGN_OR_RETURN(auto fd, listen_on(address));
+// Assigns the value of a Result; if the Result is an error, the enclosing function returns that
+// error. Example: PC_ASSIGN_OR_RETURN(auto fd, listen_on(address));
 #define PC_ASSIGN_OR_RETURN(declaration, expr) \
   PC_ASSIGN_OR_RETURN_(declaration, expr, PC_CONCAT(pc_result_, __LINE__))
 #define PC_ASSIGN_OR_RETURN_(declaration, expr, result) \

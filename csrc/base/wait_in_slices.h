@@ -1,4 +1,4 @@
-// Waits between threads that notice Ctrl-C and deadlines.
+// Waits on a condition variable that also end at a deadline or on Ctrl-C.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,14 @@
 
 namespace pc {
 
-// between two checks of what no condition variable signals
+// The time between two checks for conditions that no condition variable signals: Ctrl-C and the
+// deadline.
 inline constexpr std::chrono::milliseconds kWaitSlice{20};
 
-// Waits until `ready()`, which returns a Result<bool> and is called with the lock held, returns
-// true or an error. Returns kTimeout or kInterrupted if the context's deadline passes or its probe
-// reports Ctrl-C. The lock is released during each sleep and while signal handlers run.
+// Waits until `ready()` returns true or an error. `ready()` returns a Result<bool> and is called
+// with the lock held. Returns kTimeout if the context's deadline passes, and kInterrupted if its
+// probe reports Ctrl-C. The lock is released during each sleep and while the probe runs signal
+// handlers.
 template <class Ready>
 Status wait_in_slices(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
                       const WaitContext& context, Ready&& ready) {

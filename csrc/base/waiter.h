@@ -1,8 +1,7 @@
 // The one adaptive waiter: a short spin with an adaptive budget, then sched_yield, then a blocking
 // sleep in slices of at most 50 ms. Each slice checks the deadline, the abort word and the
-// interrupt probe. Evidence: a sleeping wake-up across cores costs about 28 us here and a
-// yield-spin 0.3 us; a spin that does not yield is 1000x slower when there are more ranks than
-// cores. Thresholds are therefore times, never counts.
+// interrupt probe. Measured: a sleeping thread takes about 28 us to wake up on another core, a spin
+// with yields 0.3 us. A spin without yields is 1000x slower when there are more ranks than cores.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +15,8 @@
 
 namespace pc {
 
-// Notices that a wait takes long. The waiting thread calls it in every slice of a sleeping wait,
-// without locks.
+// Detects that a wait takes long. The waiting thread calls look() in every slice of a sleeping
+// wait, without locks.
 class WaitWatch {
  public:
   virtual void look(TimePoint now) = 0;
@@ -26,8 +25,8 @@ class WaitWatch {
   ~WaitWatch() = default;
 };
 
-// Is notified when another process or thread has just run on the core of a wait, so that the wait
-// does not have the core to itself. Called in the waiting thread while it stays awake.
+// Is notified when another process or thread has just run on the waiting thread's core, which that
+// thread therefore shares. Called in the waiting thread while it stays awake.
 class CoreWatch {
  public:
   virtual void preempted() = 0;
@@ -36,8 +35,8 @@ class CoreWatch {
   ~CoreWatch() = default;
 };
 
-// Is notified when the interrupt probe of a wait runs. The probe is foreign code that may take any
-// time and call anything. Called in the waiting thread.
+// Is notified before and after the interrupt probe of a wait runs. The probe is foreign code that
+// may take any time and call anything. Called in the waiting thread.
 class ProbeScope {
  public:
   virtual void enter() = 0;  // the probe is about to run
@@ -45,7 +44,7 @@ class ProbeScope {
   ProbeScope* outer() const { return outer_; }
 
  protected:
-  // becomes the innermost scope of the context and of its copies
+  // makes this the innermost scope of `context` and of copies made from it later
   explicit ProbeScope(struct WaitContext& context);
   ProbeScope(const ProbeScope&) = delete;
   ProbeScope& operator=(const ProbeScope&) = delete;
@@ -55,13 +54,15 @@ class ProbeScope {
   ProbeScope* const outer_;
 };
 
-// What every wait in this process checks besides its own condition. Freely copyable; owns nothing.
+// What every wait in this process checks besides its own condition. A WaitContext is freely
+// copyable and owns nothing.
 struct WaitContext {
   Deadline deadline;
-  const std::atomic<uint32_t>* abort_word = nullptr;   // non-zero: the operations of this group were ended
-  const std::function<bool()>* interrupted = nullptr;  // true: Ctrl-C is pending (called in slices only)
+  const std::atomic<uint32_t>* abort_word = nullptr;  // not 0 once the operations of this group are aborted
+  // returns true if Ctrl-C is pending; called in slices only
+  const std::function<bool()>* interrupted = nullptr;
   WaitWatch* watch = nullptr;
-  ProbeScope* probe_scopes = nullptr;  // the innermost
+  ProbeScope* probe_scopes = nullptr;  // the innermost scope; null if there is none
 
   bool is_interrupted() const;  // calls the probe, if there is one
 };
@@ -69,18 +70,18 @@ inline ProbeScope::ProbeScope(WaitContext& context) : outer_(std::exchange(conte
 
 enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 
-// Thread-safety: one thread at a time. Keep one Waiter per place that waits (it remembers its spin
-// budget).
+// Thread-safety: one thread at a time. Each call site that waits keeps its own Waiter, because a
+// Waiter adapts its spin budget to the earlier waits.
 class Waiter {
  public:
-  // How often to poll before the first yield, and between yields in which no other thread ran on
-  // the core.
+  // Numbers of polls: `min` and `max` limit the polls before the first yield; `between` is the
+  // number of polls after each yield in which no other thread ran on the core.
   struct Polls {
     int min, max, between;
   };
-  static constexpr Polls kSockets{1, 64, 0};  // each poll is a system call: about 20 us in all
-  // Each poll is a load and a pause: at most 45 us in all. The pause is measured, since it takes 10
-  // ns on one processor and 60 ns on another.
+  static constexpr Polls kSockets{1, 64, 0};  // for sockets: each poll is a system call, about 20 us in all
+  // For flags in memory: each poll is a load and a pause, at most 45 us in all. The pause is
+  // measured, because it takes 10 ns on one processor and 60 ns on another.
   static Polls flags();
 
   // `oversubscribed` means more local ranks than usable cores; the waiter then starts with almost
@@ -90,8 +91,9 @@ class Waiter {
         budget_(oversubscribed ? polls.min : polls.max),
         core_(core) {}
 
-  // `ready()` polls once and returns true if the wait is over. Returns false if that takes longer
-  // than it pays to stay awake.
+  // Waits without sleeping: spins, then yields for up to 200 us. `ready()` polls once and returns
+  // true if the wait is over. Returns true as soon as `ready()` does, or false if the thread should
+  // now sleep.
   template <class Ready>
   bool briefly(Ready&& ready) {
     if (const int used = spin(budget_, ready); used >= 0) return grow(used), true;
@@ -111,8 +113,8 @@ class Waiter {
     return false;
   }
 
-  // `sleep(ms)` blocks until something may have happened or about `ms` milliseconds have passed.
-  // Both callbacks run in this thread only.
+  // Waits like briefly(), and then asleep. `sleep(ms)` blocks until an event may have happened or
+  // about `ms` milliseconds have passed. Both callbacks run in this thread only.
   template <class Ready, class Sleep>
   WaitEnd wait(const WaitContext& context, Ready&& ready, Sleep&& sleep) {
     return briefly(ready) ? WaitEnd::kReady : wait_asleep(context, ready, sleep);
@@ -127,10 +129,10 @@ class Waiter {
     }
   }
 
-  static void pause() { cpu_pause(); }  // for a wait on something that is about to happen
+  static void pause() { cpu_pause(); }  // for callers that poll for an event that is about to happen
 
-  static WaitEnd check(
-      const WaitContext& context);  // checks everything in `context` once; kReady: nothing to report
+  // Checks everything in `context` once. Returns kReady if the wait may go on.
+  static WaitEnd check(const WaitContext& context);
 
  private:
   static constexpr std::chrono::microseconds kYieldFor{200};  // time spent yielding before the first sleep
@@ -142,7 +144,7 @@ class Waiter {
 #endif
   }
   static bool yield_was_preempted();  // calls sched_yield; returns true if another thread ran meanwhile
-  // Returns the number of polls before it was ready, or -1 if it was not.
+  // Returns how many polls failed before `ready()` returned true, or -1 if all `polls` failed.
   template <class Ready>
   static int spin(int polls, Ready&& ready) {
     for (int i = 0; i < polls; ++i) {

@@ -23,7 +23,7 @@ constexpr BusBandwidth kAllButOwn = {[](Rank size) { return 1.0 * (size - 1) / s
 constexpr BusBandwidth kThereAndBack = {[](Rank size) { return 2.0 * (size - 1) / size; },
                                         "2 (n - 1) / n * bytes / time"};
 
-// Makes each part different, so that a part at the place of another part is wrong, too.
+// Makes each part different, so that a part at the position of another part is detected.
 uint64_t shifted(uint64_t i, Rank part) { return i + 131 * static_cast<uint64_t>(part); }
 
 // ---- expected results

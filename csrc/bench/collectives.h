@@ -19,13 +19,13 @@ struct Asked {
   Rank root = 0;
 };
 
-// The number of equally long parts in the arrays: one, or one for each rank.
+// How many equal parts the input and the output have: one, or one for each rank.
 struct Parts {
   Rank in = 1, out = 1;
   Rank most() const { return in > out ? in : out; }
 };
 
-// One rank's arrays. In place, one array is the other, or is this rank's part of the other.
+// The arrays of one rank. In place, the smaller array is the larger one, or this rank's part of it.
 struct Arrays {
   Buffer in, out;
 };
@@ -36,7 +36,7 @@ struct Element {
   uint64_t i = 0;
 };
 
-// One call of a collective.
+// Returns the request for one call of a collective.
 Request request_of(Collective collective, const Asked& asked, const Arrays& arrays);
 
 // busbw = factor * bytes / time.
@@ -47,26 +47,29 @@ struct BusBandwidth {
 
 struct Operation {
   std::string_view name;
-  std::optional<Collective> collective;  // the collective of which one run is one call; nothing: messages
-  Parts (*parts)(Rank size);             // the size of a row is that of the larger array
+  // one run is one call of this collective; nullopt if a run sends messages
+  std::optional<Collective> collective;
+  Parts (*parts)(Rank size);  // the size of a row is that of the larger array
   BusBandwidth bus;
   Status (*run)(Communicator& group, const Asked& asked, const Arrays& arrays);
   double (*expected)(const Asked& asked, const Element& element);
-  // Nothing may be written to the output of a rank without a result.
+  // Returns true if the call leaves a result in the rank's output. If not, nothing may be written
+  // there.
   bool (*has_result)(const Asked& asked, Rank rank, Rank size);
-  std::string_view note = {};  // what else a reader of its numbers must know
-  int trips = 1;               // trips of the data in one run; the run's time is divided by them
+  std::string_view note = {};  // an additional fact for readers of the numbers
+  int trips = 1;               // how often the data travels in one run; the run's time is divided by this
 
   bool reduces() const { return collective && pc::reduces(*collective); }
   bool rooted() const { return collective && is_rooted(*collective); }
   bool moves_data() const { return !collective || pc::moves_data(*collective); }
-  bool in_place() const { return !collective || pc::in_place(*collective); }  // whether it can run in place
+  // returns true if it can run in place
+  bool in_place() const { return !collective || pc::in_place(*collective); }
   bool averages() const { return !collective || !is_scan(*collective); }
   double input(const Asked& asked, const Element& element) const;
 };
 
-// sendrecv: the peer in a rank's ping-pong (0 and 1, 2 and 3, ...), or the rank itself if it has no
-// peer. The lower rank sends first.
+// Returns the peer of `rank` in the ping-pong of sendrecv (0 and 1, 2 and 3, ...), or `rank` itself
+// if it has no peer. The lower rank of a pair sends first.
 Rank mate_of(Rank rank, Rank size);
 
 std::span<const Operation> operations();

@@ -15,7 +15,7 @@ namespace {
 
 // ---- reading single flags
 
-// Records a flag that requires one of the devices.
+// Returns the flag with this name. If the flag requires a device, records it in `words`.
 Result<const Flag*> find_flag(Words& words, const std::string& name, const std::string& word) {
   const std::span<const Flag> all = flags();
   const auto found = std::find_if(all.begin(), all.end(),
@@ -95,7 +95,7 @@ std::vector<T> all_of(int count) {
   return all;
 }
 
-// Returns OK, or the reason why it cannot be measured.
+// Returns OK, or the reason why the operation cannot be measured with this type and reduction.
 Status can_measure(const Options& options, const Operation& operation, DType dtype, ReduceOp op) {
   const std::string cell = std::string(name_of(dtype)) + " with " + std::string(name_of(op));
   if (options.on_gpus() && options.backend == GpuBackend::kNccl) PC_TRY(nccl::reduced(dtype, {op}).status());
@@ -106,8 +106,8 @@ Status can_measure(const Options& options, const Operation& operation, DType dty
   return invalid_argument(std::string(operation.name) + " has no avg, which is over all ranks");
 }
 
-// Adds the requested places; an operation that cannot run in place is measured out of place. On
-// GPUs a row has both.
+// Adds the requested cases, in place or out of place. An operation that cannot run in place is
+// measured out of place. On GPUs one case is measured both ways.
 void put_places(Words& words, Case what) {
   std::vector<Case>& cases = words.cases;
   what.root = words.root;
@@ -121,7 +121,8 @@ void put_places(Words& words, Case what) {
   cases.push_back(what);
 }
 
-// "all" selects only what can be measured; a named type or operation must be measurable.
+// "all" selects only the combinations that can be measured; a named type or operation must be
+// measurable.
 Status put_cases(Words& words) {
   const bool all = words.dtypes.empty() || words.ops.empty();
   if (words.dtypes.empty()) words.dtypes = all_of<DType>(kDTypeCount);

@@ -67,7 +67,7 @@ Status set_transport(Words& words, const std::string& value) {
   return set_text<&Options::transport>(words, value);
 }
 
-// Appends the result of `one` for each word.
+// Appends the result of `one` for each word of `value`.
 template <class T, class One>
 Status take_list(const std::string& value, std::vector<T>& into, One one) {
   for (const std::string& word : split(value)) {
@@ -85,7 +85,7 @@ Status set_gpus(Words& words, const std::string& value) {
   return take_list(value, words.gpus, [](const std::string& word) { return whole_number(word, 0, 1023); });
 }
 
-// NumPy's names, and three names of nccl-tests.
+// Accepts NumPy's names, and three names of nccl-tests.
 Result<DType> dtype_called(const std::string& name) {
   if (name == "half") return DType::kF16;
   if (name == "float") return DType::kF32;

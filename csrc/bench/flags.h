@@ -19,7 +19,7 @@ struct Words : Options {
   std::vector<const Operation*> operations = {find_operation("allreduce")};
   std::vector<DType> dtypes = {DType::kF32};  // empty: all
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
-  std::optional<Rank> root;                             // nothing: rotates
+  std::optional<Rank> root;                             // nullopt: another root in each call
   bool in_place = false, out_of_place = false;          // neither: the device's default
   const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;  // the first flag that requires that device
 };
@@ -29,7 +29,7 @@ enum class GoesWith : uint8_t { kBoth, kCpu, kCuda };  // the --device that a fl
 struct Flag {
   std::string_view brief, name;
   bool has_value = true;
-  Status (*set)(Words&, const std::string& value) = nullptr;  // null: the flag is refused
+  Status (*set)(Words&, const std::string& value) = nullptr;  // null: the flag is rejected
   GoesWith device = GoesWith::kBoth;
   std::string_view refusal = {};  // why this flag of nccl-tests has no meaning here
 };

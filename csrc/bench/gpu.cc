@@ -20,7 +20,7 @@ Result<std::unique_ptr<Gpu>> Gpu::open(std::shared_ptr<const cuda::Driver> drive
 }
 
 Status Gpu::drain() const {
-  constexpr int kBetweenLooks = 256;  // polls between two of the slower checks
+  constexpr int kBetweenLooks = 256;  // polls between two checks of the group and the deadline
   const Deadline deadline = Deadline::after(group_.timeout_s());
   for (int polls = 1;; ++polls) {
     PC_ASSIGN_OR_RETURN(const bool done, cuda::is_done(driver_of(), stream()));

@@ -24,8 +24,8 @@ class Gpu {
   cuda::CUstream stream() const { return stream_.get(); }
   Device device() const { return {DeviceType::kCuda, static_cast<int16_t>(info_.ordinal)}; }
 
-  // Waits until all queued work is done. Does not sleep, as is usual in timing programs. Fails if
-  // the group ends or its timeout passes.
+  // Waits until all queued work is done. Polls without sleeping, as timing programs usually do.
+  // Fails if the group ends or its timeout passes.
   Status drain() const;
 
  private:

@@ -12,8 +12,8 @@ namespace pc::bench {
 
 class GpuArrays {
  public:
-  // Creates `copies` sets of arrays that do not touch each other: the arrays of one list. They are
-  // zeros. `gpu` must outlive the object.
+  // Creates `copies` sets of arrays, the arrays of one list, with gaps between the sets. All arrays
+  // are zeros. `gpu` must outlive the object.
   static Result<GpuArrays> create(const Gpu& gpu, const ArrayKind& kind, uint64_t copies);
   GpuArrays(GpuArrays&&) noexcept = default;
   GpuArrays& operator=(GpuArrays&&) = delete;
@@ -26,7 +26,8 @@ class GpuArrays {
   Status fill(const Asked& asked);  // as HostArrays::fill()
   Result<uint64_t> count_wrong(const Asked& asked);
 
-  void leak() { leaks_ = true; }  // the GPU may still use the memory, and freeing it would wait for the GPU
+  // keeps the memory: the GPU may still use it, and freeing it would wait for the GPU
+  void leak() { leaks_ = true; }
 
  private:
   GpuArrays(const Gpu& gpu, HostArrays host, uint64_t copies)

@@ -11,10 +11,10 @@
 namespace pc::bench {
 namespace {
 
-constexpr uint64_t kRounds = 10;  // at most; in each round pycollective's and NCCL's own calls are timed
+constexpr uint64_t kRounds = 10;  // at most; each round times both pycollective's calls and NCCL's own
 
-// Even, so that pycollective's calls are first as often as NCCL's own. A single run cannot be
-// divided.
+// Returns an even number, so that pycollective's calls are first as often as NCCL's own. A single
+// run cannot be divided into rounds.
 uint64_t rounds_of(uint64_t runs) { return runs == 1 ? 1 : std::min(kRounds, runs - runs % 2); }
 
 // The arrays that a call takes: one pair, or several as a list.
@@ -40,7 +40,7 @@ class GpuCalls final : public Calls {
         arrays_(std::move(arrays)),
         taken_(taken(arrays_)) {}
 
-  // After a failure, the calls may still be queued and use the arrays.
+  // After a failure the calls may still be queued and use the arrays, so their memory is kept.
   Status time(const Effort& effort, Half& half) override {
     const Status timed = time_both(effort, half);
     if (!timed.is_ok()) leak();
@@ -74,7 +74,7 @@ class GpuCalls final : public Calls {
     return request;
   }
 
-  // A round trip between two ranks.
+  // Returns a function that queues one round trip between two ranks.
   Queue messages() const {
     const Rank rank = stage_.gpu.group().rank(), mate = mate_of(rank, stage_.gpu.group().size());
     if (mate == rank) return [] { return Status::ok(); };
@@ -89,8 +89,8 @@ class GpuCalls final : public Calls {
     };
   }
 
-  // Queues one call of pycollective or of NCCL, with this root, or with another root each time if
-  // none is given.
+  // Returns a function that queues one call of pycollective, or of NCCL if `raw` is set. The call
+  // has the given root, or another root each time if none is given.
   Queue queue_of(std::optional<Rank> root, bool raw) const {
     if (!raw && !what_.operation->collective) return messages();
     return [this, call = raw ? Request() : request(), raw, next = root.value_or(0),
@@ -180,7 +180,7 @@ class GpuDevice final : public MeasuredDevice {
     if (options.backend == GpuBackend::kStaged)
       return Route{"staged", Status(Code::kUnsupported, "--way staged")};
     UserCall call;
-    // for messages see p2p_channel.h
+    // messages have the path of a broadcast; see p2p_channel.h
     call.request.collective = what.operation->collective.value_or(Collective::kBroadcast);
     call.request.op = what.op;
     call.request.in.dtype = call.request.out.dtype = what.dtype;

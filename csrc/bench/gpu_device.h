@@ -1,4 +1,4 @@
-// Arrays on GPUs. Calls are queued on a stream one behind the other. NCCL's own calls may be timed
+// Arrays on GPUs. Calls are queued on a stream one after the other. NCCL's own calls may be timed
 // alternately with them.
 #pragma once
 
@@ -19,7 +19,7 @@ struct GpuStage {
   const Options& options;
 };
 
-// What `stage` refers to must outlive it.
+// All objects that `stage` refers to must outlive the returned device.
 std::unique_ptr<MeasuredDevice> gpu_device(const GpuStage& stage);
 
 }  // namespace pc::bench

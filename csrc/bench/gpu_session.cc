@@ -51,7 +51,7 @@ int device_of(const Options& options, Rank local_rank, int count) {
   return options.gpus[rank % options.gpus.size()];
 }
 
-// One line for each rank's GPU, in the format of nccl-tests. Collective.
+// Returns one line for each rank's GPU, in the format of nccl-tests. Collective.
 Result<std::vector<std::string>> device_lines(const Gpu& gpu, const std::string& host) {
   Communicator& group = gpu.group();
   using Line = std::array<char, 192>;
@@ -133,7 +133,7 @@ Status GpuSession::end(const Status& measured) {
 
 void GpuSession::abort(const Status& why) {
   Communicator& world = runtime_.world();
-  // first, so that the other ranks receive the reason: an abort may take long
+  // before the aborts, which may take long, so that the other ranks receive the reason
   if (world.alive().is_ok()) world.quit(why);
   if (raw_ != nullptr) raw_->abort(why);
   runtime_.devices().abort(why);

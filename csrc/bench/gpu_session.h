@@ -9,7 +9,7 @@
 
 namespace pc::bench {
 
-Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime);  // for RuntimeOptions
+Result<std::shared_ptr<Devices>> make_devices(Runtime& runtime);  // a value for RuntimeOptions::make_devices
 
 // Thread-safety: only the thread that opened it.
 class GpuSession {
@@ -18,14 +18,14 @@ class GpuSession {
   // kUnsupported and the reason if there is no driver.
   static Result<std::shared_ptr<const cuda::Driver>> open_driver(const Options& options, Rank rank);
   // Describes the GPUs and NCCL in `run_info`. The options and the runtime must outlive the
-  // session. Collective; if it fails, the world ends.
+  // session. Collective; a failure on one rank ends the world.
   static Result<std::unique_ptr<GpuSession>> open(const Options& options, Runtime& runtime,
                                                   std::shared_ptr<const cuda::Driver> driver,
                                                   RunInfo& run_info);
 
   std::unique_ptr<MeasuredDevice> device();
-  // `measured` is the result of the measurement. Returns it, or the error if ending fails. The
-  // runtime's shutdown() follows.
+  // Ends the session. `measured` is the result of the measurement. Returns `measured` if it is an
+  // error, otherwise the result of closing NCCL. The caller then shuts the runtime down.
   Status end(const Status& measured);
 
  private:

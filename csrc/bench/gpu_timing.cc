@@ -43,7 +43,8 @@ Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs)
 
 Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average) {
-  // host: of all runs. times: of each round, then the totals and percentiles
+  // `host` has the host times of all runs. `times` has the time of each round, then the two totals
+  // and the percentiles of the host times.
   std::vector<int64_t> host, times;
   for (const TimedRound& each : rounds) {
     host.insert(host.end(), each.host_ns.begin(), each.host_ns.end());

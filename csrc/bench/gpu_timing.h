@@ -20,17 +20,19 @@ struct Batch {
   Queue queue;
   uint64_t iterations = 1, runs = 1;
 };
-// `graph_launches` is the number of launches of a graph of all iterations; 0 means no graph.
+// `graph_launches` is how often a graph of all iterations is launched; 0 means no graph.
 Result<Batch> batch_of(const Gpu& gpu, Queue one, uint64_t iterations, uint64_t graph_launches);
 
 // The times of some runs of a batch.
 struct TimedRound {
-  int64_t ns = 0;                // until the last run has ended
+  int64_t ns = 0;                // from the start until the last run has ended
   std::vector<int64_t> host_ns;  // how long each run kept the host busy
 };
-// All ranks begin together.
+// Times `runs` calls of `queue`. All ranks of the group begin together.
 Result<TimedRound> time_round(const Gpu& gpu, const Queue& queue, uint64_t runs);
-// All ranks must have the same rounds, with the same number of calls in each run.
+// Computes the times of one call from the rounds and combines those of all ranks. `calls` is the
+// number of calls in each run. All ranks must have the same number of rounds, with the same number
+// of runs.
 Result<Times> average_over_ranks(Communicator& group, std::span<const TimedRound> rounds, uint64_t calls,
                                  Average average);
 

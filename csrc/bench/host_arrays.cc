@@ -23,8 +23,8 @@ Result<Memory> allocate(std::size_t nbytes) {
   return memory;
 }
 
-// Out of place, the smaller array follows the larger one, on its own page. In place it is the
-// larger array, or this rank's part of it.
+// Out of place, the smaller array follows the larger one, on its own page. In place, the smaller
+// array is the larger one, or this rank's part of it.
 Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
   HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);

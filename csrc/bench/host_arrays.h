@@ -13,7 +13,8 @@ struct FreeMemory {
 };
 using Memory = std::unique_ptr<std::byte, FreeMemory>;
 
-// Page-aligned, as large arrays are. All of it is zeroed and thereby touched.
+// Returns memory that is page-aligned, like the memory of large arrays. It is zeroed, so that all
+// its pages are present.
 Result<Memory> allocate(std::size_t nbytes);
 
 // Describes one rank's arrays.
@@ -31,8 +32,9 @@ class HostArrays {
 
   const Arrays& arrays() const { return arrays_; }
   Buffer memory() const { return {memory_.get(), nbytes_, DType::kU8}; }  // contains both arrays
-  void fill(const Asked& asked);  // fills the input; the output gets other bytes
-  // The number of wrong elements in the output, after a call that followed fill().
+  // fills the input with its pattern, and the output with a byte that marks unwritten elements
+  void fill(const Asked& asked);
+  // Returns the number of wrong elements in the output, after a call that followed fill().
   uint64_t count_wrong(const Asked& asked) const;
 
  private:

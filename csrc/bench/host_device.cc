@@ -19,8 +19,8 @@ class HostCalls final : public Calls {
         arrays_(std::move(arrays)) {}
 
   // A call takes from the time at which the slowest rank completed the previous call until the
-  // slowest rank completes this one. Without a common clock it takes as long as on the rank where
-  // it took longest.
+  // slowest rank completes this one. Without a common clock, its time is the longest that any rank
+  // has measured.
   Status time(const Effort& effort, Half& half) override {
     PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(effort));
     if (one_clock_) PC_TRY(allreduce(group_, ends, ReduceOp::kMax));
@@ -41,7 +41,8 @@ class HostCalls final : public Calls {
   }
 
  private:
-  // Returns when this rank completed each call; the first entry is the start of the timing.
+  // Returns the times at which this rank completed each call; the first entry is the start of the
+  // timing.
   Result<std::vector<int64_t>> completions(const Effort& effort) {
     Asked asked = {what_.op, what_.root.value_or(0)};
     const auto call = [&] {

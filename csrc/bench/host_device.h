@@ -1,5 +1,4 @@
-// Arrays in the host's memory. A call has ended when it returns, so that each call has its own
-// time.
+// Arrays in the host's memory. A call has ended when it returns, so each call is timed by itself.
 #pragma once
 
 #include <memory>
@@ -8,7 +7,7 @@
 
 namespace pc::bench {
 
-// `one_clock`: all ranks read the same clock.
+// Pass `one_clock` if all ranks read the same clock.
 std::unique_ptr<MeasuredDevice> host_device(Communicator& group, bool one_clock);
 
 }  // namespace pc::bench

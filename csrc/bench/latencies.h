@@ -15,15 +15,15 @@ struct Latencies {
   double p50_s = 0, p99_s = 0;  // of single iterations
 };
 
-// The time from each completion to the next.
+// Returns the time from each completion to the next.
 inline std::vector<int64_t> differences(std::span<const int64_t> ends) {
   std::vector<int64_t> result;
   for (std::size_t i = 1; i < ends.size(); ++i) result.push_back(ends[i] - ends[i - 1]);
   return result;
 }
 
-// By the nearest-rank method: the smallest value such that `share` of all values do not exceed it.
-// `share` is from 0 to 1; `values` must not be empty.
+// Returns a percentile by the nearest-rank method: the smallest value for which at least `share` of
+// all values are not larger. `share` is from 0 to 1; `values` must not be empty.
 template <class Value = int64_t>
 Value percentile(std::vector<Value> values, double share) {
   const double rank = std::ceil(share * static_cast<double>(values.size()));

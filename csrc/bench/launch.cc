@@ -23,8 +23,8 @@
 namespace pc::bench {
 namespace {
 
-// Time for the other ranks to fail by themselves, after a rank ended that only reports another
-// rank's end or cannot measure here.
+// How long the other ranks may take to fail by themselves, after one rank has ended that only
+// reports another rank's end or cannot measure here.
 constexpr double kSettleS = 1;
 constexpr double kGraceS = 5;  // between SIGTERM and SIGKILL
 constexpr std::size_t kLongestWords = 16 << 10;
@@ -32,15 +32,16 @@ constexpr std::size_t kLongestWords = 16 << 10;
 struct Child {
   Rank rank = 0;
   pid_t pid = 0;
-  Fd talk;  // to the child: the store's address; from it: its error; closed when it ends
+  Fd talk;  // sends the store's address to the child and receives its error; closed when the child ends
 };
 
-// The first character of a rank's error. If there are several errors, the first in this order is
-// the cause: a failure matters more than something that cannot be measured here.
+// How a rank failed; the first character of the error that it sends. If several ranks failed, the
+// first in this order is the cause: a failure matters more than a measurement that is not possible
+// here.
 enum Manner : char { kFailed = 'a', kUnsupported = 'b', kConsequence = 'c' };
 constexpr int kCannotHere = 77;
 
-// Returns true if a rank that ends with this only reports another rank's end.
+// Returns true if a rank that ends with `status` only reports another rank's end.
 bool is_consequence(const Status& status) {
   constexpr std::array kCodes = {Code::kPeerFailure, Code::kPeerExited, Code::kPeerInterrupted,
                                  Code::kAborted};
@@ -62,7 +63,7 @@ struct Failure {
   std::string words;
 };
 
-// The credentials of a world that this program starts.
+// Returns the credentials of a world that this program starts.
 Result<Credentials> new_job() {
   JobId job;
   JobKey::Bytes key;
@@ -167,7 +168,7 @@ class Family {
 
   std::vector<Child> children_;
   std::vector<Failure> failures_;
-  std::optional<Deadline> stop_;  // when the remaining ranks are to be ended
+  std::optional<Deadline> stop_;  // when to end the remaining ranks
   bool stopping_ = false;         // SIGTERM has been sent
 };
 

@@ -10,18 +10,20 @@ namespace pc::bench {
 // What each rank does.
 using Run = std::function<Status(const Role&)>;
 
-// Each rank is a process. Returns the exit code; the first failure is printed last on standard
-// error. Call it before there is any other thread, because fork copies only the calling thread.
+// Starts each rank as a process. Returns the exit code; the first failure is printed last on
+// standard error. Call it before there is any other thread, because fork copies only the calling
+// thread.
 int launch_processes(Rank count, const Run& run);
 
-// Each rank is a thread, so that all ranks share one NCCL and one driver. Works as
+// Starts each rank as a thread, so that all ranks share one NCCL and one driver. Works like
 // launch_processes(), except that threads cannot be killed: the other ranks notice a rank's end by
-// their connections to it.
+// their connections to that rank.
 int launch_threads(Rank count, const Run& run);
 
-// Prints the error on standard error and returns its exit code: 77, the convention of test drivers,
-// if this cannot be measured here. The format is that of the Python package, so that pycollective's
-// launchers can find the cause: they recognize a rank that only reports another rank's end.
+// Prints the error on standard error and returns its exit code. The code is 77, by the convention
+// of test drivers, if the requested measurement is not possible here. The text has the format of
+// the Python package, so that pycollective's launchers recognize a rank that only reports another
+// rank's end, and find the cause.
 int complain(const Status& status);
 
 }  // namespace pc::bench

@@ -16,8 +16,8 @@ namespace {
 constexpr Rank kRanks = 2;
 constexpr int kUsage = 2;
 
-// A launcher stops the other ranks when one fails. A rank that does not print the reason reports
-// that it only follows rank 0, so that rank 0 has time to print it.
+// A launcher stops the other ranks when one fails. A rank that does not print the reason therefore
+// reports only that rank 0 has failed, so that rank 0 has time to print the reason.
 int refuse(const Status& status, bool says_why) {
   if (says_why)
     std::fprintf(stderr, "%spycollective-bench: %s\n", usage().c_str(), status.message().c_str());
@@ -30,7 +30,8 @@ int run(const std::vector<std::string>& words) {
   const Result<std::optional<Role>> found = role_from_environment();
   if (!found.is_ok()) return complain(found.status());
   const std::optional<Role>& role = found.value();
-  const bool speaks = !role || role->rank == 0;  // an error in the command line is the same on every rank
+  // an error in the command line is the same on every rank, so only rank 0 prints it
+  const bool speaks = !role || role->rank == 0;
   const Result<Options> parsed = parse(words);
   if (!parsed.is_ok()) return refuse(parsed.status(), speaks);
   const Options& options = parsed.value();

@@ -8,13 +8,13 @@
 namespace pc::bench {
 namespace {
 
-// A subset of the roots of the timed calls.
+// Returns a subset of the roots of the timed calls.
 std::set<Rank> roots_to_verify(const Case& what, Rank size) {
   if (what.root || !what.operation->rooted()) return {what.root.value_or(0)};
   return {0, size / 2, size - 1};
 }
 
-// The sum over all ranks.
+// Returns the number of wrong elements on all ranks.
 Result<uint64_t> wrong_elements(Communicator& group, const Case& what, Calls& calls, bool raw) {
   int64_t wrong = 0;
   for (const Rank root : roots_to_verify(what, group.size())) {

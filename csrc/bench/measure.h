@@ -21,39 +21,39 @@ struct Times {
   std::vector<double> rounds_s = {};
 };
 
-// In place or out of place.
+// The part of a row that is measured in place, or the part that is measured out of place.
 struct Half {
   Times time = {};
-  std::optional<Times> raw = {};       // NCCL's own call; nothing: no comparison
+  std::optional<Times> raw = {};       // NCCL's own call; nullopt: no comparison
   double algbw = 0, busbw = 0;         // GB/s
-  std::optional<uint64_t> wrong = {};  // elements, over all ranks; nothing: not checked
-  // wrong elements in the results of NCCL's own call; nothing: not checked
+  std::optional<uint64_t> wrong = {};  // wrong elements over all ranks; nullopt: not checked
+  // wrong elements in the results of NCCL's own call; nullopt: not checked
   std::optional<uint64_t> raw_wrong = {};
 };
 
 struct Row {
   Case what;
   uint64_t nbytes = 0;  // size of the larger array
-  uint64_t count = 0;   // elements, of one part if an array has parts
+  uint64_t count = 0;   // elements of an array, or of one part if the arrays have parts
   uint64_t iterations = 0;
-  std::optional<Half> out_of_place = {}, in_place = {};  // nothing: not measured
+  std::optional<Half> out_of_place = {}, in_place = {};  // nullopt: not measured
   std::optional<double> copy_s = {};                     // MeasuredDevice::time_copy()
 
-  // The only half, if there is only one.
+  // Returns the in-place half if there is one, else the other half. For rows with only one half.
   Half& half() { return in_place ? *in_place : *out_of_place; }
   const Half& half() const { return in_place ? *in_place : *out_of_place; }
 };
 
 using Route = Devices::Route;  // the path of calls on GPUs, the same on all ranks
 
-// The calls of one operation on arrays of one size, which are zeros at first. Its calls have ended
-// when a method returns. Collective.
+// The calls of one operation on arrays of one size, which are zeros at first. When a method
+// returns, the calls that it has made have ended. Collective.
 class Calls {
  public:
   virtual ~Calls() = default;
   virtual Status time(const Effort& effort, Half& half) = 0;  // also times NCCL's own calls, if requested
-  // Makes one call in the way that is timed, and returns this rank's number of wrong elements.
-  // `raw` selects NCCL's own call.
+  // Makes one call in the same way as the timed calls, and returns this rank's number of wrong
+  // elements. `raw` selects NCCL's own call.
   virtual Result<uint64_t> count_wrong(const Asked& asked, bool raw) = 0;
 };
 
@@ -64,18 +64,19 @@ class MeasuredDevice {
   explicit MeasuredDevice(Communicator& group) : group_(group) {}
   virtual ~MeasuredDevice() = default;
   Communicator& group() const { return group_; }
-  // Fails with kUnsupported and the reason if it cannot be measured here.
+  // Returns the path of the case's calls. Fails with kUnsupported and the reason if the case cannot
+  // be measured here.
   virtual Result<Route> route_of(const Case&) const { return Route(); }
   virtual Result<std::unique_ptr<Calls>> prepare(const Case& what, const ArrayKind& arrays) = 0;
   // Returns the time of the driver's copy of `nbytes` on rank 0, during which its GPU has no other
-  // work. Returns nothing if --copy is not set.
+  // work. Returns nullopt if --copy is not set.
   virtual Result<std::optional<double>> time_copy(uint64_t) { return std::optional<double>(); }
 
  private:
   Communicator& group_;
 };
 
-// Collective.
+// Measures one row. Collective.
 Result<Row> measure(MeasuredDevice& device, const Case& what, uint64_t nbytes, const Effort& effort);
 
 }  // namespace pc::bench

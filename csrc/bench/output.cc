@@ -30,7 +30,8 @@ std::string host_json(const Row& row, bool one_clock) {
 
 std::string us_json(double seconds) { return format("%.17g", seconds * 1e6); }
 
-// The prefix selects NCCL's own call, the host's times, or both.
+// `prefix` is the beginning of the keys: "raw_" for NCCL's own call, "host_" for the host's times,
+// or both.
 std::string percentiles_json(const std::string& prefix, const Latencies& time) {
   return ", \"" + prefix + "p50\": " + us_json(time.p50_s) + ", \"" + prefix +
          "p99\": " + us_json(time.p99_s);

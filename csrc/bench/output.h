@@ -30,7 +30,7 @@ class Output {
   const bool prints_;
   uint64_t wrong_ = 0, raw_wrong_ = 0, halves_ = 0;
   double busbw_ = 0;     // sum over all halves
-  std::string heading_;  // the last one
+  std::string heading_;  // the heading that was printed last
 };
 
 std::string json_line(const Options& options, const RunInfo& run_info, const Row& row, const Route& route);

@@ -9,8 +9,8 @@ namespace pc::bench {
 namespace {
 
 constexpr uint64_t kPeriod = 1021;  // elements
-// The maximum number of ranks that contribute to one element. bfloat16 represents every integer up
-// to 256; products stay below 2^7.
+// The maximum number of ranks that contribute to one element of a sum and of a product. Sums stay
+// below 256, up to which bfloat16 represents every integer; products stay below 2^7.
 constexpr Rank kMostSummands = 51, kMostFactors = 6;
 constexpr uint64_t kLargestSummand = 5, kLargestMark = 100;
 
@@ -22,15 +22,16 @@ uint64_t scrambled(uint64_t a, uint64_t b) {
 
 uint64_t scrambled(Rank rank, uint64_t i) { return scrambled(i % kPeriod, static_cast<uint64_t>(rank)); }
 
-// At most `most` ranks contribute to an element, and other ranks to the next element.
+// Returns true if `rank` contributes to element i. At most `most` ranks contribute to an element,
+// and different ranks to the next element.
 bool takes_part(Rank rank, Rank size, uint64_t i, Rank most) {
   const uint64_t every = static_cast<uint64_t>((size + most - 1) / most);
   return (static_cast<uint64_t>(rank) + i % kPeriod) % every == 0;
 }
 
 // The 16-bit types keep a running mean, so the mean over every subset of the ranks must be exact:
-// one rank contributes a multiple of all numbers up to `size`, and the other ranks 0. In large
-// worlds such multiples have too many digits: all ranks contribute the same number.
+// one rank contributes a multiple of all numbers up to `size`, and the other ranks contribute 0. In
+// large worlds such a multiple has too many digits, so there all ranks contribute the same number.
 double mean_input(Rank rank, Rank size, uint64_t i) {
   constexpr std::array<uint64_t, 9> kMultiple = {0, 1, 2, 6, 12, 60, 60, 420, 840};  // indexed by size
   const std::size_t n = static_cast<std::size_t>(size);
@@ -44,8 +45,8 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// Exact for whole numbers from 0 on that the type can hold. bool holds only whether the value is
-// odd, and types that are only moved hold the number in their bits.
+// Stores a whole number of at least 0, exactly if the type can hold it. bool stores only whether
+// the number is odd. Other types that are only moved have the number in their bits.
 void encode(DType dtype, double value, std::byte* to) {
   const uint64_t whole = static_cast<uint64_t>(value);
   const float single = static_cast<float>(value);

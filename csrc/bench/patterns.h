@@ -1,6 +1,6 @@
 // The inputs of the ranks and the one correct result. The numbers are so small or so round that
 // every order of reduction gives the same bits in every type. They repeat with a prime period, so
-// that data at a wrong offset is wrong data.
+// that data at a wrong offset is detected.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 
 namespace pc::bench {
 
-// Returns true if the data are exact in every order of reduction: sum, prod, min, max and avg, but
-// not for types in which one byte holds a truth value or a float.
+// Return true if the inputs have a result that is exact in every order of reduction. This holds for
+// sum, prod, min, max and avg, and for all types except bool and the 8-bit floats.
 bool has_pattern(ReduceOp op);
 bool has_pattern(DType dtype);
 
-// Element i of the data that `rank` moves, different for each rank.
+// Returns element i of the data of `rank` in a collective that only moves data. Each rank has
+// different data.
 double mark(Rank rank, uint64_t i);
-// Element i of the contribution of `rank` to a reduction, and element i of the result.
+// Return element i of the contribution of `rank` to a reduction, and element i of the result.
 double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i);
 double reduced(ReduceOp op, Rank size, uint64_t i);
-// The result over the ranks before `end` only, at least one rank; not for avg.
+// Returns element i of the result over the ranks before `end` only, at least one rank. Not for avg.
 double reduced_until(ReduceOp op, Rank end, Rank size, uint64_t i);
 
 // One period of elements in their memory representation.

@@ -37,7 +37,8 @@ Status measure_sizes(const Options& options, const Case& what, const Membership&
     std::optional<Row> row;
     if (own.group != nullptr) {
       const Result<Row> measured = measure(device, what, nbytes, effort(options, nbytes));
-      // It is too late to report that it cannot be measured here, so this is a failure.
+      // It is too late to report that the case cannot be measured here, so the error counts as a
+      // failure.
       if (options.on_gpus() && measured.status().code() == Code::kUnsupported)
         return Status(Code::kInternal, measured.status().message());
       PC_TRY(measured.status());

@@ -7,8 +7,8 @@
 
 namespace pc::bench {
 
-// Fails with kUnsupported and the reason if this cannot be measured here. Wrong results are an
-// error of the rank that prints.
+// Fails with kUnsupported and the reason if the measurement is not possible here. If results are
+// wrong, the rank that prints fails.
 Status run_rank(const Options& options, const Role& role);
 
 }  // namespace pc::bench

@@ -14,8 +14,8 @@
 namespace pc::bench {
 namespace {
 
-// NCCL's element type and operation, and the number of its elements in each of pycollective's
-// elements.
+// Returns NCCL's element type and operation, and the number of NCCL's elements in one element of
+// pycollective.
 nccl::Reduced in_nccls_words(const Case& what) {
   const nccl::Moved moved = nccl::moved(what.dtype);
   if (!what.operation->reduces()) return {moved.dtype, nccl::RedOp::kSum, moved.per_element};
@@ -46,7 +46,7 @@ Result<std::unique_ptr<RawNccl>> RawNccl::join(Communicator& group, std::shared_
   const Status begun = raw->init(id.value());
   if (begun.is_ok()) return raw;
   const Status end = group.alive();
-  if (end.is_ok()) group.quit(begun);  // NCCL does not notify ranks that one of them does not join
+  if (end.is_ok()) group.quit(begun);  // NCCL does not notify the other ranks when one rank does not join
   return end.is_ok() ? begun : end;
 }
 
@@ -78,7 +78,8 @@ nccl::ReturnCode RawNccl::call(const Case& what, Rank root, const Arrays& arrays
   }
 }
 
-// NCCL before 2.28 has no such call: it is a send to and a receive from every rank, in one group.
+// NCCL before 2.28 has no call for alltoall. There it is a send to and a receive from every rank,
+// in one group.
 nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduced& as,
                                         cuda::CUstream stream) const {
   const std::size_t part = arrays.in.count / static_cast<std::size_t>(group_.size()),
@@ -95,7 +96,8 @@ nccl::ReturnCode RawNccl::call_alltoall(const Arrays& arrays, const nccl::Reduce
   return first_refusal(code, api_->group_end());
 }
 
-// A call in progress must settle before the next call.
+// Waits until the call that returned `code` is no longer in progress, because the next call must
+// not begin before.
 Status RawNccl::settled(nccl::ReturnCode code) {
   const std::atomic<bool> never = false;
   const WaitContext context = group_.waiting_until(Deadline::after(group_.timeout_s()));
@@ -112,7 +114,7 @@ Status RawNccl::settled(nccl::ReturnCode code) {
   return nccl::call_error(*api_, handle_, "NCCL's own call", code);
 }
 
-// A round trip between two ranks.
+// Queues one round trip between two ranks.
 Status RawNccl::queue_messages(const Case& what, const Arrays& arrays, cuda::CUstream stream) {
   const nccl::Reduced as = in_nccls_words(what);
   const Rank rank = group_.rank(), mate = mate_of(rank, group_.size());

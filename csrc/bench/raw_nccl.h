@@ -11,7 +11,7 @@
 
 namespace pc::bench {
 
-// Returns true if NCCL's own call of the operation is timed.
+// Returns true if NCCL's own call of the operation can be timed.
 bool has_raw(const Operation& operation);
 
 // Thread-safety: one thread.

@@ -14,13 +14,13 @@ namespace pc::bench {
 
 struct Role {
   Rank rank = 0, size = 1;
-  std::vector<std::string> stores;  // "ip:port" each; one of them is the store
+  std::vector<std::string> stores;  // addresses "ip:port", one of which reaches the store
   std::vector<std::string> listen;  // empty: the local address of the connection to the store
   Credentials credentials = {};
 };
 
-// Reads what pycollective/tools/bench_binary.py put into the environment; nothing if that did not
-// start this process.
+// Reads the role that pycollective/tools/bench_binary.py has put into the environment. Returns
+// nullopt if bench_binary.py did not start this process.
 Result<std::optional<Role>> role_from_environment();
 
 // Joins the world as one of its ranks. Settings without a flag come from the environment.

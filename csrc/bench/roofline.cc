@@ -40,7 +40,7 @@ Latencies time_work(uint64_t iterations, int repeats, Work work) {
 // Makes the compiler assume that other code reads and writes the memory.
 void keep(const std::byte* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
-// Times `work` from one array to another.
+// Times `work`, which takes two arrays of `nbytes`.
 template <class Work>
 Result<Roofline> roofline_of_memory(std::string_view name, uint64_t nbytes, uint64_t iterations, Work work) {
   PC_ASSIGN_OR_RETURN(const Memory to, allocate(nbytes));
@@ -118,7 +118,7 @@ Result<Pair> loopback(Deadline deadline) {
 
 enum class Direction : uint8_t { kOut, kIn };
 
-// Moves all bytes; polls, and yields in between.
+// Sends or receives all bytes. Polls the socket, and yields from time to time.
 Status move(const Fd& fd, Direction direction, std::byte* data, uint64_t nbytes, Deadline deadline) {
   constexpr int kPollsPerYield = 64;
   int idle = 0;
@@ -154,7 +154,7 @@ class HandOff {
   }
 
  private:
-  // Not the private kind, because ranks are processes.
+  // Not the private kind of futex: the ranks of a job are processes, which cannot use that kind.
   void futex(int operation, uint32_t value) {
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&holder_), operation, value, nullptr, nullptr, 0);
   }
@@ -184,7 +184,7 @@ Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline 
   Status answered = Status::ok(), asked = Status::ok();
   std::thread echo([&] {
     const OnCore core(kEchoCore);
-    while (answered.is_ok()) {  // until the near end is closed
+    while (answered.is_ok()) {  // until the other end is closed
       answered = move(pair.echo, Direction::kIn, theirs.get(), nbytes, deadline);
       if (answered.is_ok()) answered = move(pair.echo, Direction::kOut, theirs.get(), nbytes, deadline);
     }

@@ -17,16 +17,17 @@ struct Roofline {
   double gbps() const { return static_cast<double>(nbytes) / time.p50_s / 1e9; }
 };
 
-// Runs on one core, repeatedly in the same memory: small sizes stay in the caches, as they do in
-// the benchmark.
+// Measures memcpy on one core, repeatedly in the same memory: small sizes stay in the caches, as
+// they do in the benchmark.
 Result<Roofline> roofline_of_copy(uint64_t nbytes, uint64_t iterations);
 Result<Roofline> roofline_of_add(uint64_t nbytes, uint64_t iterations);  // a += b in float32
-// One direction between threads on two cores, half of a round trip; the waiting thread polls.
+// Measures one direction between threads on two cores, as half of a round trip; the waiting thread
+// polls.
 Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline deadline);
-// From one thread to a thread on another core that sleeps on a futex: half of a round trip.
+// Measures the wake-up of a thread on another core that sleeps on a futex, as half of a round trip.
 Roofline roofline_of_wake(uint64_t iterations);
 
-// Measures all of them at all sizes, and passes each to `take` as soon as it is known.
+// Measures all four at all sizes, and passes each result to `take` as soon as it is known.
 Status measure_roofline(const Options& options, const std::function<Status(const Roofline&)>& take);
 
 }  // namespace pc::bench

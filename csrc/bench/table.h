@@ -1,6 +1,6 @@
-// The table. In the host's memory it has the columns of nccl-tests for one place, and percentiles;
-// on GPUs it has exactly the columns of nccl-tests. Texts of several lines are separated by line
-// feeds.
+// The table of results. For arrays in host memory it has the columns of nccl-tests once (in place
+// or out of place), and percentiles; for arrays on GPUs it has exactly the columns of nccl-tests.
+// Texts of several lines are separated by line feeds.
 #pragma once
 
 #include <string>
@@ -24,12 +24,12 @@ struct RunInfo {
 };
 
 std::string table_head(const Options& options, const RunInfo& run_info);
-// The lines above the rows of an operation.
+// Returns the lines above the rows of an operation.
 std::string heading(const Options& options, const RunInfo& run_info, const Case& what, const Route& route);
-// The line of one row, and the lines of its comparisons.
+// Returns the line of one row, and the lines of its comparisons.
 std::string table_lines(const Options& options, const Row& row);
 
-// The columns type, redop and root.
+// Return the text of the columns type, redop and root.
 std::string type_of(const Case& what);
 std::string op_of(const Case& what);
 std::string root_of(const Case& what);

@@ -14,8 +14,8 @@
 namespace pc {
 namespace {
 
-constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // by Check
-constexpr double kNamingS = 0.5;  // reserved from the deadline to find out which ranks are missing
+constexpr std::array<std::string_view, 3> kCheckNames = {"off", "on", "strict"};  // indexed by Check
+constexpr double kNamingS = 0.5;  // reserved before the deadline to determine which ranks are missing
 
 struct Member {
   Rank size = 0;
@@ -50,8 +50,8 @@ Result<Member> decode_member(Rank rank, std::string_view text) {
   return m;
 }
 
-// Returns the ranks that have not arrived. It queries without waiting, and stops at the deadline or
-// without a store: then it returns those known so far.
+// Returns the ranks that have not begun their rendezvous. No query waits. If the deadline passes or
+// the store fails, returns the missing ranks found so far.
 std::vector<Rank> missing_ranks(Store& store, const Keys& keys, Rank size, Deadline deadline) {
   std::vector<Rank> missing;
   for (Rank rank = 0; rank < size && !deadline.expired(); ++rank) {
@@ -74,7 +74,8 @@ std::string names_of(const std::vector<Rank>& ranks) {  // "1, 2, 5 and 7 more"
 Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& options, const Status& failed,
                     Deadline deadline) {
   if (failed.code() != Code::kTimeout) return failed;
-  // This rank's own key is there: if it cannot be read, the store is missing and not the ranks.
+  // This rank has published its own key. If even this key cannot be read, the error is that of the
+  // store, and not that of missing ranks.
   const Deadline own = Deadline::after(std::max(deadline.remaining_s() / 2, 0.002));
   if (!store.get(keys.member(options.rank), own).is_ok()) return failed;
   const std::vector<Rank> missing = missing_ranks(store, keys, options.size, deadline);
@@ -85,8 +86,9 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
       .with_peer(missing.front());
 }
 
-// Another process has this rank already. Then the rank that was meant is missing, and rank 0, which
-// waits for it, is informed as well.
+// Called if another process has claimed this rank already. The rank that this process should have
+// been is then missing. Publishes the error under the keys of all missing ranks, so that rank 0,
+// which waits for them, receives it.
 Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& options,
                          const HostMap::Entry& here) {
   const Deadline soon = Deadline::after(kNamingS);
@@ -115,7 +117,7 @@ std::vector<std::string> ips_of(const std::string& addresses) {
                   : is_loopback(address.value()) ? ""
                                                  : ip_of(address.value()));
   }
-  return ips;  // "" means loopback
+  return ips;  // "" stands for a loopback address
 }
 
 Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
@@ -136,15 +138,16 @@ Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
       .with_peer(called);
 }
 
-// Detects addresses that only lead back to the connecting host: every rank reports this now,
-// instead of at a deadline. Higher ranks connect to lower ones.
+// Returns an error if some rank cannot reach a lower rank, to which it must connect, because every
+// address of the lower rank leads back to the connecting host. All ranks find this error now,
+// without waiting for a deadline.
 Status check_reachable(const WorldInfo& world_info) {
   const std::vector<HostMap::Entry>& ranks = world_info.hosts.ranks;
   const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const HostMap::Entry& entry) {
     return entry.host_key == ranks.front().host_key;
   });
   if (one_host) return Status::ok();
-  std::map<std::string, std::set<std::string_view>> hosts_of;  // by address
+  std::map<std::string, std::set<std::string_view>> hosts_of;  // host keys by IP
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const std::string& ip : ips_of(world_info.addresses[i])) hosts_of[ip].insert(ranks[i].host_key);
   }
@@ -163,8 +166,8 @@ Status check_reachable(const WorldInfo& world_info) {
   return Status::ok();
 }
 
-// Waits for what rank 0 or another rank publishes. If it does not arrive, one warning names the
-// missing ranks.
+// Waits for `key`, which rank 0 or another rank sets. If that takes longer than warn_after_s, one
+// warning names the missing ranks.
 Result<std::string> await_key(Store& store, const Keys& keys, const RuntimeOptions& options,
                               const std::string& key, Deadline deadline, bool& warned) {
   if (!warned && deadline.remaining_s() > options.warn_after_s) {
@@ -186,7 +189,7 @@ Result<Profile> profile_of(const RuntimeOptions& options) {
   return Profile{std::move(tuning), "given to the runtime"};
 }
 
-std::string one_field(std::string text) {  // a path may hold anything
+std::string one_field(std::string text) {  // a path may contain the separators
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == kField || c == kLine; }, '?');
   return text;
@@ -278,8 +281,8 @@ Result<WorldInfo> read_list(const std::string& list, const RuntimeOptions& optio
 
 namespace {
 
-// Rank 0 starts again: what it published when it gave up, and what a second process of a rank left
-// for the missing ranks, is no longer valid.
+// Called when rank 0 starts again after a failed attempt. Erases what that attempt published, and
+// the errors that report_taken_rank() has published for the missing ranks.
 void forget_failure(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   (void)store.erase(keys.list(), soon);
@@ -288,8 +291,8 @@ void forget_failure(Store& store, const Keys& keys, Rank size) {
     (void)store.erase(keys.member(missing), soon);
 }
 
-// Rank 0 gives up, and its store may end with it, so it waits until the ranks that arrived have
-// read the reason. They release their ranks then.
+// Called when rank 0 gives up. Its store may end with its process, so rank 0 waits until the ranks
+// that arrived have read the reason: each of them then releases its claim.
 void await_the_others(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   for (Rank rank = 1; rank < size; ++rank) {
@@ -302,7 +305,7 @@ void await_the_others(Store& store, const Keys& keys, Rank size) {
   }
 }
 
-// Runs after the rank has been claimed.
+// The part of rendezvous() that follows the claim.
 Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOptions& options,
                                 const Member& us, Deadline wait_limit, Deadline deadline) {
   PC_TRY(store.set(keys.member(options.rank), encode_member(us), wait_limit));
@@ -310,8 +313,8 @@ Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOpt
     const Result<std::string> list = gather(store, keys, options, wait_limit);
     if (!list.is_ok()) {
       const Status why = explain_wait(store, keys, options, list.status(), deadline);
-      // Saves the other ranks from waiting for their own deadlines. If this fails too, those
-      // deadlines apply.
+      // Publishes the reason, so that the other ranks do not wait until their own deadlines. If
+      // this fails too, they do.
       (void)store.set(keys.list(), publish(why), Deadline::after(kNamingS));
       await_the_others(store, keys, options.size);
       return why;
@@ -359,7 +362,7 @@ void leave_rendezvous(Store& store, const RuntimeOptions& options) {
   const Deadline soon = Deadline::after(kNamingS);
   if (options.rank == 0) {
     (void)store.erase(keys.list(), soon);
-    (void)store.erase_all(keys.memory(), soon);  // all ranks have read it: they are connected
+    (void)store.erase_all(keys.memory(), soon);  // all ranks have read these keys, since they are connected
   }
   (void)store.erase(keys.member(options.rank), soon);
   (void)store.erase(keys.came(options.rank), soon);

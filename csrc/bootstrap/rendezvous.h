@@ -1,6 +1,6 @@
-// Forms a world from ranks that only share a store: each rank publishes its address, rank 0 gathers
-// all of them and publishes the list and the selection table, and every rank reads that one key.
-// The store gets a handful of requests per rank, and is not needed afterwards.
+// Forms a world from ranks that only share a store. Each rank publishes its address. Rank 0 gathers
+// all addresses and publishes the list together with the selection table under one key, which every
+// rank reads. Each rank makes only a handful of requests to the store, and none afterwards.
 #pragma once
 
 #include <string>
@@ -15,28 +15,32 @@ namespace pc {
 
 struct WorldInfo {
   std::vector<std::string> addresses;  // by rank
-  std::vector<std::string> endpoints;  // by rank, of shm/fd_exchange.h; empty if the rank has none
+  // by rank: the socket for shm/fd_exchange.h; empty if the rank has none
+  std::vector<std::string> endpoints;
   HostMap hosts;
   SelectionTable selection = SelectionTable::defaults();
-  Profile profile;  // rank 0's
+  Profile profile;  // rank 0's tuning profile
   Check check = Check::kOn;
-  std::string transport;  // rank 0's setting
+  std::string transport;  // rank 0's RuntimeOptions::transport
   std::string world;      // a unique name, which separates this world's resources from those of other worlds
 };
 
-// `address` and `endpoint` are this rank's. At the deadline the error names the missing ranks.
+// Publishes `address` and `endpoint` as those of this rank, and waits for all ranks. If the
+// deadline passes, the error names the missing ranks.
 Result<WorldInfo> rendezvous(Store& store, const RuntimeOptions& options, const std::string& address,
                              const std::string& endpoint, Deadline deadline);
 
 // Removes this rank's entries from a store that outlives the world, so that the next program finds
-// nothing stale there. Call it before the other ranks may continue: until then a second process
-// that claims this rank is detected as a duplicate.
+// no stale entries. Call it at shutdown, before this rank waits for the other ranks. Until it is
+// called, a second process that claims this rank is detected as a duplicate.
 void leave_rendezvous(Store& store, const RuntimeOptions& options);
-// For a failure after rendezvous(): the rank can be claimed again, by another attempt. If
-// rendezvous() itself fails, it has done so.
+// Releases the claim on this rank, so that another attempt can claim it. Call it after a failure
+// that follows rendezvous(). If rendezvous() itself fails, it has already released the claim.
 void release_rank(Store& store, const RuntimeOptions& options);
 
-Result<HostMap::Entry> this_process();   // for this rank, without a store
-bool more_ranks_than_cores(Rank local);  // considers the affinity mask and the cgroup's cpu.max
+Result<HostMap::Entry> this_process();  // describes this process without using a store
+// Returns true if `local` ranks exceed the cores that the affinity mask and the cgroup's cpu.max
+// allow.
+bool more_ranks_than_cores(Rank local);
 
 }  // namespace pc

@@ -13,14 +13,16 @@
 namespace pc {
 namespace {
 
-// after a rank has published that it is here, what it sent before is at the listener
+// How long the leader waits for the descriptors of a rank that has published kHere. The rank has
+// sent them before, so they are already queued at the listener.
 constexpr double kArrivalS = 3;
-// reserved from the deadline, to report the missing rank to the other ranks
+// reserved before the deadline, to report a missing rank to the other ranks
 constexpr double kKeptBackS = 0.5;
-constexpr double kStoreGraceS = 1;  // rank 0 keeps its store for the other ranks this long when all refuse
+// how long rank 0 keeps its store for the other ranks when all ranks refuse to start
+constexpr double kStoreGraceS = 1;
 constexpr std::string_view kHere = "here", kNo = "no: ";
 
-struct Place {  // one rank's result, determined by its leader
+struct Place {  // domain of one rank, determined by its host's leader
   Rank domain = -1;
   std::string why_alone;
 };
@@ -55,7 +57,7 @@ Result<Places> decode_places(std::string_view text, Rank size) {
   return places;
 }
 
-// Groups the ranks by host; the first of each host leads.
+// Groups the ranks by host. The first rank of each host is its leader.
 std::vector<std::vector<Rank>> hosts_of(const HostMap& map) {
   std::map<std::string_view, std::vector<Rank>> by_key;
   for (std::size_t i = 0; i < map.ranks.size(); ++i)
@@ -75,13 +77,14 @@ bool ended_init(const Status& status) {
          status.code() == Code::kAborted;
 }
 
-// What this rank has and what it received, until it is known which ranks have everything.
+// This rank's descriptors, and those that it has received from other ranks. They are used only once
+// it is known which ranks have received all descriptors.
 struct Candidate {
   Result<SharedPart> own = Status(Code::kInternal, "this rank is alone on its host");
   std::vector<PeerPart> peers;
 };
 
-// The exchange among the ranks of this host.
+// The exchange of descriptors among the ranks of this host.
 class FdExchange {
  public:
   FdExchange(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
@@ -145,8 +148,8 @@ Result<Places> FdExchange::gather(const Result<FdExchangeListener>& listener, Ca
   return places;
 }
 
-// Afterwards the ranks that can take part are connected to the server; for every other rank the
-// reason is known.
+// Waits for the report of every other local rank. Afterwards the server has the descriptors of
+// every rank that can share memory, and `places` has the reason for every rank that cannot.
 Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& wait_limit, Places& places) {
   for (const Rank rank : others()) {
     PC_ASSIGN_OR_RETURN(const std::string word, word_of(rank, server, wait_limit));
@@ -162,7 +165,8 @@ Status FdExchange::await_words(FdExchangeServer& server, const WaitContext& wait
   return Status::ok();
 }
 
-// The listener is served meanwhile, because other ranks connect there.
+// Returns the report that `rank` publishes in the store. While waiting, serves the listener,
+// because the other ranks connect to it.
 Result<std::string> FdExchange::word_of(Rank rank, FdExchangeServer& server, const WaitContext& wait_limit) {
   for (;;) {
     PC_TRY(server.serve(0));
@@ -197,7 +201,8 @@ Status FdExchange::come(Candidate& candidate) {
   if (!client.is_ok()) return Status::ok();
   Result<std::vector<PeerPart>> peers = client.value().receive(others(), context_);
   if (!peers.is_ok())
-    return ended_init(peers.status()) ? peers.status() : Status::ok();  // otherwise the leader knows
+    // other errors have been reported to the leader
+    return ended_init(peers.status()) ? peers.status() : Status::ok();
   candidate.peers = std::move(peers).value();
   return Status::ok();
 }
@@ -212,7 +217,7 @@ Result<FdExchangeClient> FdExchange::connect_client(const Candidate& candidate) 
   return FdExchangeClient::begin(endpoint, options_.rank, options_.epoch, candidate.own.value(), context_);
 }
 
-// For rank 0: collects the leaders' results.
+// Called on rank 0. Returns the results of all leaders.
 Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions& options,
                             const WorldInfo& world_info, const std::vector<std::vector<Rank>>& hosts,
                             Deadline deadline) {
@@ -227,7 +232,8 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
   return encode_places(all);
 }
 
-// Returns what rank 0 publishes. `exchanged` is the outcome on this rank's host.
+// Returns the results of all hosts, which rank 0 publishes here. `exchanged` is the outcome of the
+// exchange on this rank's host.
 Result<Places> await_domains(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
                              const std::vector<std::vector<Rank>>& hosts, const Status& exchanged,
                              Deadline deadline) {
@@ -269,8 +275,9 @@ Status check_asked_for(const WorldInfo& world_info, const std::vector<std::vecto
                 "the transport \"shm\" was asked for, and not all ranks share memory: " + reasons + kMend);
 }
 
-// All ranks derive the same `why` independently. Rank 0's process may end with the store in it, so
-// it waits until the other ranks have derived it.
+// Returns `why`, which all ranks derive independently from the same data. If it is an error, rank 0
+// first waits until the other ranks have derived it too, because its store may end with its
+// process.
 Status refuse_together(Store& store, const RuntimeOptions& options, const WorldInfo& world_info, Status why) {
   if (why.is_ok()) return why;
   const Keys keys(options);
@@ -292,7 +299,7 @@ std::unique_ptr<LocalPeers> local_peers_of(const RuntimeOptions& options, const 
   return make_process_local_peers(options.rank, std::move(candidate.own).value(), std::move(candidate.peers));
 }
 
-// For tests: the local peers define which ranks share memory.
+// For tests: options.make_local_peers defines which ranks share memory.
 std::unique_ptr<LocalPeers> made_local_peers(const RuntimeOptions& options, HostMap& map) {
   std::unique_ptr<LocalPeers> ours;
   for (Rank rank = 0; rank < options.size; ++rank) {

@@ -1,6 +1,7 @@
-// Finds out which ranks share memory. Host names are only a hint: containers, user accounts and
-// limits decide. So the lowest rank of each host gathers the local ranks (shm/fd_exchange.h), and
-// rank 0 publishes the results of all hosts: every rank knows the domain of every rank.
+// Determines which ranks share memory. Equal host names are only a hint, because containers, user
+// accounts and limits can prevent sharing. So the lowest rank of each host exchanges descriptors
+// with the other ranks of its host (shm/fd_exchange.h). Rank 0 then publishes the results of all
+// hosts, so that every rank knows the domain of every rank.
 #pragma once
 
 #include <memory>
@@ -12,10 +13,10 @@
 
 namespace pc {
 
-// Call it after rendezvous(), before any rank leaves. Fills in `domain` and `why_alone` of every
-// rank. Returns null if this rank shares memory with no other rank. `listener` is this rank's
-// listener, with the endpoint that rendezvous() has published, or the reason why it has none. A
-// rank that cannot share memory is an error only if rank 0 requested "shm": then every rank returns
+// Call it after rendezvous(), before any rank leaves. Sets `domain` and `why_alone` of every rank
+// in `world_info`. Returns null if this rank shares memory with no other rank. `listener` is the
+// listener of which rendezvous() has published the endpoint, or the reason why this rank has none.
+// If some rank cannot share memory although rank 0 requested "shm", every rank returns
 // kUnsupported.
 Result<std::unique_ptr<LocalPeers>> find_local_peers(Store& store, const RuntimeOptions& options,
                                                      const Result<FdExchangeListener>& listener,

@@ -11,7 +11,7 @@ constexpr std::string_view kError = "error ";
 
 }  // namespace
 
-// "error 3 1 what happened", with code and peer.
+// The format is "error 3 1 what happened": the code, the peer and the message.
 std::string publish(const Status& why) {
   return std::string(kError) + std::to_string(static_cast<int>(why.code())) + " " +
          std::to_string(why.peer()) + " " + why.message();
@@ -20,7 +20,7 @@ std::string publish(const Status& why) {
 Status published_error(std::string_view text) {
   if (!text.starts_with(kError)) return Status::ok();
   text.remove_prefix(kError.size());
-  const auto take = [&text](int otherwise) {  // the next number, and the blank after it
+  const auto take = [&text](int otherwise) {  // removes and returns the next number, with the blank after it
     int number = otherwise;
     const char* const end = text.data() + text.size();
     const std::from_chars_result parsed = std::from_chars(text.data(), end, number);
@@ -29,7 +29,8 @@ Status published_error(std::string_view text) {
   };
   const Code given = static_cast<Code>(take(static_cast<int>(Code::kAborted)));
   const Rank peer = take(-1);
-  // other codes concern a single rank
+  // These codes apply to all ranks. Any other code concerns only the rank that failed, so the other
+  // ranks receive kAborted.
   const bool shared = given == Code::kMismatch || given == Code::kTimeout;
   const Status why(shared ? given : Code::kAborted, std::string(text));
   return peer < 0 ? why : why.with_peer(peer);

@@ -1,5 +1,5 @@
-// The encoding of what ranks publish in the store during rendezvous: lines of fields, under the
-// keys of one job and one epoch, or an error instead.
+// The keys that the ranks of one job and one epoch use in the store during rendezvous, and the
+// encoding of the values: lines of fields, or an error in place of the value.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace pc {
 
 inline constexpr char kField = '\t', kLine = '\n';
 
-// publish() encodes an error that replaces an expected value, so that no rank waits any longer: all
-// ranks get the same error, whichever rank found it. published_error() returns OK if `text` is not
-// such an error.
+// publish() encodes an error to store in place of an expected value. The ranks that wait for the
+// value all receive this error, and do not wait until their deadlines. published_error() decodes
+// it, and returns OK if `text` is not an error.
 std::string publish(const Status& why);
 Status published_error(std::string_view text);
 
-// Keys of one job and one epoch, so that a store can serve several. The keys appear in messages, so
-// they do not contain the job's id itself.
+// The keys of one job and one epoch, so that a store can serve several jobs. Error messages quote
+// keys, so the keys contain a fingerprint of the job's id and not the id itself.
 class Keys {
  public:
   explicit Keys(const RuntimeOptions& options)
@@ -30,16 +30,17 @@ class Keys {
   std::string claim(Rank rank) const { return prefix_ + "claim/" + std::to_string(rank); }
   std::string came(Rank rank) const { return prefix_ + "came/" + std::to_string(rank); }
   std::string list() const { return prefix_ + "members"; }
-  // Shared-memory keys belong to one world, because a second attempt must not find the entries of
-  // the first.
-  std::string memory() const { return prefix_ + "memory/"; }  // the prefix of all of them
+  // Shared-memory keys contain the world's name, so that a second attempt does not find the entries
+  // of the first.
+  std::string memory() const { return prefix_ + "memory/"; }  // the prefix of all shared-memory keys
   std::string memory_of(const std::string& world, Rank rank) const {
     return memory() + world + "/rank/" + std::to_string(rank);
   }
   std::string domain_of(const std::string& world, Rank leader) const {
     return memory() + world + "/host/" + std::to_string(leader);
   }
-  std::string refused(const std::string& world, Rank rank) const {  // that rank knows that all refuse
+  // set by that rank once it knows that all ranks refuse to start
+  std::string refused(const std::string& world, Rank rank) const {
     return memory() + world + "/refused/" + std::to_string(rank);
   }
   std::string domains(const std::string& world) const { return memory() + world + "/all"; }

@@ -1,4 +1,4 @@
-// What this process knows about where it runs.
+// Describes the process of this rank and the host on which it runs.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@
 namespace pc {
 namespace {
 
-// Returns an empty text if the kernel does not provide the id. Lack of a descriptor is an error:
-// this host would be taken for another one.
+// Returns an empty text if the kernel does not provide the id. Running out of descriptors is an
+// error: without the id, the other ranks would take this host for a different one.
 Result<std::string> boot_id() {
   const char* const path = "/proc/sys/kernel/random/boot_id";
   const Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
@@ -29,7 +29,8 @@ Result<std::string> boot_id() {
   return line.substr(0, line.find('\n'));
 }
 
-// Number of cores by the cgroup's quota: "max 100000" or "150000 100000".
+// Returns the number of cores that the cgroup's quota allows. The file contains quota and period,
+// "150000 100000", or "max 100000" if there is no limit.
 double cgroup_cores() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -51,7 +52,8 @@ Result<HostMap::Entry> this_process() {
   HostMap::Entry entry;
   char name[256] = "unknown";
   if (::gethostname(name, sizeof name - 1) == 0) entry.host_name = name;
-  // This text is published in lines of fields.
+  // The name is published in lines of tab-separated fields, so it may contain no control
+  // characters.
   std::replace_if(
       entry.host_name.begin(), entry.host_name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   PC_ASSIGN_OR_RETURN(const std::string boot, boot_id());

@@ -42,8 +42,8 @@ Status check_dtypes(const Request& request) {
                           text_of(request.out.dtype, request.out.layout));
 }
 
-// Checks a call with both buffers: equal size, one dtype, and either the same memory or disjoint
-// memory.
+// Checks a call that has both input and output: they must have the same count and dtype, and must
+// be either the same memory or disjoint.
 Status check_pair(const Request& request) {
   if (request.in.count != request.out.count) {
     return invalid_argument("input has " + std::to_string(request.in.count) + " elements and output " +
@@ -56,7 +56,8 @@ Status check_pair(const Request& request) {
   return invalid_argument("input and output overlap without being the same memory");
 }
 
-// Returns the sum of `counts`, or an error if it is not a list of `size` sizes.
+// Returns the sum of `counts`, or an error if `counts` does not have one entry for each of the
+// `size` ranks.
 Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::string_view name) {
   if (counts.size() != static_cast<std::size_t>(size)) {
     return invalid_argument(std::string(name) + " has " + std::to_string(counts.size()) +
@@ -72,7 +73,8 @@ Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::s
   return total;
 }
 
-// Checks an array of which every rank has a part; `part` is the other side.
+// Checks `whole`, the array that has a part for every rank, against `part`, the array of this
+// rank's own part.
 Status check_whole(const Request& request, const ConstBuffer& part, std::string_view part_name,
                    const ConstBuffer& whole, std::string_view whole_name, Rank rank, Rank size) {
   const std::size_t ranks = static_cast<std::size_t>(size);
@@ -101,7 +103,7 @@ Status check_whole(const Request& request, const ConstBuffer& part, std::string_
                           " overlap: in place, the part must be this rank's own part of the whole");
 }
 
-// Checks this rank's part, and the list that contains it.
+// Checks the array of this rank's part, and that `counts`, if given, has its size for this rank.
 Status check_part(const Request& request, const ConstBuffer& part, std::string_view name, Rank rank,
                   Rank size) {
   PC_TRY(check_buffer(part, name));
@@ -191,7 +193,8 @@ Status check_operator(const ConstBuffer& data, const Reduction& how) {
                                         std::string(name_of(op)) + " takes " + dtypes + advice(dtype, op));
 }
 
-// Returns true if no array was given; an empty array has a dtype.
+// Returns true if no array was given. An empty array of another dtype than the default counts as
+// given.
 bool absent(const ConstBuffer& buffer) {
   return buffer.data == nullptr && buffer.list == nullptr && buffer.count == 0 &&
          buffer.dtype == ConstBuffer().dtype;
@@ -203,7 +206,7 @@ Status check_broadcast(Request& request, bool at_root) {
     return check_buffer(request.out, "the array to receive into");
   }
   if (absent(request.out) && !absent(request.in)) {
-    // The root only sends, so nothing is written through this.
+    // The output aliases the input. The root only sends, so nothing is written through the output.
     request.out = {const_cast<std::byte*>(request.in.data),
                    request.in.count,
                    request.in.dtype,
@@ -224,7 +227,7 @@ Status check_root(const Request& request, Rank size) {
                           std::to_string(size - 1));
 }
 
-// Checks a collective in which every rank has a part, except alltoall.
+// Checks a collective that divides an array into one part per rank, except alltoall.
 Status check_parts(Request& request, Rank rank, Rank size) {
   const bool whole_at_root = is_rooted(request.collective);
   const bool has_whole = !whole_at_root || rank == request.root;
@@ -249,8 +252,8 @@ Status check_scan(const Request& request) {
                                         " over some: take sum, and divide");
 }
 
-// One block of memory that is combined in place by an operation on single elements: nothing else
-// can be wrong with it.
+// Returns true for an in-place allreduce of one contiguous block on the host by an elementwise
+// operation. Such a request needs no further checks.
 bool is_plain(const Request& request) {
   const ConstBuffer& in = request.in;
   const Buffer& out = request.out;

@@ -5,22 +5,23 @@
 
 namespace pc {
 
-// Also brings the request into the form that executors expect: no output on the non-root ranks of a
-// reduce, no input on the non-root ranks of a broadcast, an output on the root of a broadcast even
-// if only its input was given (it is not written).
+// Returns an error if the request is invalid. Also brings a valid request into the form that
+// executors expect: the non-root ranks of a reduce have no output, those of a broadcast have no
+// input, and the root of a broadcast has an output even if the caller gave only its input (that
+// output is not written).
 Status check_request(Request& request, Rank rank, Rank size);
 
-// Returns OK if such elements can be combined by this operation.
+// Returns OK if elements of this dtype can be combined by this operation.
 Status check_reduction(const ConstBuffer& data, const Reduction& how);
 
-// `verb` is "send to" or "recv from".
+// `verb` is "send to" or "recv from", for the error text.
 Status check_message(const ConstBuffer& data, Rank peer, Rank size, std::string_view verb);
 
-// `out` is sent to `dest`, `in` is received from `source`. If one of them is this rank, both must
-// be, and the arrays must have the same dtype, layout and size.
+// `out` is sent to `dest`, `in` is received from `source`. If `dest` or `source` is this rank, both
+// must be this rank, and the arrays must have the same dtype, layout and size.
 Status check_sendrecv(const ConstBuffer& out, Rank dest, const Buffer& in, Rank source, Rank rank, Rank size);
 
-// Returns the group's own timeout for a negative one; rejects NaN.
+// Returns `group_timeout_s` if `timeout_s` is negative, and an error if `timeout_s` is NaN.
 Result<double> check_timeout(double timeout_s, double group_timeout_s);
 
 }  // namespace pc

@@ -17,8 +17,8 @@
 namespace pc {
 namespace {
 
-// With one rank every collective leaves the input in the output, except exscan, because no rank
-// precedes this one; some reductions change the data all the same.
+// A collective of a group with one rank copies its input to its output. The exception is exscan,
+// because no rank precedes this one. Some reductions change the data even with one rank.
 void copy_input(const Request& request) {
   if (leaves_output(request.collective)) return;
   const Buffer& out = request.out;
@@ -83,7 +83,7 @@ struct Communicator::State {
   const GroupParts parts;
   const uint32_t group;
   const SelectionTable selection;
-  const std::shared_ptr<GroupState> shared;  // shared with the Work it launched
+  const std::shared_ptr<GroupState> shared;  // shared with the Work that this group launched
   GroupMessages messages;
 };
 
@@ -126,7 +126,8 @@ Status Communicator::run(const Request& request, double timeout_s) {
 Status Communicator::State::make(const Request& request, double timeout_s, Purpose purpose) {
   const TimePoint began = now();
   const bool leaving = purpose == Purpose::kLeave;
-  // resync() and leave() have checked, and continue regardless of later errors about earlier calls.
+  // resync() and leave() have checked before, and continue despite later errors about earlier
+  // calls.
   if (purpose == Purpose::kCall) PC_TRY(shared->usable());
   if (purpose == Purpose::kResync) PC_TRY(shared->calls.alive());
   const Choice choice = choose(request);
@@ -230,7 +231,8 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_recv(const IncomingMessag
                             : devices->begin(*this, UserCall::of(message), std::move(how));
 }
 
-// Runs a barrier under the call's own description: it ends when all ranks have made the same call.
+// Runs a barrier with the description of the other library's call, so it succeeds when all ranks
+// have made the same call.
 Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request& described,
                                                                   const Algorithm& by, AsyncOptions how) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
@@ -252,8 +254,8 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request&
   return parts.progress->add({std::move(work), Deadline::after(seconds, began), std::move(how.on_end)});
 }
 
-// Errors about earlier calls do not keep a rank from leaving. The first of them is raised
-// afterwards, because there is no next call.
+// Errors about earlier calls do not keep a rank from leaving. The first of them is returned at the
+// end, because no later call can raise it.
 Status Communicator::leave(double timeout_s) {
   GroupCalls& calls = state_->shared->calls;
   const Logger& log = state_->parts.calls.log;
@@ -264,7 +266,7 @@ Status Communicator::leave(double timeout_s) {
     else
       log.warning(news.to_string());
   };
-  const auto failed = [&](const Status& why) {  // `why` is raised instead
+  const auto failed = [&](const Status& why) {  // `why` is returned instead of `earlier`
     if (!earlier.is_ok()) log.warning(earlier.to_string());
     return why;
   };
@@ -274,7 +276,7 @@ Status Communicator::leave(double timeout_s) {
   }
   if (size_ == 1) return earlier;
   const Status left = state_->make(Request{}, timeout_s, State::Purpose::kLeave);
-  // A rank that has left already need not be waited for.
+  // kPeerExited means that a rank has left already, so this rank need not wait for it.
   if (!left.is_ok() && left.code() != Code::kPeerExited) return failed(left);
   for (Status news = calls.noticed(); !news.is_ok(); news = calls.noticed()) take(news);
   return earlier;
@@ -322,8 +324,8 @@ Status Communicator::State::start(const Request& request, const Choice& choice,
   return Status::ok();
 }
 
-// Gives the call that is `described` the next number, and launches `made` for it. The caller holds
-// the issue order.
+// Gives the call that `described` describes the next number, and launches `made` in its place. The
+// caller holds the issue order.
 void Communicator::State::start_next(const Request& described, const Choice& described_choice,
                                      const Request& made, const Choice& choice,
                                      CollectiveOperation::Call& next) {
@@ -336,7 +338,7 @@ void Communicator::State::start_next(const Request& described, const Choice& des
     digest = digest_of_leaving(calls.identity(), sequence);
   } else if (parts.check != Check::kOff) {
     digest = digest_of(described, described_choice, calls.identity(), size(), sequence);
-    // distinguishes the confirmation from a call with that description
+    // Distinguishes the confirmation from a call with the same description.
     if (call.confirms != 0) digest = ~digest;
   }
   CallRecord record =
@@ -357,10 +359,11 @@ void Communicator::State::start_next(const Request& described, const Choice& des
     }
     next.ended = launched.status();
   }
-  calls.cancel(sequence, next.ended);  // peers may send for it
+  calls.cancel(sequence, next.ended);  // peers may send data for the call
 }
 
-// The number is taken, so every outcome must be reported to the other ranks.
+// An exception must not escape: the number is taken, so every outcome must be reported to the other
+// ranks.
 Result<WorkPtr> Communicator::State::executor_launch(const Request& request, const Launch& launch) {
   try {
     return parts.calls.executor->launch(request, launch);

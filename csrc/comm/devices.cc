@@ -15,7 +15,8 @@ Result<std::shared_ptr<Devices>> LazyDevices::get() {
     if (devices != nullptr) return devices;
   }
   PC_ASSIGN_OR_RETURN(std::shared_ptr<Devices> made, make_());
-  // is released before `made` is destroyed, which may be a surplus object
+  // Released before `made` is destroyed. `made` still holds devices if another thread created the
+  // devices first.
   const std::lock_guard lock(mutex_);
   if (devices_ == nullptr && !ended_) devices_ = std::move(made);
   return known();
@@ -27,7 +28,7 @@ std::shared_ptr<Devices> LazyDevices::made() const {
 }
 
 bool LazyDevices::keep(const Communicator& group) const {
-  std::shared_ptr<Devices> devices;  // is destroyed without the lock
+  std::shared_ptr<Devices> devices;  // declared before the lock: destroyed after unlock
   const std::lock_guard lock(mutex_);
   devices = devices_;
   return ended_ || (devices != nullptr && devices->knows(group));
@@ -50,7 +51,7 @@ std::shared_ptr<Devices> LazyDevices::end() {
 }
 
 void LazyDevices::let_go() {
-  std::shared_ptr<Devices> last;  // is destroyed without the lock
+  std::shared_ptr<Devices> last;  // declared before the lock: destroyed after unlock
   const std::lock_guard lock(mutex_);
   last.swap(devices_);
 }

@@ -1,5 +1,5 @@
-// The interface for calls with arrays on GPUs, as the groups of a runtime need them. The
-// implementation is in a higher layer and is created for the first such call: a runtime without
+// The interface through which the groups of a runtime make calls with arrays on GPUs. The
+// implementation is in a higher layer. It is created for the first such call, so a runtime without
 // such calls opens no device.
 #pragma once
 
@@ -18,42 +18,43 @@ namespace pc {
 class Communicator;
 
 // The devices of one runtime. Thread-safety: all methods. The runtime must outlive this object and
-// what it returns.
+// every Work that it returns.
 class Devices {
  public:
-  virtual ~Devices() = default;  // close() or abort() must be called before
+  virtual ~Devices() = default;  // the owner calls close() or abort() before
 
   // Returns when the call is queued on the stream of its arrays, or, if it runs through the host
   // without a stream, when it has ended.
   virtual Status run(Communicator& group, UserCall call, double timeout_s) = 0;
-  // `how.on_end` is called once, when the call has ended, in another thread; it must not wait. It
+  // `how.on_end` is called once, in another thread, when the call has ended; it must not block. It
   // is not called if begin() fails, nor for calls that are captured in a CUDA graph.
   virtual Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how) = 0;
-  // Joins the ranks of `group` on their GPUs, as their first call there would. `device` is this
-  // rank's, in the driver's numbers. `insists` requires NCCL: a rank that cannot use it reports
-  // why.
+  // Connects the ranks of `group` through their GPUs, as the first call with arrays on GPUs would.
+  // `device` is the CUDA driver's number of this rank's GPU. If `insists` is true, the ranks must
+  // use NCCL, and a rank that cannot returns the reason as an error.
   virtual Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) = 0;
   // The path of a call, once the ranks have joined: "nccl", "peers" (from array to array) or
   // "staged" (through the host).
   struct Route {
     std::string_view backend = {};
-    Status by_nccl = {};  // an error if NCCL does not take this call, with the reason
+    Status by_nccl = {};  // OK if NCCL executes this call, else the reason why not
   };
   virtual Route route_of(const Communicator& group, const UserCall& call) = 0;
-  // The same as text, for a collective or for messages.
+  // Describes the routes of a collective, or those of messages if `collective` is empty.
   virtual std::string explain(const Communicator& group, std::optional<Collective> collective) = 0;
   static std::string not_known_yet() {
     return "not known yet: the ranks find out which way they can go in the group's first such call";
   }
-  // For groups into which `group` is split. Returns true if, as far as this rank knows, split()
-  // could join them at once; this must be true on all ranks.
+  // Returns true if, as far as this rank knows, split() can create new groups from `group` without
+  // a join. split() may be called only if this is true on all ranks.
   virtual bool can_split(const Communicator& group) = 0;
-  // All members of `group` call it, after they have informed each other that they can. `child` is
-  // this rank's new group, which has had no call yet, or null. It joins on the GPU of `group`.
+  // Connects the new groups into which `group` was split. All members of `group` call it, after
+  // they have informed each other that can_split() is true. `child` is this rank's new group, which
+  // has had no call yet, or null if it has none. The new group uses the same GPU as `group`.
   virtual Status split(const Communicator& group, Communicator* child, double timeout_s) = 0;
-  // Returns true if something here refers to that group; then this remains so until the end.
+  // Returns true if this object refers to `group`. It then does so until the end of the devices.
   virtual bool knows(const Communicator& group) = 0;
-  // Waits until every call so far has ended and is no longer monitored. For measurements.
+  // Waits until every call made so far has ended and is no longer polled. For measurements.
   virtual Status settle(double timeout_s) = 0;
   // Closes all groups that have joined, in the order in which they joined, which is the same on all
   // ranks.
@@ -61,26 +62,25 @@ class Devices {
   virtual void abort(const Status& why) = 0;
 };
 
-// The devices of one runtime: none until the first call with arrays on a GPU, and none after its
-// end. Thread-safety: all methods.
+// The devices of one runtime. They are created by the first call with arrays on a GPU and destroyed
+// at the end of the runtime. Thread-safety: all methods.
 class LazyDevices {
  public:
   using Make = std::function<Result<std::shared_ptr<Devices>>()>;
-  explicit LazyDevices(Make make) : make_(std::move(make)) {}  // null: there are never any
+  explicit LazyDevices(Make make) : make_(std::move(make)) {}  // null: no devices can be created
 
   bool can_make() const { return make_ != nullptr; }
-  // Creates the devices in this thread, without a lock, so that `make` may run anything. If two
-  // threads create them at once, both get the same devices. Returns kNotInitialized if the runtime
-  // has ended.
+  // Returns the devices, which it creates first if there are none. No lock is held during `make`,
+  // so `make` may call any code. If two threads create the devices at once, both get the same.
+  // Returns kNotInitialized if the runtime has ended.
   Result<std::shared_ptr<Devices>> get();
-  std::shared_ptr<Devices> made() const;  // null: there are none
-  // Returns true if the devices may still refer to that group: they know it, or all of them are
-  // about to end.
+  std::shared_ptr<Devices> made() const;  // null: not created yet, or ended
+  // Returns true if the devices refer to `group` or are about to end. Then the group must be kept.
   bool keep(const Communicator& group) const;
   Status run(Communicator& group, UserCall call, double timeout_s);
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how);
-  // Both end the devices: no more are created, and existing ones are destroyed when the last call
-  // releases them.
+  // close() and abort() end the devices: no more are created, and existing ones are destroyed when
+  // the last call releases them.
   Status close(double timeout_s);
   void abort(const Status& why);
 

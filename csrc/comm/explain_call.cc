@@ -12,7 +12,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMostShownSteps = 64;
-constexpr uint64_t kMostWalkedSteps = 5'000'000;  // about a second
+constexpr uint64_t kMostWalkedSteps = 5'000'000;  // takes about a second
 
 std::string seconds_text(double seconds) {
   const auto [factor, unit] = seconds < 1e-3  ? std::pair{1e6, "us"}
@@ -55,7 +55,7 @@ Result<LinkModel> model_of(const ExplainedCall& call) {
   return cannot_explain("model \"" + std::string(call.model) + "\" is not one of " + known);
 }
 
-// Negative seconds: not predicted, because it would take too long.
+// `seconds` is negative if the prediction would take too long.
 struct Prediction {
   double seconds = -1;
   Cost cost;
@@ -117,7 +117,7 @@ std::string first_steps(const Plan& plan) {
          " steps more: see pycollective plan show\n";
 }
 
-// Returns an empty text if there are no measurements.
+// Returns an empty text if there is no measured profile.
 std::string profile_text_for(const Profile* profile, Rank size) {
   if (profile == nullptr || profile->origin.empty()) return "";
   std::string text = "profile:   " + profile->origin;

@@ -1,4 +1,4 @@
-// Describes what a call would run and why: for Group.explain() in a world, and for a hypothetical
+// Describes which algorithm a call would run and why: for Group.explain(), and for a hypothetical
 // group.
 #pragma once
 
@@ -17,16 +17,19 @@ struct ExplainedCall {
   Rank root = 0;
   GroupShape group = {};
   Rank rank = -1;                   // the rank to show steps of; -1: the caller's, or rank 0
-  std::string_view transport = {};  // empty: there is none yet
-  std::string_view model = {};  // of plan/cost.h; empty: loopback on one host, ethernet_10g between several
-  const Profile* profile = nullptr;  // not owned; null: none
+  std::string_view transport = {};  // empty: not shown
+  // name of a model in plan/cost.h; empty: loopback on one host, ethernet_10g between hosts
+  std::string_view model = {};
+  const Profile* profile = nullptr;  // not owned; null if there is no profile
 };
 
-// Returns kInvalidArgument if a size, root, rank or model does not exist.
+// explain_shared_call() is for a group in which all ranks share memory, explain_divided_call() for
+// a group with a hierarchical executor. All three return kInvalidArgument if a size, root, rank or
+// model in `call` does not exist.
 Result<std::string> explain_shared_call(const ExplainedCall& call,
-                                        Rank size);  // in a group that shares memory
+                                        Rank size);
 Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
-                                         const shm::ShmDomains& domains);  // for a hierarchical executor
+                                         const shm::ShmDomains& domains);
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);
 
 }  // namespace pc

@@ -1,5 +1,4 @@
-// Gathers plain data of every rank: an allgather, before a group does something that all ranks must
-// do alike.
+// An allgather of plain data, used before a decision that all ranks of a group must make alike.
 #pragma once
 
 #include <vector>
@@ -9,7 +8,8 @@
 
 namespace pc {
 
-// Returns the values by rank. All members call it. `label` appears in errors.
+// Returns the value of every rank, indexed by group rank. All members must call it. `label` appears
+// in errors.
 template <class T>
 Result<std::vector<T>> gather_plain(Communicator& group, const T& mine, const char* label, double timeout_s) {
   std::vector<T> all(static_cast<std::size_t>(group.size()));

@@ -35,7 +35,7 @@ CallRecord message_record(const GroupMessage& message, uint32_t group, TimePoint
   return record;
 }
 
-// A send only reads its memory.
+// Casts constness away: a send only reads its memory.
 GroupMessage sent(const OutgoingMessage& message) {
   const ConstBuffer& data = message.data;
   const Buffer memory{
@@ -80,7 +80,8 @@ GroupCall GroupMessages::number(GroupMessage& message, TimePoint began) {
   const uint64_t sequence = number != 0 ? number : shared_->messages.take(peer, tag, sends);
   if (place.used != nullptr) *place.used = true;
   const bool compares = parts_.check != Check::kOff && (message.is_whole() || message.is_offer());
-  // Later parts need no digest: the offer was compared, and sizes always are.
+  // The parts after an offer need no digest: the offer has been compared, and sizes are always
+  // compared.
   const uint64_t fingerprint = found_digest ? *found_digest
                                : compares   ? digest_of_message(shared_->calls.identity(), tag, sequence,
                                                                 data.dtype, data.count, data.layout, bundle)
@@ -106,9 +107,11 @@ void GroupMessages::post(TimePoint began, MessageOperation& started) {
   post(number(started.message(), began), started);
 }
 
-// A small message between ranks that share memory needs no operation to wait for or cancel.
+// Sends or receives a small message without creating an operation, if the two ranks share memory.
+// Returns false if an operation is needed.
 bool GroupMessages::exchange_at_once(const GroupMessage& message, double timeout_s) {
-  constexpr double kLongEnough = 1e-3;  // enough to wait without checking the deadline
+  // recv_at_once() may wait without checking a deadline that is at least this far away
+  constexpr double kLongEnough = 1e-3;
   const std::size_t nbytes = message.is_offer() ? 0 : message.data.nbytes();
   if (nbytes > kEagerBytes || message.data.list != nullptr) return false;
   const Rank to = shared_->calls.names().to_world(message.peer);
@@ -133,7 +136,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   std::unique_lock issue_order = shared_->messages.issue_order();
   const GroupCall call = this->number(message, began);
   if (number != nullptr) *number = message.id.sequence;
-  if (!message.sends) issue_order.unlock();  // a receive may wait
+  if (!message.sends) issue_order.unlock();  // recv_at_once() may wait
   if (exchange_at_once(message, seconds)) {
     if (issue_order.owns_lock()) issue_order.unlock();
     shared_->calls.done(call);
@@ -148,7 +151,8 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   return ended;
 }
 
-// If the message was offered instead of sent, requests the data.
+// Waits until the operation has ended. If the sender offered the message instead of sending it,
+// requests and receives the data.
 Status GroupMessages::received(MessageOperation& started, const WaitContext& context) {
   if (!started.was_offered(context)) {
     const Status ended = started.finish(context);
@@ -169,12 +173,13 @@ Status GroupMessages::received(MessageOperation& started, const WaitContext& con
   data.place.part = MessagePart::kData;
   MessageOperation moving(*shared_, std::move(data));
   post(now(), moving);
-  WaitContext last = context;  // the sender relies on this rank now
+  WaitContext last = context;  // the sender now relies on this rank: allow at least kOfferGraceS
   last.deadline = Deadline(std::max(context.deadline.when(), Deadline::after(kOfferGraceS).when()));
   return moving.finish(last);
 }
 
-// Informs the sender at once that the data will not be received.
+// Posts an empty receive for the data, which informs the sender at once that the data will not be
+// received.
 void GroupMessages::refuse_data(Rank peer, uint32_t tag, uint64_t number) {
   (void)begin_recv({{}, peer, tag, nullptr, {MessagePart::kData, number}}, {timeout_s_, {}});
 }
@@ -186,7 +191,8 @@ void GroupMessages::refuse(const MessageOperation& offered) {
          MessageAnswer::refused(offered.expects_offered() ? expected + " in memory of the host" : expected));
 }
 
-// Does not wait, because the progress thread calls it too. If it fails, the group has ended.
+// Does not wait, because the progress thread calls it too. Errors are ignored: the send can fail
+// only if the group has ended.
 void GroupMessages::answer(const MessageOperation& offered, const MessageAnswer& answer) {
   const GroupMessage& message = offered.message();
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(answer, message.array());
@@ -199,12 +205,13 @@ Status GroupMessages::offer(const OutgoingMessage& message, double timeout_s, ui
   *number = 0;
   GroupMessage offered = sent(message);
   offered.place.part = MessagePart::kOffer;
-  offered.data.device = {};  // the data is not touched here
+  offered.data.device = {};  // this function does not access the data
   offered.description = describe_offer(offered.data.nbytes(), offered.description);
   if (offered.description.size() > kMaxDescriptionBytes)
     offered.description = describe_offer(offered.data.nbytes(), {});
   const Status ended = exchange(std::move(offered), timeout_s, number);
-  // A mismatch means that the receiver already waits for the data, so it will answer.
+  // A mismatch means that the receiver has already posted a receive for the data, so it will answer
+  // the offer.
   return ended.code() == Code::kMismatch ? Status::ok() : ended;
 }
 
@@ -218,9 +225,11 @@ Status GroupMessages::take_offer(const FoundMessage& offer, const ConstBuffer& e
                       expected.list};
   GroupMessage message = found_as(offer, memory, bundle);
   message.place.part = MessagePart::kOffer;
-  // An offer has no size to compare, and without PYCOLLECTIVE_CHECK no fingerprint.
+  // The transport does not compare the size of an offered array, and without PYCOLLECTIVE_CHECK
+  // there is no fingerprint. A digest that differs from the offer's makes the exchange fail with
+  // kMismatch.
   if (expected.nbytes() != offer.nbytes) message.digest = (offer.digest ^ 1) & ~kOfferBit;
-  return exchange(std::move(message), timeout_s_);  // the offer is here
+  return exchange(std::move(message), timeout_s_);  // does not wait for the sender: the offer has arrived
 }
 
 Result<std::shared_ptr<AsyncWork>> GroupMessages::begin(GroupMessage message, AsyncOptions how) {
@@ -234,12 +243,12 @@ Result<std::shared_ptr<AsyncWork>> GroupMessages::begin(GroupMessage message, As
 }
 
 Status GroupMessages::send(const OutgoingMessage& message, double timeout_s) {
-  if (message.place.part == MessagePart::kData) {  // the data is ready to be sent now
+  if (message.place.part == MessagePart::kData) {  // sends "go" first: the data is ready now
     const MessageGo go{1, Code::kOk, {}};
     const auto& [part, number, stop, array, used] = message.place;
     const MessagePlace place{MessagePart::kGo, number, nullptr, &message.data, used};
     PC_TRY(exchange(sent({bytes_of(go), message.peer, message.tag, message.site, place}), kOfferGraceS));
-    // The receiver relies on it now.
+    // The receiver now waits for the data, so the send gets at least kOfferGraceS.
     if (timeout_s >= 0) timeout_s = std::max(timeout_s, kOfferGraceS);
   }
   return exchange(sent(message), timeout_s);
@@ -293,7 +302,8 @@ Status GroupMessages::sendrecv(const OutgoingMessage& out, Buffer in, Rank sourc
   post(began, receiving);
   post(began, sending);
   const Status received = this->received(receiving, context_for(seconds, began, nullptr));
-  // A failure here does not change what the other rank expects.
+  // The send must be finished even if the receive failed, because its receiver still expects the
+  // message.
   const Status left = sending.finish(context_for(seconds, began, nullptr));
   return received.is_ok() ? left : received;
 }
@@ -317,7 +327,7 @@ void GroupMessages::give_back(Rank peer, uint32_t tag, bool sends, uint64_t numb
   shared_->messages.give_back(peer, tag, sends, number);
 }
 
-// If `stop` is null, the probe of all waits of the group is used.
+// `stop` is the interrupt probe of the wait. If it is null, the probe of the group is used.
 WaitContext GroupMessages::context_for(double timeout_s, TimePoint began,
                                        const std::function<bool()>* stop) const {
   return {Deadline::after(timeout_s, began), shared_->calls.word(),
@@ -326,7 +336,7 @@ WaitContext GroupMessages::context_for(double timeout_s, TimePoint began,
 
 std::string GroupMessages::explain() const {
   const GroupNames& names = shared_->calls.names();
-  std::map<std::string_view, std::string> ranks;  // by path
+  std::map<std::string_view, std::string> ranks;  // lists of ranks, by path
   for (Rank peer = 0; peer < names.size(); ++peer) {
     if (peer == names.rank()) continue;
     std::string& text = ranks[parts_.transport->path_to(names.to_world(peer))];

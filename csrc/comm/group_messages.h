@@ -1,6 +1,6 @@
-// The messages of a group. A message has a number, counted per peer, tag and direction, and is
-// posted at once or searched for. An offered message (offered_message.h) has several parts with one
-// number.
+// The messages of a group. Every message has a number, which counts the messages of one peer, tag
+// and direction. A receive is posted at once, or follows a search for the message. An offered
+// message (offered_message.h) consists of several parts with the same number.
 #pragma once
 
 #include <atomic>
@@ -26,37 +26,40 @@ class GroupMessages final : public OfferAnswers {
   GroupMessages(const GroupParts& parts, uint32_t group, std::shared_ptr<GroupState> shared,
                 double timeout_s);
 
-  // Blocking, as Communicator::run() is.
+  // Blocking, like Communicator::run().
   Status send(const OutgoingMessage& message, double timeout_s = -1);
   Status recv(const IncomingMessage& message, double timeout_s = -1);
-  // Waits for a message of unknown size from `message.peer`, or from any rank if that is kAnyRank.
+  // Waits for a message of unknown size from `message.peer`, or from any rank if the peer is
+  // kAnyRank.
   Result<FoundMessage> find(const IncomingMessage& message, double timeout_s = -1);
-  // Without a `bundle` the message is received as whatever it is, into memory that was made for it;
-  // otherwise it must be what is expected here.
+  // Receives a message that find() returned. If `bundle` is null, any content is accepted, and
+  // `data` is memory that was allocated for it. Otherwise the message must match `data` and
+  // `bundle`.
   Status recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
   void put_back(const FoundMessage& found) { give_back(found.peer, found.tag, false, found.number); }
-  // Sends and receives concurrently, so that ranks may do this in a ring.
+  // Sends and receives concurrently, so that all ranks of a ring can call it at the same time.
   Status sendrecv(const OutgoingMessage& out, Buffer in, Rank source, uint32_t tag, double timeout_s = -1);
-  // Asynchronous variants, as Communicator::begin().
+  // Asynchronous variants: see Communicator::begin().
   Result<std::shared_ptr<AsyncWork>> begin_send(const OutgoingMessage& message, AsyncOptions how);
   Result<std::shared_ptr<AsyncWork>> begin_recv(const IncomingMessage& message, AsyncOptions how);
 
-  // Reserves the number that a message would get now, for a message that is made later. It must be
-  // posted, or given back.
+  // Reserves the next number for a message that is made later. The caller must post a message with
+  // that number, or release the number by give_back().
   uint64_t take_number(Rank peer, uint32_t tag, bool sends);
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
-  // Sends the message as an offer, and waits as any small send does. Sets `number` to its number,
-  // also if this fails; 0 if the other rank was not informed of it.
+  // Sends an offer of the message, and waits like any small send. Sets `number` to the number of
+  // the message, even on failure, or to 0 if the peer was not informed of the message.
   Status offer(const OutgoingMessage& message, double timeout_s, uint64_t* number);
-  // Takes an offer that was found. Returns kMismatch if it is not this message; then the sender is
-  // informed.
+  // Accepts an offer that find() returned. If the offered array is not the expected one, informs
+  // the sender and returns kMismatch.
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected, std::optional<uint64_t> bundle);
-  // For a receiver that has requested the data and no longer takes them: informs their sender.
+  // Informs the sender of an offered message that this rank, which has requested the data, will not
+  // receive it.
   void refuse_data(Rank peer, uint32_t tag, uint64_t number);
 
-  std::string explain() const;  // the paths of the messages, as text
-  // Polls from time to time: calls that are done at once do not wait, but other ranks may need this
-  // rank to take what they send.
+  std::string explain() const;  // describes the path to each rank, as text
+  // Counts a call that completed without waiting, and polls the transport on every 128th: other
+  // ranks may need this rank to receive what they send.
   void look_around();
 
  private:
@@ -74,9 +77,9 @@ class GroupMessages final : public OfferAnswers {
 
   const GroupParts& parts_;
   const uint32_t group_;
-  const std::shared_ptr<GroupState> shared_;  // shared with the messages that it has begun
+  const std::shared_ptr<GroupState> shared_;  // shared with the asynchronous messages of this group
   const double timeout_s_;
-  std::atomic<uint32_t> at_once_{0};  // number of calls that were done at once
+  std::atomic<uint32_t> at_once_{0};  // number of calls that completed without waiting
 };
 
 }  // namespace pc

@@ -13,18 +13,18 @@ namespace pc {
 
 class LazyDevices;
 
-struct GroupParts {  // not owned; all outlive the group
+struct GroupParts {  // the pointers are not owned; all outlive the group
   GroupCalls::Parts calls;
   Progress* progress = nullptr;
   Transport* transport = nullptr;  // carries messages, also those to this rank itself
   const std::function<bool()>* interrupted = nullptr;
   Check check = Check::kOn;
-  Rank hosts = 1;                // number of hosts of the ranks
-  bool shares_memory = false;    // the executor runs collectives without plans
-  shm::ShmDomains domains = {};  // if worth_it(), the executor is hierarchical
+  Rank hosts = 1;                // number of hosts on which the ranks of the group run
+  bool shares_memory = false;    // all ranks share memory: the executor runs collectives without plans
+  shm::ShmDomains domains = {};  // if domains.worth_it(), the executor is hierarchical
   const Profile* profile = nullptr;
   Status gpus_may_join = {};
-  LazyDevices* devices = nullptr;  // runs calls with arrays that are not on the host; null: there are none
+  LazyDevices* devices = nullptr;  // runs calls with arrays on GPUs; null if the runtime has no devices
 };
 
 }  // namespace pc

@@ -15,7 +15,7 @@ Status run_call(Communicator& group, const UserCall& call, double timeout_s) {
     case UserCall::Kind::kRecv:
       return group.recv({request.out, request.root, call.tag, request.site, call.place, request.bundle},
                         timeout_s);
-    case UserCall::Kind::kRecvFound:  // uses its own deadline
+    case UserCall::Kind::kRecvFound:  // the deadline of `found` applies, not timeout_s
       if (call.place.used != nullptr) *call.place.used = true;
       return group.recv(request.out, *call.found,
                         call.has_bundle ? std::optional(request.bundle) : std::nullopt);

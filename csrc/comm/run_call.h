@@ -1,4 +1,4 @@
-// Makes a user's call with arrays on the host, in a group.
+// Runs or begins a user's call with arrays on the host.
 #pragma once
 
 #include "comm/communicator.h"
@@ -7,7 +7,7 @@
 namespace pc {
 
 Status run_call(Communicator& group, const UserCall& call, double timeout_s);
-// Not available for a sendrecv or for a message that was found.
+// Returns kInternal for a sendrecv and for the receive of a message that was found.
 Result<std::shared_ptr<AsyncWork>> begin_call(Communicator& group, const UserCall& call, AsyncOptions how);
 
 }  // namespace pc

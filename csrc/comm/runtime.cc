@@ -26,8 +26,8 @@
 namespace pc {
 namespace {
 
-// Bits in the number of a group: groups of make_internal_group(), and those of make_channel(),
-// which have both ranks in the bits below.
+// Bits in the id of a group. kInternalBit marks the groups of make_internal_group(). kChannelBit
+// marks those of make_channel(), which contain both ranks in the lower bits.
 constexpr uint32_t kInternalBit = 0x8000'0000, kChannelBit = 0x4000'0000;
 constexpr Rank kMostInChannels = 1 << 14;
 constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above have other meanings
@@ -103,8 +103,8 @@ std::vector<CallRecord> last_calls_of(const FlightRecorder& collectives, const F
 
 }  // namespace
 
-// Members are destroyed in reverse order: the groups before the control thread and the executor,
-// these before reactor and transport.
+// Members are destroyed in reverse order: the groups first, then the control thread and the
+// executor, then the reactor and the transport.
 struct Runtime::State {
   State(RuntimeOptions given, Runtime& runtime)
       : options(std::move(given)),
@@ -131,7 +131,7 @@ struct Runtime::State {
     if (transport) transport->abort(Status(Code::kAborted, "the runtime was closed"));
     if (messages_transport) messages_transport->abort(Status(Code::kAborted, "the runtime was closed"));
   }
-  // This rank leaves: see Communicator::close().
+  // Marks this rank as leaving in every group: see Communicator::close().
   void close_groups() {
     const std::lock_guard lock(groups_mutex);
     world->close();
@@ -147,7 +147,7 @@ struct Runtime::State {
   Status share_memory(const WorldInfo& world_info);
   Status connect(const Result<FdExchangeListener>& listener, WorldInfo& world_info, Deadline deadline);
   Status start_control();
-  void make_reactor();  // called once the transport exists, if there are other ranks
+  void make_reactor();  // if there are other ranks, the transport must exist
   GroupParts parts_of(const std::vector<Rank>& ranks);
   GroupNames names_of(const std::vector<Rank>& ranks, bool is_world) const;
   SelectionTable selection_for(const std::vector<Rank>& ranks) const {
@@ -169,7 +169,7 @@ struct Runtime::State {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Transport> messages_transport;  // `transport`, plus messages of this rank to itself
   std::unique_ptr<Reactor> reactor;
-  std::unique_ptr<SharedMemory> memory;  // null: no group uses any
+  std::unique_ptr<SharedMemory> memory;  // null: no group uses shared memory
   std::unique_ptr<PlanExecutor> executor;
   std::unique_ptr<Progress> progress;
   std::unique_ptr<ControlThread> control;
@@ -181,7 +181,7 @@ struct Runtime::State {
   uint32_t reserved_group_ids = 0;  // number of ids taken from this rank's own range: see reserve_group_ids()
   bool shut_down = false;
   std::mutex leaving;   // held while this rank leaves, by shutdown() or abort(); acquired before groups_mutex
-  LazyDevices devices;  // refer to the groups, and to what these use
+  LazyDevices devices;  // destroyed first: devices refer to groups and to their parts
 };
 
 GroupNames Runtime::State::names_of(const std::vector<Rank>& ranks, bool is_world) const {
@@ -233,7 +233,7 @@ Status Runtime::State::gpus_may_join(const std::vector<Rank>& ranks) const {
   return Status::ok();
 }
 
-// If the user selects algorithms, these are used: they are plans, which run over connections.
+// Does nothing if the user selects algorithms. These are plans, which run over connections.
 Status Runtime::State::share_memory(const WorldInfo& world_info) {
   if (world_info.selection.to_string() != SelectionTable::defaults().to_string()) return Status::ok();
   SharedMemory::Parts parts{local_peers.get(), wakeup.get(), transport.get(), reactor.get(),
@@ -379,7 +379,7 @@ Result<Communicator*> Runtime::make_group(uint32_t id, const std::vector<Rank>& 
   return state.add_group(id, world_ranks);
 }
 
-// Each rank hands out ids from a range of its own.
+// Each rank reserves ids from a range of its own.
 Result<uint32_t> Runtime::reserve_group_ids(uint32_t count) {
   State& state = *state_;
   const uint32_t range = (kMostGroupIds - 1) / static_cast<uint32_t>(state.options.size);
@@ -397,9 +397,9 @@ LazyDevices& Runtime::devices() { return state_->devices; }
 void Runtime::close_group(const Communicator& group) {
   State& state = *state_;
   if (state.devices.keep(group)) return;
-  std::vector<std::unique_ptr<Communicator>> closed;  // end without the lock
+  std::vector<std::unique_ptr<Communicator>> closed;  // declared before the lock: destroyed after unlock
   const std::lock_guard lock(state.groups_mutex);
-  if (state.shut_down) return;  // it ends with the runtime
+  if (state.shut_down) return;  // the group ends with the runtime
   const auto found = std::find_if(state.groups.begin(), state.groups.end(),
                                   [&](const auto& each) { return each.get() == &group; });
   if (found == state.groups.end()) return;
@@ -468,14 +468,14 @@ Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
   State& state = *state_;
   const std::lock_guard leaving(state.leaving);
   const double seconds = std::max(deadline.remaining_s(), 0.0);
-  Status closed = state.devices.close(seconds);  // first, because their calls may still make groups
+  Status closed = state.devices.close(seconds);  // first, because calls on devices may create groups
   if (on_devices != nullptr) *on_devices = std::exchange(closed, Status());
   deadline = Deadline::after(seconds);
   {
     const std::lock_guard lock(state.groups_mutex);
     if (std::exchange(state.shut_down, true)) return Status::ok();
   }
-  if (state.world->ended()) {  // no rank can be waited for, but this rank leaves in order
+  if (state.world->ended()) {  // cannot wait for the other ranks, but sends a goodbye
     state.close_groups();
     if (state.control) state.control->send_goodbye();
     state.close();
@@ -485,8 +485,8 @@ Status Runtime::shutdown(Deadline deadline, Status* on_devices) {
   Status ended = state.world->leave(std::max(deadline.remaining_s(), 0.0));
   state.close_groups();
   if (state.transport) {
-    // Other ranks that still need this rank must see a goodbye, not a broken connection, even if
-    // they did not call shutdown().
+    // Ranks that still need this rank must receive a goodbye, not a broken connection, even if they
+    // have not called shutdown().
     state.transport->shutdown(
         ended.is_ok() ? deadline : Deadline::after(std::clamp(deadline.remaining_s(), 0.0, kGoodbyeS)));
     state.control->send_goodbye();

@@ -1,6 +1,6 @@
-// Everything that one rank owns: store, transport, reactor, and the world communicator. It is
-// explicit: a process may hold several, which is how worlds of threads are tested. world() as a
-// global exists in Python only.
+// Everything that one rank owns: store, transport, reactor, and the world communicator. A process
+// may hold several Runtime objects, for example one per thread in tests. Only Python has a global
+// world().
 #pragma once
 
 #include <memory>
@@ -24,43 +24,51 @@ class LazyDevices;
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> create(RuntimeOptions options, Deadline deadline);
-  ~Runtime();  // without shutdown(): closes at once, and the peers see a failure
+  ~Runtime();  // without shutdown(): closes at once, and the peers report a failure
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
   Communicator& world();
-  // Creates a group of these world ranks, in this order, which must include this rank. It lives
-  // until close_group() or the end of the runtime. All members pass the same `id`, which one of
-  // them has reserved and sent to the others.
+  // Creates a group of the given world ranks in the given order. They must include this rank. The
+  // group exists until close_group() or the end of the runtime. All members pass the same `id`,
+  // which one of them has reserved and sent to the others.
   Result<Communicator*> make_group(uint32_t id, const std::vector<Rank>& world_ranks);
-  // Returns the first of `count` consecutive ids that no rank of the world gets a second time, in
-  // any thread. Groups without a common member may have the same id. Returns kUnsupported if this
-  // rank has none left.
+  // Reserves `count` consecutive ids and returns the first. No other call, in any thread or on any
+  // rank of the world, returns the same ids. Groups without a common member may have the same id.
+  // Returns kUnsupported if this rank has no ids left.
   Result<uint32_t> reserve_group_ids(uint32_t count);
-  // Releases what a group of make_group() uses here, and its internal group; the other members
-  // close theirs separately. What still runs in it ends. No call on it may be in progress or
-  // follow. A group that the devices know stays until the end, because they refer to it.
+  // Destroys this rank's side of a group of make_group() and of its internal group. The other
+  // members close their sides separately. Asynchronous calls that still run in the group end. No
+  // method of the group may be running, or be called later. A group that the devices know is kept
+  // until the end of the runtime, because the devices refer to it.
   void close_group(const Communicator& group);
-  // Creates a group of the same ranks, for internal calls beside the group's own; its number is
-  // agreed without communication. At most one exists for each group.
+  // Creates a group of the same ranks for internal calls, separate from the calls of `group`. Its
+  // id is derived from the id of `group`, so no communication is needed. At most one exists for
+  // each group.
   Result<Communicator*> make_internal_group(const Communicator& group);
-  // Creates a group of two world ranks in this order, one of which is this rank: for messages that
-  // are moved by other means, in one direction. Both create it without communication. Returns
-  // kUnsupported if a rank is above 16383, or if it exists already.
+  // Creates a group of the world ranks `from` and `to`, one of which is this rank. It is used for
+  // messages in this direction that are moved by other means, for example GPUs. Each of the two
+  // ranks creates it without communication. Returns kUnsupported if a rank is above 16383 or if the
+  // channel exists already.
   Result<Communicator*> make_channel(Rank from, Rank to);
-  LazyDevices& devices();  // for what the groups' calls do not cover. They end with shutdown() and abort()
+  // For GPU operations that are not calls of a group. shutdown() and abort() end the devices.
+  LazyDevices& devices();
   std::size_t group_count() const;                    // open groups besides the world
-  const std::vector<std::string>& addresses() const;  // where each rank listens; empty for one rank
+  const std::vector<std::string>& addresses() const;  // listening address of each rank; empty for one rank
   const HostMap& hosts() const;
   shm::Heap*
-  heap();  // null: no rank shares memory with this one. Lives as long as the runtime, also after its shutdown
-  const std::string& name() const;  // of this world: the same on every rank, and unique; empty for one rank
+  // Returns null if no rank shares memory with this one. The heap exists as long as the Runtime
+  // object, even after shutdown().
+  heap();
+  // Returns the name of the world, which is unique and the same on every rank; empty for one rank.
+  const std::string& name() const;
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
-  // Waits until every rank has called it, says goodbye, closes. `deadline` limits this; the devices
-  // get the same time before it to close. `on_devices` receives their error, which is otherwise
-  // part of the result.
+  // Closes the devices, waits until every rank has called this method, sends a goodbye, and closes.
+  // Closing the devices may take the time that remains until `deadline`; the other steps may then
+  // take as long again. If `on_devices` is not null, it receives the error of the devices, which is
+  // otherwise part of the result.
   Status shutdown(Deadline deadline, Status* on_devices = nullptr);
-  // Ends everything that runs in other threads, now and later, with `why`, and closes at once:
-  // peers see a failure. What runs on devices ends first.
+  // Ends all running and later calls with `why`, those on devices first. Closes at once, so the
+  // peers report a failure.
   void abort(const Status& why);
   // For a forked child: closes every descriptor, so that the peers notice the parent's end. No
   // other call may follow.

@@ -11,9 +11,10 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostSharing = 4096;  // ranks: every call reads one cache line of each
+constexpr std::size_t kMostSharing = 4096;  // ranks; every call reads one cache line of each
 
-// By world rank: a number that is shared only by ranks with common memory.
+// Returns for each world rank the number of its shared-memory domain. Only ranks that share memory
+// have the same number.
 std::vector<Rank> domains_of(const HostMap& hosts) {
   std::vector<Rank> domains;
   for (std::size_t rank = 0; rank < hosts.ranks.size(); ++rank) {
@@ -34,7 +35,7 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 // Members are destroyed in reverse order: the executors before what they use.
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
-  std::unique_ptr<LocalPeers> lone;  // for a rank that shares memory with no rank while other ranks do
+  std::unique_ptr<LocalPeers> lone;  // for a rank without shared memory while other ranks share memory
   std::unique_ptr<ShmWakeup> single_wakeup;
   std::unique_ptr<shm::Host> host;
   std::unique_ptr<shm::SharedExecutor> together;    // null: no rank shares memory with this one

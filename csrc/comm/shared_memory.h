@@ -1,4 +1,5 @@
-// How the groups of one rank use shared memory: among all their ranks, or among those of each host.
+// Selects for each group of a rank whether its collectives use shared memory: among all its ranks,
+// among the ranks of each host, or not at all.
 #pragma once
 
 #include <memory>
@@ -27,16 +28,16 @@ class SharedMemory {
     bool single_copy = true;
     shm::LimitsByRanks limits = {};
   };
-  // Creates it for that rank. Returns null if no group of the world can use shared memory.
+  // Creates the object for `rank`. Returns null if no group of the world can use shared memory.
   static Result<std::unique_ptr<SharedMemory>> create(const HostMap& hosts, Rank rank, const Parts& parts);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
 
   struct Use {
-    Executor* executor = nullptr;  // null: none, the group runs plans
-    bool all = false;              // all its ranks share memory
-    shm::ShmDomains domains = {};  // otherwise, if worth_it(), the domains that the executor uses
+    Executor* executor = nullptr;  // null: the group runs plans without shared memory
+    bool all = false;              // all ranks of the group share memory
+    shm::ShmDomains domains = {};  // if not `all`: the shared-memory domains that `executor` uses
   };
   Use of(std::span<const Rank> world_ranks) const;
   shm::Heap* heap();  // null: no rank shares memory with this one

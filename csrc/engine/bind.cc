@@ -75,7 +75,7 @@ std::size_t Geometry::position(uint32_t name) const {
 
 std::size_t Geometry::nbytes(Chunks names) const {
   if (cut_ != Cut::kBlocks) return position(names.first + names.count) - position(names.first);
-  if (names.count != 1) return names.count * chunk_nbytes_;  // packed into scratch: the parts are equal
+  if (names.count != 1) return names.count * chunk_nbytes_;  // packed into scratch, so the parts are equal
   return names.first / size_ == rank_ ? parts_.nbytes(names.first % size_)
                                       : from_.nbytes(names.first / size_);
 }

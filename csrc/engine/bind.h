@@ -1,5 +1,5 @@
-// Maps chunks to memory: where the chunks of a call are stored, and the scratch memory behind
-// Area::kScratch.
+// Maps the chunks of a plan to memory: their positions in the arrays of a call, and the scratch
+// memory behind Area::kScratch.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,27 @@
 
 namespace pc {
 
-// Where chunks are stored in the arrays of one call, in bytes. The object is reused; bind()
-// allocates nothing if the parts are equal.
+// The positions and sizes of the chunks in the arrays of one call, in bytes. The object is reused
+// for later calls; bind() allocates nothing if all parts have the same size.
 class Geometry {
  public:
   Geometry() = default;
-  // For the array of a plan of this shape, which cuts it into `chunks` chunks.
+  // `shape` and `chunks` are those of the plan, which cuts the array into `chunks` chunks.
   Geometry(const Request& request, const Shape& shape, uint32_t chunks) { bind(request, shape, chunks); }
   void bind(const Request& request, const Shape& shape, uint32_t chunks);
 
   std::size_t nbytes(Chunks names) const;
   std::size_t input(uint32_t name) const;   // offset in the input
   std::size_t output(uint32_t name) const;  // offset in the output
-  // Size of one scratch chunk: that of the largest chunk. Chunks of equal size have no gaps between
-  // them.
+  // Returns the size of one chunk of scratch, which fits the largest chunk of the array. It is
+  // rounded up to 64 bytes unless packs(shape): chunks of equal size have no gaps between them in
+  // scratch.
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }
 
  private:
-  struct Parts {  // sizes in bytes: all equal, or given by the offsets of each part and of the end
+  // in bytes: parts of size `equal` or, if `offsets` is not empty, parts between consecutive
+  // offsets
+  struct Parts {
     void bind(std::span<const uint64_t> counts, std::size_t equal, std::size_t element_nbytes);
     std::size_t begin(std::size_t part) const { return offsets.empty() ? part * equal : offsets[part]; }
     std::size_t nbytes(std::size_t part) const { return begin(part + 1) - begin(part); }
@@ -46,11 +49,12 @@ class Geometry {
   // kBlocks (alltoall): one block for each rank in the input and one from each rank in the output.
   std::size_t total_nbytes_ = 0, chunk_nbytes_ = 0, input_begin_ = 0, output_begin_ = 0;
   uint32_t split_ = 1, rank_ = 0, size_ = 1;
-  Parts parts_, from_;  // of kBlocks: to each rank, from each rank
+  // parts_: the parts or, for kBlocks, the blocks to each rank; from_: the blocks from each rank
+  Parts parts_, from_;
 };
 
-// Memory that grows and never shrinks: a fresh allocation per call costs more page faults than the
-// call itself. Thread-safety: none; one run at a time.
+// Memory that grows and never shrinks, because a fresh allocation per call would cost more in page
+// faults than the call itself. Thread-safety: none; one run at a time uses it.
 class Scratch {
  public:
   // Returns at least `nbytes`, 64-byte aligned, with unspecified contents. Returns null if the

@@ -33,8 +33,8 @@ std::optional<CallRecord> FlightRecorder::Entry::read(uint64_t ticket) const {
 uint64_t FlightRecorder::begin(const CallRecord& call) {
   const uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
   Entry& entry = entries_[ticket % kCalls];
-  // If `before` is odd, a thread that is kCalls behind is writing this entry at this moment. It
-  // keeps the entry, and this call is not recorded.
+  // If `before` is odd, the thread of another call, kCalls or more tickets away, is writing this
+  // entry now. That thread keeps the entry, and this call is not recorded.
   const uint64_t before = entry.version.load(std::memory_order_relaxed);
   if (before % 2 != 0 || before > 4 * ticket || !entry.open(before, 4 * ticket + kBeginning)) return ticket;
   std::array<uint64_t, sizeof(CallRecord) / sizeof(uint64_t)> copy;

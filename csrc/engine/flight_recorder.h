@@ -1,5 +1,4 @@
-// Always records the last calls of a rank: what the rank reports about itself when a call fails or
-// hangs.
+// Always records the last calls of a rank. The rank reports them when a call fails or hangs.
 #pragma once
 
 #include <array>
@@ -28,7 +27,7 @@ struct CallRecord {
   Rank root_or_peer = -1;
   uint32_t group = 0, tag = 0;
   uint64_t sequence = 0, digest = 0, count = 0;
-  uint64_t parts = 0;                  // distinguishes lists of uneven parts; 0: the parts are equal
+  uint64_t parts = 0;                  // hash of the part sizes if they differ; 0: the parts are equal
   uint64_t bundle = 0;                 // Request::bundle
   const Layout* layout = nullptr;      // Buffer::layout
   double factor = 1;                   // Reduction::factor
@@ -45,19 +44,20 @@ class FlightRecorder {
   static constexpr std::size_t kCalls = 1024;
 
   uint64_t begin(const CallRecord& call);  // returns the ticket for end()
-  void end(uint64_t ticket, Code result,
-           int64_t now_ns);  // no effect if kCalls later calls have begun meanwhile
+  // Has no effect if kCalls later calls have begun meanwhile.
+  void end(uint64_t ticket, Code result, int64_t now_ns);
 
   // Returns the collective or shutdown of that number if it is still recorded.
   std::optional<CallRecord> find(uint32_t group, uint64_t sequence) const;
   std::optional<CallRecord> last_done(uint32_t group) const;      // the newest collective that completed
   std::optional<CallRecord> last_running(uint32_t group) const;   // the newest call that has not ended
-  std::optional<CallRecord> last_shutdown(uint32_t group) const;  // the newest one, ended or not
+  std::optional<CallRecord> last_shutdown(uint32_t group) const;  // the newest shutdown, ended or not
   std::vector<CallRecord> all() const;                            // oldest first
 
  private:
-  // A seqlock. `version` is 4 * ticket + stage, so no value repeats; 0: empty. The words are
-  // released and acquired one by one instead of by fences, which ThreadSanitizer does not support.
+  // A seqlock. `version` is 4 * ticket + stage, so no value repeats; 0 means that the entry is
+  // empty. Each word is stored with release order and loaded with acquire order, because
+  // ThreadSanitizer does not support fences.
   enum Stage : uint64_t { kBeginning = 1, kBegun, kEnding, kEnded };
   struct Entry {
     std::atomic<uint64_t> version{0};
@@ -70,7 +70,7 @@ class FlightRecorder {
   std::optional<CallRecord> newest(Wanted&& wanted) const;
 
   const std::unique_ptr<Entry[]> entries_ = std::make_unique<Entry[]>(kCalls);  // ticket modulo kCalls
-  std::atomic<uint64_t> next_{0};                                               // ticket
+  std::atomic<uint64_t> next_{0};                                               // ticket of the next call
 };
 
 }  // namespace pc

@@ -77,7 +77,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-// The fields of one object. nullopt and null become null.
+// Collects the fields of one JSON object. nullopt and null pointers become null.
 class Fields {
  public:
   void text(const char* name, std::optional<std::string_view> value) {

@@ -15,14 +15,14 @@
 
 namespace pc {
 
-// What an executor keeps for one group.
+// The state that an executor keeps for one group.
 class OpenGroup {
  public:
   virtual ~OpenGroup() = default;
   virtual RunQueue& runs() = 0;
-  virtual void note_left(Rank /*world*/) {}  // that rank of the world has left
-  // Called once, when all runs of the group have ended for good. Remaining Work still owns the
-  // group's memory.
+  virtual void note_left(Rank /*world*/) {}  // that world rank has announced its exit
+  // Called once, when all runs of the group have ended and none can follow. Work objects that still
+  // exist share ownership of this object.
   virtual void close() {}
 };
 
@@ -30,7 +30,8 @@ class OpenGroup {
 class OpenGroups {
  public:
   using Shared = std::shared_ptr<OpenGroup>;  // shared with the Work of the group, which may outlive close()
-  // Discards what arrives for a cancelled call of a group that does not exist here yet.
+  // Called for a cancelled call of a group that does not exist here yet. Discards what arrives for
+  // that call.
   using Discard = std::function<void(uint32_t group, uint64_t sequence)>;
   explicit OpenGroups(Discard discard = [](uint32_t, uint64_t) {}) : discard_(std::move(discard)) {}
   OpenGroups(const OpenGroups&) = delete;
@@ -38,7 +39,7 @@ class OpenGroups {
   ~OpenGroups() = default;
 
   // Returns the group of this number, created by `make()` if necessary. The reference is valid
-  // until close(), before which all launches have returned.
+  // until close(), which is called only after all launches have returned.
   template <class Make>
   const Shared& get(uint32_t id, Make&& make) {
     const Slot* const recent = recent_.load(std::memory_order_acquire);
@@ -68,14 +69,15 @@ class OpenGroups {
   Slot& add(uint32_t id, Shared group);  // mutex_ held
 
   const Discard discard_;
-  std::atomic<Slot*> recent_{nullptr};  // the last one used, which is most often the one that is needed
+  // the slot used last: consecutive calls are most often of the same group
+  std::atomic<Slot*> recent_{nullptr};
   std::mutex mutex_;  // guards the members below; a slot's group changes only while its id is kNone
   std::deque<Slot> slots_;
   std::map<uint32_t, Slot*> by_id_;
   std::vector<Slot*> unused_;
-  std::vector<Shared> closing_;       // closed, but a thread is still in their last run
-  std::map<uint32_t, Status> ended_;  // groups that were aborted before they were closed
-  std::vector<Rank> left_;            // world ranks
+  std::vector<Shared> closing_;       // closed groups with a thread still in their last run
+  std::map<uint32_t, Status> ended_;  // groups that were aborted and are not closed yet
+  std::vector<Rank> left_;            // world ranks that have announced their exit
   Status aborted_;
 };
 

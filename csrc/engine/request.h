@@ -16,35 +16,37 @@ namespace pc {
 
 struct Request {
   Collective collective = Collective::kBarrier;
-  // May be the memory of `out` (in place); otherwise it must not overlap `out`. If one array
-  // corresponds to a part of the other, in place means that part. Empty if a rank has no such array
-  // (contracts.h).
+  // `in` may be the memory of `out` (in place); otherwise the two must not overlap. If one array
+  // corresponds to a part of the other, as in allgather, then in place it is that part. An array is
+  // empty on a rank that has none (contracts.h).
   ConstBuffer in;
   Buffer out;
   Reduction op;
   Rank root = 0;
   bool fixed_order = false;  // allow only algorithms that sum every element in one fixed order
-  // For a collective with an array of parts: the number of elements in each rank's part. Empty: all
-  // parts are equally large. For alltoall: what this rank sends to each rank, and what it receives
-  // from each. The memory lives as long as the operation.
+  // For a collective with an array of parts: the number of elements in each rank's part. Empty if
+  // all parts have the same size. For alltoall, `counts` is what this rank sends to each rank, and
+  // `recv_counts` what it receives from each. The memory must outlive the operation.
   std::span<const uint64_t> counts = {}, recv_counts = {};
-  // For several arrays that are sent as one: how many (upper half), and a value that distinguishes
-  // their shapes.
+  // For several arrays that are sent as one: their number (upper 32 bits), and a value that
+  // distinguishes their shapes (lower 32 bits).
   uint64_t bundle = 0;
-  // For arrays on a GPU: the CUDA stream on which they are produced and used afterwards. A blocking
-  // call returns when it is queued there, if its backend works in stream order, or else when it has
-  // ended. The arrays and the list that holds them must live until the call has ended. None: the
-  // legacy default stream, and a blocking call returns when it has ended.
+  // For arrays on a GPU: the CUDA stream on which they are produced and used afterwards. If the
+  // backend works in stream order, a blocking call returns when it is queued on that stream;
+  // otherwise it returns when it has ended. The arrays and the list that holds them must live until
+  // the call has ended. nullopt stands for the legacy default stream, and a blocking call then
+  // returns when it has ended.
   std::optional<void*> stream = {};
   std::string_view label;  // the user's name for this call, shown in errors and traces
-  // where the user makes the call, "train.py:42 in step"; lives as long as the process
+  // the line of the user's program that makes the call, "train.py:42 in step"; lives as long as the
+  // process
   const char* site = nullptr;
-  const char* shape =
-      nullptr;  // shape of the array, "(17, 1311)", where ranks compare it; lives as long as the process
+  // shape of the array, "(17, 1311)", if the ranks compare it; lives as long as the process
+  const char* shape = nullptr;
 };
 
-// What a checked call operates on: the whole array, of which some ranks may have only a part. For
-// alltoall: what this rank sends.
+// The array that a checked call operates on: the whole array, even if a rank has only a part of it.
+// For alltoall, the array that this rank sends.
 struct Elements {
   std::size_t count = 0;
   DType dtype = DType::kU8;
@@ -67,9 +69,10 @@ inline Elements elements_of(const Request& request, Rank size) {
   for (const uint64_t count : request.counts) all.count += count;
   return all;
 }
-inline std::size_t arrays_of(uint64_t bundle) { return bundle >> 32; }  // 0: it is no list
-// Returns whether all ranks know the size. The uneven parts of an alltoall are known only to their
-// sender and receiver.
+// returns 0 if the call has no list of arrays
+inline std::size_t arrays_of(uint64_t bundle) { return bundle >> 32; }
+// Returns whether all ranks know the size of the call. If an alltoall has uneven parts, only the
+// sender and the receiver of a part know the size of the part.
 inline bool knows_size(const Request& request) {
   return request.collective != Collective::kAlltoall || request.counts.empty();
 }
@@ -80,20 +83,22 @@ inline const Layout* layout_of(const Request& request) {
              : request.in.layout;
 }
 
-// Is notified of what a call finds out about earlier calls.
+// Through this, an executor reports mismatches of earlier calls and recognizes peers that leave the
+// group.
 class CallListener {
  public:
-  // `peer`, a rank of the world, sent a message of collective `sequence` that this rank's call did
-  // not receive.
+  // World rank `peer` made a different call than this rank under number `sequence`, which was found
+  // out only during a later call.
   virtual void late_mismatch(uint64_t sequence, Rank peer, const Status& why) = 0;
-  // The digest that a rank sends instead of a call's when it leaves the group.
+  // Returns the digest that a rank sends instead of that of collective `sequence` if it leaves the
+  // group instead of making that call.
   virtual uint64_t digest_of_leaving(uint64_t sequence) const = 0;
 
  protected:
   ~CallListener() = default;
 };
 
-// What an executor needs besides the request. The communicator fills it in.
+// The arguments of an executor besides the request. The communicator fills them in.
 struct Launch {
   uint32_t group = 0;
   uint64_t sequence = 0;
@@ -103,12 +108,13 @@ struct Launch {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
   CallListener* listener = nullptr;  // may be null; outlives the operation
-  bool waits = false;                // the caller is going to wait for it at once
-  // For a part of a collective that only some of the group's ranks execute. `rank` and `size` then
-  // count these ranks.
-  const Rank* names = nullptr;  // how errors name them: ranks of the group; null: `rank` already is one
-  uint32_t contributions = 1;   // how many ranks' contributions each of them has already combined
-  // index of this part's first message; other parts have the indices before it
+  bool waits = false;                // the caller waits for the operation right after launch()
+  // The members below are set for a part of a collective that only some ranks of the group execute.
+  // `rank` and `size` then number these ranks.
+  // names[r]: the rank of the group by which errors name rank r; null: errors use r
+  const Rank* names = nullptr;
+  uint32_t contributions = 1;  // number of ranks' contributions that each of these ranks has already combined
+  // index of this part's first message; earlier parts have the indices before it
   uint32_t first_message = 0;
   Rank named(Rank member) const { return names == nullptr || member < 0 ? member : names[member]; }
 };

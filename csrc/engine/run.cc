@@ -48,7 +48,9 @@ void Run::set_ended(Status result) {
   while (queue_.take(late)) {
   }
   result_ = std::move(result);
-  ended_.store(true);  // sequentially consistent, as in set_notifier(): one of the two sees the other
+  // Sequentially consistent, as are the accesses in set_notifier(): either this thread sees the new
+  // notifier, or set_notifier() sees that the run has ended.
+  ended_.store(true);
   notify_now();
 }
 

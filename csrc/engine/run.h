@@ -1,5 +1,5 @@
-// One collective in execution, independent of its executor: what the queue of a group needs to know
-// of it, and the Work that a caller holds.
+// One collective in execution. A run has the same interface for all executors: one side for the
+// queue of its group, and one, Work, for the caller.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,9 @@ class RunQueue;
 class OpenGroup;
 class OpenGroups;
 
-// Thread-safety: one thread at a time (the holder of the group's progress lock), except where a
-// method says otherwise. Runs are reused. The methods of Work require that the run is in the queue,
-// and may be called by any thread that Work allows.
+// Thread-safety: only the holder of the group's progress lock calls the methods, except where a
+// method says otherwise. The methods of Work require that the run is in the queue; Work states
+// which threads may call them. Runs are reused.
 class Run : public Work {
  public:
   ~Run() override = default;
@@ -30,7 +30,8 @@ class Run : public Work {
 
   virtual void start(Scratch& scratch) = 0;  // begins, and makes as much progress as possible
   virtual void advance() = 0;                // makes as much progress as possible
-  // Withdraws what is in flight: afterwards the user's memory is free.
+  // Ends the run with `result` and withdraws its operations in flight. Afterwards the run no longer
+  // uses the caller's memory.
   virtual void end(Status result) = 0;
   // Waits until advance() has something to do, or the context ends.
   virtual WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) {
@@ -39,8 +40,8 @@ class Run : public Work {
 
   // ---- Work (run_as_work.cc)
   //
-  // Returns what the caller of a run in that queue holds. Until it is released it shares ownership
-  // of `groups` and `group`, to which the queue belongs.
+  // Returns a run of queue `runs` as the Work that the caller holds. Until the Work is released it
+  // shares ownership of `groups` and `group`, to which the queue belongs.
   static WorkPtr as_work(std::unique_ptr<Run> run, RunQueue& runs, const std::shared_ptr<OpenGroups>& groups,
                          const std::shared_ptr<OpenGroup>& group);
   void release() noexcept final;
@@ -52,14 +53,14 @@ class Run : public Work {
   void cancel() final;
 
   uint64_t sequence() const { return launch_.sequence; }
-  // any thread: the next advance() ends the run, and its driving thread wakes for that
+  // Thread-safety: any thread may call both. After request_end() the next advance() ends the run
+  // with `why`. After wake() the thread that drives the run checks again what it waits for.
   void request_end(Status why) { queue_.complete(Completion{kEndToken, std::move(why), {}, 0}); }
-  void wake() {
-    queue_.complete(Completion{kWakeToken, Status(), {}, 0});
-  }  // any thread: the driving thread checks again what it waits for
+  void wake() { queue_.complete(Completion{kWakeToken, Status(), {}, 0}); }
 
-  // The notifier of this run is completed when the run ends, and on completions while no thread
-  // drives it. Pass null for none. The group's queue calls these methods with its lock held.
+  // set_notifier() sets the notifier of this run; null removes it. The notifier is completed when
+  // the run ends and, while no thread drives the run, whenever one of its operations completes. The
+  // group's queue calls these methods with its lock held.
   void set_notifier(CompletionSink* notifier, uint64_t token);
   void notify_completions();
   void stop_notifying();

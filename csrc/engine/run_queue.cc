@@ -8,7 +8,7 @@ namespace pc {
 
 WorkPtr RunQueue::enter(std::unique_ptr<Run> run, const std::shared_ptr<OpenGroups>& groups,
                         const std::shared_ptr<OpenGroup>& group) {
-  WorkPtr work;  // declared before the lock: if something throws, it is released without the lock
+  WorkPtr work;  // declared before the lock, so that it is released without the lock if something throws
   Lock lock(mutex_);
   aborted_.is_ok() ? runs_.push_back(run.get()) : run->end(aborted_);
   work = Run::as_work(std::move(run), *this, groups, group);
@@ -20,7 +20,7 @@ void RunQueue::release(std::unique_ptr<Run> run) {
   Lock lock(mutex_);
   if (!run->ended()) end(lock, *run, Status(Code::kAborted, "dropped by its owner before it was done"));
   if (is_held(*run)) {
-    dropped_ = std::move(run);  // the driving thread is in the probe, and uses the run once more
+    dropped_ = std::move(run);  // the driving thread uses the run once more after its probe
     return;
   }
   if (!runs_.empty()) std::erase(runs_, run.get());
@@ -63,7 +63,8 @@ bool RunQueue::is_held(const Run& run) const {
   return progress_held_ && !runs_.empty() && runs_.front() == &run;
 }
 
-// While the interrupt probe of the driving thread runs, any thread may end the run.
+// Records when the driving thread is inside its interrupt probe. During that time any thread may
+// end the run.
 class RunQueue::Probed final : public ProbeScope {
  public:
   Probed(RunQueue& runs, WaitContext& context) : ProbeScope(context), runs_(runs) {}
@@ -99,8 +100,8 @@ WaitEnd RunQueue::drive(const Run& run, const WaitContext& context) {
         if (how != WaitEnd::kReady) break;
         first.advance();
         if (first.ended()) break;
-        // A short wait checks nothing but its queue. A series of short waits must not hide Ctrl-C
-        // or the deadline.
+        // wait_to_advance() does not check Ctrl-C or the deadline if it returns early. So they are
+        // checked here, once per time slice.
         const TimePoint now = pc::now();
         if (looked == TimePoint{}) looked = now;
         if (now - looked < std::chrono::milliseconds(Deadline::kSliceMs)) continue;
@@ -146,7 +147,8 @@ void RunQueue::notify(Run& run, CompletionSink* notifier, uint64_t token) {
   run.started() ? run.notify_completions() : run.notify_now();
 }
 
-// The first run may have to be started, and perhaps no thread waits for it.
+// If the first run has yet to be started, completes its notifier, because perhaps no thread waits
+// for the run.
 void RunQueue::notify_if_due() {
   if (!progress_held_ && !runs_.empty() && !runs_.front()->started()) runs_.front()->notify_now();
 }
@@ -173,14 +175,15 @@ void RunQueue::end(Lock& lock, Run& run, const Status& why) {
   if (!run.started()) skipped_.push_back(run.sequence());
   std::erase(runs_, &run);
   discard_due();
-  if (progress_held_) runs_.front()->wake();  // the driving thread may be waiting for this run
-  progress_released_.notify_all();            // a thread that waits for the next run starts it
+  // wakes the driving thread, which perhaps drives the first run only because it waits for `run`
+  if (progress_held_) runs_.front()->wake();
+  progress_released_.notify_all();  // wakes a thread that waits for the next run, which starts it
   notify_if_due();
 }
 
-// Peers may be ahead with a call that ended here before the calls before it. What they send for it
-// can only be discarded once those calls are over, because a transport discards everything up to a
-// number.
+// A call may end here before the calls before it, and peers may already send messages for it. These
+// can be discarded only when the earlier calls have ended, because a transport discards the
+// messages of all calls up to a number.
 void RunQueue::discard_due() {
   std::erase_if(skipped_, [this](uint64_t sequence) {
     const bool due = runs_.empty() || runs_.front()->sequence() > sequence;

@@ -1,8 +1,8 @@
-// Describes a message for a receiver that does not know what it is: dtype and shape in the few
-// bytes that travel in its first frame.
+// The description of a message for a receiver that does not know its type: dtype and shape, in a
+// few bytes of the message's first frame.
 //
 //   dtype u8, ndim u8, ndim lengths as LEB128 (DWARF 5, section 7.6),
-//   and for kOpaque its owner's name of the dtype
+//   and for kOpaque the name that the array's framework gives the dtype
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace pc {
 
 struct ArrayDescription {
   DType dtype = DType::kU8;
-  std::vector<int64_t> shape;  // in items; for kOpaque, in its owner's elements
+  std::vector<int64_t> shape;  // number of elements per axis; for kOpaque, elements of the framework's dtype
   std::string layout;          // kOpaque only: the dtype's name
   uint64_t nbytes = 0;
 };

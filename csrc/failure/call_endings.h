@@ -1,5 +1,5 @@
-// Calls of a group that ended for all of its ranks, kept until their callers here have been
-// informed; and questions about calls, kept until they are answered.
+// Stores the end of each call that ended on all ranks of a group, until the caller on this rank has
+// been informed. Also stores inquiries about calls, until they are answered.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@
 namespace pc {
 
 // Limit for waiting for other ranks' reports. It exceeds ControlPlane::kWaitLimit because the
-// thread that collects may itself be late.
+// control thread, which collects the reports, may itself be late.
 inline constexpr std::chrono::milliseconds kWaitLimitForAnswers{1000};
 
-// The answers of the ranks, and the time of the request.
+// The answers of the ranks to an inquiry, and the time at which it was sent.
 struct Answers {
   std::optional<std::vector<RankStatus>> statuses = {};  // null: they have not arrived
   TimePoint began = now();
 
   void come(std::span<const RankStatus> all) { statuses.emplace(all.begin(), all.end()); }
-  // it is still worth waiting for them
+  // returns true if answers are outstanding and the limit has not passed
   bool are_open() const { return !statuses && now() < began + kWaitLimitForAnswers; }
 };
 
@@ -39,13 +39,13 @@ struct CallEnding {
 class CallEndings {
  public:
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
-  CallEnding* find(uint64_t sequence);  // returns null if it has not ended
-  // Returns false if the call has ended before; then the first reason stays.
+  CallEnding* find(uint64_t sequence);  // returns null if the call has not ended on all ranks
+  // Returns false if the end of the call is already stored. The first reason is then kept.
   bool add(uint64_t sequence, const CallEnd& why);
   void forget(uint64_t sequence);
-  // returns true if no further ending may be kept for a call that this rank has not made
+  // returns true if no more ends that other ranks report may be stored
   bool is_full() const;
-  // Returns the ending of a call after `sequence` that ended because its rank left, or null if
+  // Returns the end of the first call after `sequence` that ended because a rank left, or null if
   // there is none.
   const CallEnd* left_behind(uint64_t sequence) const;
 
@@ -54,15 +54,16 @@ class CallEndings {
   std::atomic<uint32_t> count_{0};
 };
 
-// Thread-safety: the lock of the group's calls guards it.
+// The inquiries for which threads of this rank wait. Thread-safety: the lock of the group's calls
+// guards it.
 class Surveys {
  public:
-  // Returns the answers, which stay valid until every thread that has joined has left, and true if
-  // the caller must send the question to the ranks.
+  // Adds a waiting thread to an inquiry. Returns its answers, which stay valid until every thread
+  // that has joined has left, and true if the caller must send the inquiry to the ranks.
   std::pair<const Answers*, bool> join(uint64_t question);
   void leave(uint64_t question);
   const Answers* find(uint64_t question) const;
-  // returns false if no thread has asked
+  // returns false if no thread waits for the answer
   bool answer(uint64_t question, std::span<const RankStatus> statuses);
 
  private:

@@ -21,8 +21,8 @@ namespace {
 
 using Command = std::function<void(ControlPlane&, TimePoint)>;
 
-// Limit of the memory for a peer that does not read (a stopped process). Beyond it the peer counts
-// as lost.
+// Limit of the unsent bytes for a peer that does not read, for example a stopped process. Beyond
+// this limit the peer counts as lost.
 constexpr std::size_t kMostUnsent = kMiB;
 constexpr std::size_t kReadsPerPoll = 16;
 
@@ -39,7 +39,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
     ControlReader reader;
     std::vector<std::byte> unsent;
     bool watching_writable = false;
-    std::string broken;  // why the connection is unusable; reported to the plane outside its own calls
+    // why the connection is unusable; reported to the ControlPlane while none of its methods runs
+    std::string broken;
   };
 
   explicit State(ControlOptions given)
@@ -51,7 +52,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void run();
   bool post(Command commands);  // returns false if commands are no longer accepted
 
-  // ---- Only the thread uses the rest.
+  // ---- used only by the control thread
   void serve(const epoll_event& event);
   void read(Rank rank, bool reads_dead = true);
   void broke(Rank rank, const std::string& why);
@@ -99,8 +100,8 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   void peer_leaving(uint32_t id, Rank peer) override {
     if (const auto calls = group(id)) calls->peer_leaving(peer);
   }
-  // Connections report it too, after everything that was sent on them; shared memory has no such
-  // message.
+  // TCP connections report the exit too, after everything that was sent on them. Shared memory has
+  // no such message.
   void peer_exited(Rank peer) override {
     for_each_group([peer](ControlledGroup& calls) { calls.peer_exited(peer); });
   }
@@ -116,7 +117,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   Fd epoll, command_event;
   std::vector<Peer> peers;  // by world rank
   ControlPlane plane;
-  std::shared_ptr<ControlledGroup> held;  // keeps the group that the plane examines
+  std::shared_ptr<ControlledGroup> held;  // keeps alive the group that members() has returned
   std::vector<CallId> searched;           // calls that wait for the program's position
   bool stopping = false;
   std::thread thread;
@@ -139,8 +140,8 @@ Status ControlThread::State::open() {
     peers[i].socket = std::move(options.sockets[i]);
     if (!peers[i].socket.valid()) continue;
     PC_TRY(watch(peers[i].socket.fd(), i));
-    // Fires even if a child that the peer has forked keeps its sockets open. Without pidfds the
-    // sockets have to suffice.
+    // A pidfd reports the end of the process even if a forked child keeps the peer's sockets open.
+    // Where pidfds are not available, only the sockets report it.
     peers[i].process.reset(i < options.pids.size() ? open_pidfd(options.pids[i]) : -1);
     if (peers[i].process.valid()) PC_TRY(watch(peers[i].process.get(), kProcess | i));
   }
@@ -187,12 +188,12 @@ void ControlThread::State::serve(const epoll_event& event) {
   if (event.data.u64 == kPrintTag) {
     eventfd_t ignored = 0;
     if (::eventfd_read(options.print_request, &ignored) == 0)
-      options.print_record();  // otherwise another world has read it
+      options.print_record();  // otherwise another world of this process has read the request
     return;
   }
   const Rank rank = static_cast<Rank>(event.data.u64 & 0xffffffff);
   const bool process_ended = (event.data.u64 & kProcess) != 0;
-  read(rank);  // also for a process that has ended: its goodbye may be here
+  read(rank);  // also if the process has ended: its goodbye may be unread
   Peer& peer = at(rank);
   if (!process_ended || !peer.process.valid()) return;
   unwatch(peer.process.get());
@@ -211,8 +212,8 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
     if (got.value().nbytes == 0) return;
     const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
     while (std::optional<ControlMessage> message = peer.reader.next()) {
-      // What a rank of this host sent before it ended is here, even if another rank's report of its
-      // death arrives first.
+      // Before the report of a death, reads what the dead rank itself has sent. From a rank on this
+      // host that has already arrived, even if the report is read first.
       const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
       if (reads_dead && known(dead) && dead != rank) read(dead, false);
       plane.received(rank, *message, now());
@@ -221,7 +222,8 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
   }
 }
 
-// The peer is notified if it can still receive: it may be alive with only this connection broken.
+// Reports the peer as lost. The notice of this is also sent to the peer if possible, because the
+// peer may be alive with only this connection broken.
 void ControlThread::State::broke(Rank rank, const std::string& why) {
   Peer& peer = at(rank);
   plane.lost(rank, why, now());
@@ -231,7 +233,7 @@ void ControlThread::State::broke(Rank rank, const std::string& why) {
   peer.unsent.clear();
 }
 
-// Called before closing, because a child that was forked unnoticed may keep the descriptor open.
+// Removes `fd` from epoll before it is closed, because a forked child may keep the descriptor open.
 void ControlThread::State::unwatch(int fd) { ::epoll_ctl(epoll.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
 void ControlThread::State::take_commands() {
@@ -248,12 +250,12 @@ void ControlThread::State::flush() {
   for (Peer& peer : peers) {
     if (peer.socket.valid() && (!peer.unsent.empty() || peer.socket.unsent())) flush(peer);
   }
-  // Broken connections are reported when no send is in progress, because the reports are themselves
-  // sent.
+  // Broken connections are reported when no send is in progress, because a report itself sends
+  // messages.
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (peers[i].broken.empty()) continue;
     const std::string why = std::exchange(peers[i].broken, {});
-    read(static_cast<Rank>(i));  // it may have sent a goodbye or its report before it ended
+    read(static_cast<Rank>(i));  // the peer may have sent a goodbye or a report before
     if (peers[i].socket.valid()) broke(static_cast<Rank>(i), why);
     return flush();
   }
@@ -297,8 +299,8 @@ void ControlThread::State::watch_writable(Peer& peer, Rank rank, bool wanted) {
   }
 }
 
-// All output that can be sent without waiting has been sent. Unread bytes would reset the
-// connection.
+// Closes the connections, after everything that can be sent without waiting has been sent. Reads
+// the pending input first, because unread bytes would reset the connection.
 void ControlThread::State::leave() {
   std::array<std::byte, 4096> bytes;
   for (Peer& peer : peers) {
@@ -385,10 +387,11 @@ void ControlThread::add(uint32_t id, std::shared_ptr<ControlledGroup> calls) {
   });
 }
 
-// Runs after this rank's pending reports on the group, which its members must receive.
+// The removal is a command, so it runs after this rank's pending reports on the group. The other
+// members must receive these.
 void ControlThread::remove(uint32_t id) {
   const auto forget = [state = state_.get(), id](ControlPlane&, TimePoint) {
-    std::shared_ptr<ControlledGroup> last;  // is destroyed without the lock
+    std::shared_ptr<ControlledGroup> last;  // declared before the lock: destroyed after unlock
     const std::lock_guard lock(state->mutex);
     if (const auto found = state->groups.find(id); found != state->groups.end()) {
       last = std::move(found->second);
@@ -413,7 +416,7 @@ void ControlThread::survey(const CallId& call) {
 void ControlThread::lost(Rank peer, const std::string& cause) {
   state_->post([state = state_.get(), peer, cause](ControlPlane&, TimePoint) {
     if (!state->known(peer)) return;
-    state->read(peer);  // first what it sent before
+    state->read(peer);  // first reads what the peer sent before
     state->broke(peer, cause);
   });
 }

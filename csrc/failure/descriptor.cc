@@ -7,8 +7,8 @@
 namespace pc {
 namespace {
 
-// A mixer with full avalanche (SplitMix64's) chained over the fields. It detects accidents; it is
-// not cryptographic.
+// A hash of a sequence of fields, with the mixer of SplitMix64, which has full avalanche. It
+// detects accidental differences; it is not cryptographic.
 class Digest {
  public:
   Digest& operator<<(uint64_t field) {

@@ -1,6 +1,6 @@
-// The fingerprint of a call: 64 bits that travel in every message of it, so that ranks that
-// disagree detect it before a byte is used. It covers what must be equal on all ranks, and nothing
-// else.
+// The fingerprint of a call: 64 bits that every message of the call contains. Ranks that make
+// different calls detect this before they use any data. The fingerprint covers exactly what must be
+// equal on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace pc {
 
 constexpr uint32_t kWorldGroup = 0;  // the number of the group of all ranks
 
-// Distinguishes the calls of a group from those of every other group: covers the group's number and
-// its ordered members.
+// Returns a hash of the group's number and its ordered members. It distinguishes the calls of this
+// group from those of every other group.
 uint64_t identity_of(uint32_t group, std::span<const Rank> world_ranks);
 // Returns the fingerprint of a call in the group with this identity.
 uint64_t digest_of(const Request& request, const Choice& choice, uint64_t identity, Rank size,
                    uint64_t sequence);
-// Distinguishes lists of uneven parts; returns 0 if the parts are equal.
+// Returns a hash of the sizes of uneven parts, or 0 if the parts are equal.
 uint64_t parts_of(const Request& request);
 // The fingerprint used in place of a call's when a rank leaves instead of making the call.
 uint64_t digest_of_leaving(uint64_t identity, uint64_t sequence);
@@ -33,12 +33,14 @@ uint64_t digest_of_message(uint64_t identity, uint32_t tag, uint64_t sequence, D
 // digest_of_message() clears this bit; it marks messages that are offered before they are sent.
 inline constexpr uint64_t kOfferBit = uint64_t{1} << 63;
 inline bool is_offer(uint64_t digest) { return (digest & kOfferBit) != 0; }
-// Describes what the other side of a message sent or expects, derived from its fingerprint:
-// "float64[500]". Returns an empty text if no dtype matches, or if it is opaque.
+// Describes the array that the peer of a message sent or expects, for example "float64[500]". The
+// description is derived from the fingerprint of the peer's message. Returns an empty text if no
+// dtype matches, or if the dtype is opaque.
 std::string message_found(uint64_t identity, const MessageId& found, uint64_t nbytes);
 
-// The same call as lines of "name=value", for the ranks to compare when they disagree; `call_text`
-// makes it readable: "allreduce float32[1000] sum (ring)". A send or recv is one readable line.
+// fields_of() returns a recorded call as lines of "name=value", so that the calls of different
+// ranks can be compared. call_text() makes these lines readable: "allreduce float32[1000] sum
+// (ring)". For a send or recv, fields_of() already returns a readable line.
 std::string fields_of(const CallRecord& record);
 std::string call_text(std::string_view fields);
 

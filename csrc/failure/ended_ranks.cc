@@ -5,7 +5,8 @@
 namespace pc {
 namespace {
 
-constexpr uint32_t kWorlds = 8;  // of one job: in later worlds the ranks wait until their deadlines
+// worlds of a job that get a report; in later worlds ranks wait until their deadlines
+constexpr uint32_t kWorlds = 8;
 
 }  // namespace
 

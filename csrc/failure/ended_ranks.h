@@ -1,5 +1,5 @@
-// Ranks that ended without having joined a world: the launcher detects this and reports it to the
-// waiting ranks.
+// Reports ranks that ended before they joined a world. The launcher detects these ranks and informs
+// the ranks that wait for them.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace pc {
 
-// Writes reports to `store` for the first worlds of the job of `credentials`; `why` follows the
-// rank's name. Skips worlds that the rank has joined. Best effort: without a report the other ranks
-// wait until their deadlines.
+// For each of `ranks`, writes a report to `store` for the first worlds of the job, except the
+// worlds that the rank has joined. `why` follows the rank's name in the text. Best effort: without
+// a report the other ranks wait until their deadlines.
 void report_ended(Store& store, const Credentials& credentials, const std::vector<Rank>& ranks,
                   const std::string& why, Deadline deadline);
 

@@ -8,16 +8,16 @@
 namespace pc {
 namespace {
 
-// a caller with a shorter wait polls repeatedly, so no questions are sent
+// A caller that has waited for less than this probably polls in a loop, so no inquiry is sent.
 constexpr std::chrono::milliseconds kPolling{100};
 
-// Collecting other ranks' reports delays the caller. After Ctrl-C or a cancellation it must not
-// wait for them.
+// Returns true if the caller may be delayed until other ranks' reports have arrived. It must not be
+// delayed after Ctrl-C or a cancellation.
 bool worth_waiting(Code code) { return code == Code::kMismatch || code == Code::kTimeout; }
 
 bool polled(const GroupCall& call) { return now() - call.began < kPolling; }
 
-// Pass the name of `ended.peer()`.
+// Returns advice to append to the error. `rank_name` is the name of `ended.peer()`.
 std::string advice(const Status& ended, const std::string& rank_name, bool is_message) {
   switch (ended.code()) {
     case Code::kTimeout: return ". If a rank is only slow, a longer timeout helps";
@@ -58,15 +58,16 @@ Status FailureReports::report(const Status& ended, const GroupCall& call,
       .with_cause(ended.cause());
 }
 
-// Returns what had gone wrong with this call when the group ended. The rank that detected it first
-// may have raised the error and left already: that is a consequence, which the next call raises.
+// For a call that ended because the group ended: returns an earlier failure of the call itself, or
+// nullopt if there is none. A rank that detected this failure may have raised it and left, and so
+// ended the group. The end of the group is then a consequence, which the next call raises.
 std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                                      const WaitContext& context) {
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
   const CallEnding* const ending = state_.endings.find(sequence);
   if (ended.code() != Code::kInterrupted && ending != nullptr && is_first(ending->why.code)) {
     Status failure_report = report_on(lock, sequence, *ending, context);
-    // Without reports from other ranks, this rank's own observation is the most precise.
+    // Without reports from other ranks, the error that this rank found itself is the most precise.
     const bool knows_better = ended.code() == Code::kMismatch && !ending->answers.statuses;
     return knows_better ? ended : failure_report;
   }
@@ -81,14 +82,15 @@ bool FailureReports::is_awaited(const CallEnding& ending) const {
   return is_worth && !state_.closing && ending.answers.are_open();
 }
 
-// May wait for other ranks' reports on the call. The ending exists until this thread forgets it.
+// Returns the error of a call that ended on all ranks. May wait for other ranks' reports. `ending`
+// stays valid meanwhile, because only this thread removes it.
 Status FailureReports::report_on(Lock& lock, uint64_t sequence, const CallEnding& ending,
                                  const WaitContext& context) {
   (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
   std::vector<RankStatus> statuses = ending.answers.statuses.value_or(std::vector<RankStatus>());
-  // Other ranks may have given the call up before this rank made it, so they do not know what it
-  // would have made.
+  // The reports on this rank may be older than its call, because other ranks may have given the
+  // call up before this rank made it. Replaces them by the current report.
   if (!statuses.empty() && why.code == Code::kMismatch) {
     lock.unlock();
     statuses[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
@@ -104,13 +106,13 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     const Status failure = first_failure(ended, operation, context);
     std::unique_lock lock(state_.mutex);
     const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
-    record();  // only now: a report on a failed call without an ending is discarded as old
+    record();  // not before: a failure report on a failed call without a stored end is discarded as old
     state_.endings.forget(call.sequence);
     return report(first, call, operation);
   }
   const CallEnd ours = call_end_of(ended);
-  // A rank that enters shutdown() later finds this rank gone, which is all it needs to know: no
-  // rank needs the call.
+  // A timeout in shutdown() is not reported to the other ranks: no rank needs this call, and a rank
+  // that enters shutdown() later detects that this rank has left.
   if (call.leaving && ended.code() == Code::kTimeout) {
     record();
     return report(failure_of(ours, survey(call.sequence, context), names_), call, operation);
@@ -118,8 +120,8 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   bool others_know = false;
   {
     std::unique_lock lock(state_.mutex);
-    // Atomic with the ending: a failure report on a failed call without an ending is discarded as
-    // old.
+    // In the same critical section as adding the end of the call: a failure report on a failed call
+    // without a stored end is discarded as old.
     record();
     if (!state_.cause.is_ok()) {
       const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
@@ -158,7 +160,7 @@ bool FailureReports::requests_reports(const Status& ended, const GroupCall& call
     if (const CallEnding* const ending = state_.endings.find(call.sequence); ending != nullptr)
       return is_awaited(*ending);
     if (!state_.cause.is_ok() || !worth_waiting(ended.code())) return false;
-    calls_.end_record(call, ended.code());  // atomic with the ending, as in conclude()
+    calls_.end_record(call, ended.code());  // in the same critical section as the end, as in conclude()
     (void)state_.endings.add(call.sequence, ours);
   }
   parts_.control->gave_up(calls_.id(call.sequence), ours);
@@ -201,10 +203,11 @@ Status FailureReports::report_message_failure(const Status& ended, const GroupCa
   switch (ended.code()) {
     case Code::kPeerFailure: return report(first_failure(ended, operation, context), call, operation);
     case Code::kTimeout: {
-      const bool knows = polled(call) || ended.peer() == names_.rank();  // no other rank can be asked
+      // a polling caller sends no inquiry, nor does a rank to itself
+      const bool knows = polled(call) || ended.peer() == names_.rank();
       return report(knows ? ended : with_rank_status(ended, context), call, operation);
     }
-    case Code::kAborted: {  // most likely the peer was informed of a death before this rank
+    case Code::kAborted: {  // most likely a rank has died, and the peer was informed first
       std::unique_lock lock(state_.mutex);
       (void)wait_briefly(lock, context, now(), [this] { return !state_.cause.is_ok(); });
       return report(state_.cause.is_ok() ? ended : state_.cause, call, operation);
@@ -213,8 +216,9 @@ Status FailureReports::report_message_failure(const Status& ended, const GroupCa
   }
 }
 
-// A connection broke. Its other end need not be the first that failed: it may have left because of
-// a death of which this rank has not been informed yet. The control thread knows the order.
+// Returns the first failure behind a broken connection. The peer need not be the rank that failed
+// first: it may have left because of a death of which this rank has not been informed yet. The
+// control thread knows the order.
 Status FailureReports::first_failure(const Status& ended, const std::string& operation,
                                      const WaitContext& context) {
   {
@@ -228,16 +232,17 @@ Status FailureReports::first_failure(const Status& ended, const std::string& ope
   return state_.cause;
 }
 
-// Requests the status of the peer of a message that did not arrive.
+// Adds to the error of a message that did not arrive what its peer is doing.
 Status FailureReports::with_rank_status(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
   const std::vector<RankStatus> statuses = survey(whereabouts(ended.peer()), context);
-  if (statuses.size() != 2) return ended;  // of this rank, and of the rank that was asked
+  if (statuses.size() != 2) return ended;  // one status of this rank and one of the peer
   return Status(ended.code(), ended.message() + "; " + position_text(statuses[1], names_))
       .with_peer(ended.peer());
 }
 
-// Returns an empty list if the group ended or an interrupt came first.
+// Returns the statuses of the members, or an empty list if the group ended or an interrupt came
+// first.
 std::vector<RankStatus> FailureReports::survey(uint64_t sequence, const WaitContext& context) {
   std::unique_lock lock(state_.mutex);
   if (!state_.cause.is_ok()) return {};

@@ -13,14 +13,14 @@
 
 namespace pc {
 
-// Lives as long as its GroupCalls and shares its state: the mutex of FailureState guards everything
-// that changes here, and is released during waits. Thread-safety: all methods.
+// Lives as long as its GroupCalls and shares its FailureState. The mutex of FailureState guards
+// everything that changes here, and is released during waits. Thread-safety: all methods.
 class FailureReports {
  public:
   explicit FailureReports(GroupCalls& calls);
 
-  // May wait briefly for other ranks' reports on the call; meanwhile only the probe of `context` is
-  // checked.
+  // Returns the error for the caller of a failed call. May wait briefly for other ranks' reports on
+  // the call. Of `context`, only the interrupt probe can end this wait.
   Status conclude(const Status& ended, const GroupCall& call, const std::string& operation,
                   const WaitContext& context);
   // Non-blocking variant of conclude(): requests reports from the other ranks. Returns true while
@@ -33,7 +33,7 @@ class FailureReports {
   Status conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                           const WaitContext& context);
   bool requests_peer_report(const Status& ended,
-                            GroupCall& call);  // requests_reports() for conclude_message()
+                            GroupCall& call);  // variant of requests_reports() before conclude_message()
   // Returns why other ranks have given this call up, as far as this rank knows, else `otherwise`.
   Status why_given_up(uint64_t sequence, const Status& otherwise) const;
 
@@ -42,22 +42,23 @@ class FailureReports {
   std::optional<Status> before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                        const WaitContext& context);
   Status report_on(Lock& lock, uint64_t sequence, const CallEnding& ending, const WaitContext& context);
-  // Returns true if reports on a call that has ended for all may still arrive and are worth waiting
-  // for. A report that a rank sent before it left arrives even if the group has ended by then. The
-  // caller holds the mutex.
+  // Returns true if more reports on a call that has ended on all ranks may arrive and are worth
+  // waiting for. Even if the group has ended, a report that a rank sent before it left still
+  // arrives. The caller holds the mutex.
   bool is_awaited(const CallEnding& ending) const;
   Status await_report(uint64_t sequence, const Status& ended, const WaitContext& context);
   Status report(const Status& ended, const GroupCall& call, const std::string& operation) const;
   Status report_message_failure(const Status& ended, const GroupCall& call, const std::string& operation,
                                 const WaitContext& context);
-  CallEnd call_end_of(const Status& ended) const;  // as reported to the other ranks
+  CallEnd call_end_of(const Status& ended) const;  // the end as reported to the other ranks
   Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
   Status with_rank_status(const Status& ended, const WaitContext& context);
   std::vector<RankStatus> survey(uint64_t sequence, const WaitContext& context);
-  const Answers* ask(uint64_t question);  // joins the survey; the caller holds the mutex
+  // joins the inquiry, and sends it if no thread has; the caller holds the mutex
+  const Answers* ask(uint64_t question);
   template <class Ready>
   bool wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready);
-  uint64_t whereabouts(Rank peer) const {  // the number of the question where that rank is
+  uint64_t whereabouts(Rank peer) const {  // returns the number of the inquiry about what that rank is doing
     return CallId::whereabouts(calls_.id(0).group, names_.to_world(names_.rank()), names_.to_world(peer))
         .sequence;
   }

@@ -106,7 +106,7 @@ Status disagreement(std::span<const RankStatus> statuses, const GroupNames& name
   const auto gone = std::find_if(statuses.begin(), statuses.end(), leaving);
   const bool we_leave = statuses.size() == static_cast<std::size_t>(names.size()) &&
                         leaving(statuses[static_cast<std::size_t>(names.rank())]);
-  // This is not a mistake in a call: a rank is no longer there.
+  // This is no mismatch: a rank has left instead of making the call.
   if (gone != statuses.end() && !we_leave) return exited(names.from_world(gone->rank), names);
   const std::vector<Cohort> cohorts = cohorts_of(statuses);
   if (cohorts.size() < 2) {
@@ -126,7 +126,7 @@ Status disagreement(std::span<const RankStatus> statuses, const GroupNames& name
               difference(*cohorts[i].first, *usual.first);
       if (peer < 0 && cohorts[i].ranks[0] != names.rank()) peer = cohorts[i].ranks[0];
     }
-  } else {  // no cohort is the odd one
+  } else {  // the two largest cohorts have equally many ranks
     text += ": " + names.list(cohorts[1].ranks) + " made " + difference(*cohorts[1].first, *usual.first);
     for (const Cohort& cohort : cohorts) {
       if (peer < 0 && cohort.ranks[0] != names.rank()) peer = cohort.ranks[0];

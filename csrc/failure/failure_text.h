@@ -1,5 +1,5 @@
-// Describes why a call ended for all: which rank made which call, which ranks are late and where,
-// which rank gave up. These functions are pure.
+// Describes why a call ended on all ranks: which rank made which call, which ranks are late and
+// what they are doing, which rank gave the call up. These functions are pure.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace pc {
 
-// How a group names its ranks.
+// The names of a group's ranks in texts.
 class GroupNames {
  public:
   GroupNames() = default;
-  // `locations` are indexed by group rank, "host a, pid 5"; the texts may be empty.
+  // `locations` has one text for each group rank, for example "host a, pid 5". A text may be empty.
   GroupNames(Rank rank, std::vector<Rank> world_ranks, std::vector<std::string> locations)
       : rank_(rank),
         world_ranks_(std::move(world_ranks)),
@@ -33,15 +33,16 @@ class GroupNames {
   std::vector<std::string> locations_;
 };
 
-// Returns the outcome of this rank's call. `statuses` has all members, in the order of their group
-// ranks; it may be empty.
+// Returns the error for this rank's call, which ended because of `why`. `statuses` has all members
+// in the order of their group ranks, or is empty.
 Status failure_of(const CallEnd& why, std::span<const RankStatus> statuses, const GroupNames& names);
 
 // Names the ranks for which the call waits, for a warning: "rank 3 (host a, pid 5) has not made
 // this call; ...". Returns an empty text if no rank is late.
 std::string late_ranks(std::span<const RankStatus> statuses, const GroupNames& names);
 
-// Describe one rank's state in a call, and, for messages between two ranks, its current position.
+// rank_status_text() describes the state of a call on one rank. position_text() describes what a
+// rank is doing, for a message between two ranks.
 std::string rank_status_text(const RankStatus& rank_status, const GroupNames& names);
 std::string position_text(const RankStatus& rank_status, const GroupNames& names);
 

@@ -9,7 +9,8 @@
 namespace pc {
 namespace {
 
-// Returns the shutdown() that this rank is in, or else the call in which one of its threads waits.
+// Returns the shutdown() that this rank is in. Otherwise, unless the question is only about
+// shutdown(), returns the latest call or message in which a thread waits.
 std::optional<CallRecord> running_now(const GroupCalls::Parts& parts, const CallId& question) {
   const uint32_t group = question.group;
   std::optional<CallRecord> leaving = parts.recorder->last_shutdown(group);
@@ -50,7 +51,7 @@ uint64_t GroupCalls::digest_of_leaving(uint64_t sequence) const {
   return pc::digest_of_leaving(identity_, sequence);
 }
 
-// Raised again at the entry of a later call.
+// Returns the error that every later call raises.
 Status GroupCalls::cause() const {
   return Status(state_.cause.code(), "an earlier call ended " +
                                          std::string(group_ == kWorldGroup ? "the world" : "this group") +
@@ -70,8 +71,7 @@ Status GroupCalls::quit_by_others() {
   if (!state_.endings.any()) return Status::ok();
   const std::unique_lock issuing = issue_order();
   const std::lock_guard lock(state_.mutex);
-  // Finds the end of any call that this rank has not made yet, whichever call the other rank had
-  // reached.
+  // The rank that quit may have been ahead of this rank, so the end of any later call counts.
   const CallEnd* const left = state_.endings.left_behind(sequence_);
   return left == nullptr ? Status::ok() : failure_of(*left, {}, names_);
 }
@@ -79,9 +79,10 @@ Status GroupCalls::quit_by_others() {
 void GroupCalls::done(const GroupCall& call) {
   end_record(call, Code::kOk);
   if (call.sequence == 0 || !state_.endings.any()) return;
-  std::unique_lock lock(state_.mutex);  // other ranks gave it up while it succeeded here
+  std::unique_lock lock(state_.mutex);  // other ranks may have given it up while it succeeded here
   const CallEnding* const ending = state_.endings.find(call.sequence);
-  if (ending == nullptr || !ending->answers.statuses) return;  // or the failure report is still outstanding
+  // not given up, or the failure report is still outstanding
+  if (ending == nullptr || !ending->answers.statuses) return;
   wrong_after_all(call.sequence, failure_of(ending->why, *ending->answers.statuses, names_));
   state_.endings.forget(call.sequence);
   warn_of_unraised(lock);
@@ -108,11 +109,11 @@ void GroupCalls::close() {
 }
 
 void GroupCalls::quit(const Status& why) {
-  if (*word() != 0) return;  // the members know
+  if (*word() != 0) return;  // the group has ended already, and the members are informed
   end_for_all(why, {Code::kPeerExited, names_.to_world(names_.rank()), why.message()});
 }
 
-// This rank no longer takes part in any call of the group, so no rank must wait for it there.
+// Gives up every call in which another rank could wait for this rank.
 void GroupCalls::end_for_all(const Status& why, const CallEnd& report) {
   std::vector<uint64_t> unfinished;
   {
@@ -121,7 +122,8 @@ void GroupCalls::end_for_all(const Status& why, const CallEnd& report) {
       if (call.group == group_ && call.sequence != 0 && call.state == CallRecord::State::kRunning)
         unfinished.push_back(call.sequence);
     }
-    unfinished.push_back(sequence_ + 1);  // the next call of ranks that have done all that this rank has
+    // The next call: ranks that have completed the same calls as this rank are in it.
+    unfinished.push_back(sequence_ + 1);
   }
   abort(why);
   if (parts_.control == nullptr) return;
@@ -172,7 +174,8 @@ void GroupCalls::warn_of_unraised(std::unique_lock<std::mutex>& lock) {
   if (!text.empty()) parts_.log.warning(text);
 }
 
-// A call that completed here differed on other ranks. The caller holds the mutex.
+// Records that a call that completed here was another call on other ranks. The caller holds the
+// mutex.
 void GroupCalls::wrong_after_all(uint64_t sequence, const Status& failure_report) {
   if (failure_report.code() == Code::kMismatch && !parts_.confirms)
     state_.late_errors.add(sequence, failure_report, true);
@@ -182,12 +185,12 @@ void GroupCalls::late_mismatch(uint64_t sequence, Rank peer, const Status& why) 
   const std::lock_guard lock(state_.mutex);
   if (!state_.cause.is_ok()) return;
   const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
-  // The caller of a call that failed here learns it from that call, and from its confirmation if
-  // there is one.
+  // If the call failed here, or has a confirmation, its caller is informed of the mismatch by that
+  // failure or confirmation.
   if (!parts_.confirms && (!record || record->state != CallRecord::State::kFailed))
     state_.late_errors.add(sequence, Status(why.code(), why.message()).with_peer(names_.from_world(peer)),
                            false);
-  parts_.control->stalled(id(sequence), peer);  // compares the two calls, and notifies all ranks
+  parts_.control->stalled(id(sequence), peer);  // the peer compares the two calls and notifies all ranks
 }
 
 // ---- ControlledGroup
@@ -206,7 +209,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
   std::optional<CallRecord> record = look();
   if (!record) {
     const std::unique_lock lock = issue_order();
-    record = look();  // the call may have been between its number and its record
+    record = look();  // another thread may have been between numbering and recording it
     if (!record) {
       report.state = !call.is_call() || sequence > sequence_
                          ? CallReport::State::kNotMade
@@ -220,7 +223,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
     case CallRecord::State::kFailed: report.state = CallReport::State::kGivenUp; break;
   }
   if (record->kind == CallRecord::Kind::kShutdown) report.state = CallReport::State::kLeaving;
-  report.digest = call.is_call() ? record->digest : 0;  // there is nothing to compare it with
+  report.digest = call.is_call() ? record->digest : 0;  // a digest can only be compared for a numbered call
   report.call = fields_of(*record);
   if (record->site != nullptr) report.site = record->site;
   return report;
@@ -229,7 +232,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   bool made = false, ahead = false;
   {
-    const std::unique_lock issuing = issue_order();  // not while a call is between its number and its launch
+    const std::unique_lock issuing = issue_order();  // so that no call is between its number and its launch
     made = sequence <= sequence_;
     const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
@@ -238,11 +241,11 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     if (!state_.cause.is_ok() || state_.endings.is_full()) return;
     if (!done && !state_.endings.add(sequence, why)) return;
   }
-  // The other ranks have ended the group there, and make none of the calls that this rank is in by
-  // now.
+  // A member has quit in a call that this rank has already completed, and takes no part in the
+  // later calls of this rank. So the group ends.
   if (ahead) abort(failure_of(why, {}, names_));
-  // Data sent for the call may be here even if this rank's part is done. A call that was not made
-  // yet is ended when it is made.
+  // Ends the call here. Data sent for it may be stored here even if this rank's part is done. A
+  // call that was not made yet is ended when it is made.
   if (made) cancel(sequence, failure_of(why, {}, names_));
 }
 
@@ -255,7 +258,7 @@ void GroupCalls::failure_report(uint64_t sequence, const CallEnd& why, std::span
     return warn_of_unraised(lock);
   }
   CallEnding* const ending = state_.endings.find(sequence);
-  if (ending == nullptr) return;  // its caller has not waited for this
+  if (ending == nullptr) return;  // the caller did not wait for the report
   ending->why = why;
   ending->answers.come(statuses);
   state_.changed.notify_all();

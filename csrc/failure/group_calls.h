@@ -26,10 +26,10 @@ struct GroupCall {
   uint64_t sequence = 0;  // 0: point-to-point
   uint64_t ticket = 0;    // its record in the flight recorder
   TimePoint began;
-  bool waits = false;  // its caller waits at once
+  bool waits = false;  // the caller waits for it immediately
   bool leaving = false;
   uint64_t confirms = 0;  // not 0: the number of the call that this one confirms
-  bool asked = false;     // a message: requests_peer_report() has asked
+  bool asked = false;     // for a message: requests_peer_report() has sent an inquiry
 };
 
 // What this rank knows about failed calls and about the end of the group. GroupCalls, which
@@ -41,7 +41,7 @@ struct FailureState {
   mutable std::mutex mutex;        // guards the members below
   Status cause;
   bool closing = false;         // this rank is leaving
-  bool cause_reported = false;  // a call has raised it
+  bool cause_reported = false;  // a call has returned `cause`
   CallEndings endings;
   LateErrors late_errors;
   Surveys surveys;
@@ -49,8 +49,8 @@ struct FailureState {
   std::condition_variable changed;    // signals a failure report, a survey, or the end of the group
 };
 
-// Shared by a group, its control thread, and the Work that it launched, which may outlive both.
-// Thread-safety: all methods.
+// Shared by a group, the control thread, and every Work that the group launched. A Work may outlive
+// the group and the control thread. Thread-safety: all methods.
 class GroupCalls final : public ControlledGroup, public CallListener {
  public:
   // The pointers are not owned, and no call uses them once abort() has returned. Executor and
@@ -61,28 +61,28 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     ControlThread* control = nullptr;
     CompletionSink* group_ends = nullptr;  // completed when the group ends; null if the reactor is null
     std::shared_ptr<FlightRecorder> recorder,
-        messages;  // one for collectives; one for messages, of which there may be many more
+        messages;  // `recorder` is for collectives, `messages` for messages, of which there may be many more
     Logger log = Logger();
     double warn_after_s = 30;  // seconds of waiting in one call before a warning
-    bool compares = true;      // calls have digests, so it can be found out which rank made which call
-    bool confirms = false;  // every call has a confirmation, which reports what went wrong with it elsewhere
+    bool compares = true;      // calls have digests, which show which rank made which call
+    bool confirms = false;  // every call has a confirmation, which reports errors of the call on other ranks
   };
 
   GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
 
   // ---- around a call
   //
-  // Not 0 if the group has ended. For WaitContext.
+  // For WaitContext: the value is not 0 once the group has ended.
   const std::atomic<uint32_t>* word() const { return &state_.ended; }
-  // Returns an error if the group has ended, or if an earlier call of this rank has turned out to
-  // be wrong, which is reported once.
+  // Returns an error if the group has ended, or if an earlier call of this rank is now known to be
+  // wrong. The error about an earlier call is returned only once.
   Status before() {
     return state_.ended.load(std::memory_order_acquire) == 0 && !state_.late_errors.any() ? Status::ok()
                                                                                           : look();
   }
   Status alive() const;  // returns an error if the group has ended
-  // Returns an error if a member has quit, so that the next call here would end with that error. It
-  // is for callers of calls without numbers by which they could end.
+  // Returns an error if a member has quit. The next numbered call here would end with the same
+  // error. This method is for calls that have no number, which a quit does not end.
   Status quit_by_others();
   // Held from numbering a call until it is launched, so that calls start in order of their numbers.
   std::unique_lock<std::mutex> issue_order() { return std::unique_lock(issue_mutex_); }
@@ -95,26 +95,28 @@ class GroupCalls final : public ControlledGroup, public CallListener {
   }
   void done(const GroupCall& call);  // the call has succeeded
   Status noticed();                  // returns, once, an error about earlier calls; OK if there is none
-  // From now on no error about calls up to this one is raised. Errors that were not yet raised here
-  // are logged as warnings.
+  // From now on no error about calls up to `sequence` is raised. Errors that were not yet raised
+  // here are logged as warnings.
   void settle(uint64_t sequence);
   // Requests the peer's status for a message that does not arrive. Returns true if the peer has
-  // been in shutdown() for so long that everything it sent before would be here.
+  // been in shutdown() for so long that everything it sent before would have arrived.
   bool peer_has_left(Rank peer);
-  // Takes the failure of an asynchronous call if no caller requests its outcome: the next call
-  // raises it, or it is logged.
+  // Records the failure of an asynchronous call if no caller requests its outcome: the next call
+  // raises the failure, or it is logged.
   void unobserved(const Status& outcome);
-  void cancel(uint64_t sequence, const Status& why);  // ends the call of this number here with `why`
-  // This rank is leaving and says goodbye. What still runs in other threads will end, and this is
-  // not reported to the other ranks.
+  void cancel(uint64_t sequence, const Status& why);  // ends the call with this number on this rank
+  // Marks this rank as leaving. Calls that still run in other threads then end without a report to
+  // the other ranks.
   void close();
-  // Ends everything that runs, now and later, with `why`. The first cause stays.
+  // Ends all running and later calls with `why`. If the group has ended already, the first cause is
+  // kept.
   void abort(const Status& why) noexcept;
-  // Like abort(), and notifies the other members: there the calls in which this rank no longer
-  // takes part end with kPeerExited, and with them the group.
+  // Like abort(), and ends the group on the other members too: their calls in which this rank no
+  // longer takes part end with kPeerExited.
   void quit(const Status& why);
   void end_for_all(const Status& why,
-                   const CallEnd& report);  // like quit(); `report` is how those calls end there
+                   // Like quit(); `report` is the end of those calls on the other members.
+                   const CallEnd& report);
 
   const GroupNames& names() const { return names_; }
   uint64_t identity() const { return identity_; }  // see identity_of()
@@ -138,7 +140,7 @@ class GroupCalls final : public ControlledGroup, public CallListener {
 
  private:
   Status look();
-  void warn_of_unraised(std::unique_lock<std::mutex>& lock);  // unlocks
+  void warn_of_unraised(std::unique_lock<std::mutex>& lock);  // releases `lock`
   // the caller holds the mutex of state_
   void wrong_after_all(uint64_t sequence, const Status& failure_report);
   Status cause() const;  // the caller holds the mutex of state_

@@ -7,8 +7,9 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostWarned = 8;   // in one warning
-constexpr std::size_t kMostKept = 1024;  // limit for wrong calls, and for calls that were reported
+constexpr std::size_t kMostWarned = 8;   // errors in one warning
+// limit for errors of wrong calls, and for the numbers of reported calls
+constexpr std::size_t kMostKept = 1024;
 
 }  // namespace
 

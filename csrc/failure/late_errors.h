@@ -22,20 +22,21 @@ class LateErrors {
 
   bool any() const { return any_.load(std::memory_order_acquire) != 0; }  // take() has an error to return
   Status take();  // returns the error that the next call raises; OK if there is none
-  // A call that this rank had completed was wrong. `is_known`: the other ranks have reported, and
-  // no more follows.
+  // Adds an error about a call that this rank had completed. `is_known` is true if the other ranks
+  // have reported, so that no better error follows.
   void add(uint64_t sequence, const Status& why, bool is_known);
-  // Takes the failure of an asynchronous call if no caller requests its outcome. `is_last`: no call
-  // follows, so only few are kept. Returns false if there are too many.
+  // Adds the failure of an asynchronous call if no caller requests its outcome. If `is_last` is
+  // true, no call follows, so only few failures are kept. Returns false if there are too many.
   bool add_unobserved(const Status& outcome, bool is_last);
-  // The caller of this call is informed now: what is kept about it is not raised again.
+  // Drops the error about this call, because its caller is informed of it now.
   void drop(uint64_t sequence);
-  // From now on no error about calls up to this one is raised. Returns the pending errors of
+  // From now on no error about calls up to `sequence` is raised. Returns the pending failures of
   // asynchronous calls.
   std::deque<Status> settle(uint64_t sequence);
-  // Removes and describes the errors that no call will raise, one paragraph each; returns an empty
-  // text if there are none. `all`: no call follows. `unobserved`: include asynchronous calls.
-  // `awaits`: more may still be reported about a call that is not known.
+  // Removes the errors that no call will raise, and returns their texts, one paragraph each. `all`
+  // is true if no call follows: then all errors are taken. `unobserved` includes the failures of
+  // asynchronous calls. `awaits` leaves errors that were added without `is_known`, because other
+  // ranks may report more about them.
   std::string take_unraised(bool all, bool unobserved, bool awaits);
   void forget_unobserved() { unobserved_.clear(); }
 
@@ -50,11 +51,11 @@ class LateErrors {
   const Rank rank_;
   std::atomic<uint32_t> any_{0};
   std::map<uint64_t, Late> late_;      // by call number
-  std::deque<Status> unobserved_;      // of asynchronous calls
-  std::size_t unobserved_at_end_ = 0;  // number taken since no call follows
+  std::deque<Status> unobserved_;      // failures of asynchronous calls
+  std::size_t unobserved_at_end_ = 0;  // number of failures added with `is_last`
   uint64_t settled_ = 0;               // no error is raised about calls up to this one
   std::set<uint64_t> reported_;        // calls about which an error was raised or logged
-  uint64_t reported_until_ = 0;        // no error is reported about calls up to this one either
+  uint64_t reported_until_ = 0;        // calls up to this one count as reported, too
 };
 
 }  // namespace pc

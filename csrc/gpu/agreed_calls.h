@@ -1,5 +1,5 @@
-// Tracks which calls all ranks have made, while comparisons end in any order. A stream passes a
-// call once all ranks have made that call and all calls before it.
+// Tracks which calls all ranks have made. The comparisons of calls may end in any order, but a
+// stream passes a call only once all ranks have made that call and all calls before it.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace pc {
 // Thread-safety: all methods.
 class AgreedCalls {
  public:
-  // `semaphore` is what streams wait for. If it is null, streams do not wait.
+  // Streams wait for values of `semaphore`. If it is null, streams do not wait.
   explicit AgreedCalls(std::shared_ptr<cuda::TimelineSemaphore> semaphore)
       : semaphore_(std::move(semaphore)),
         first_(semaphore_ == nullptr ? 0 : semaphore_->value() + 1) {}
 
-  // Returns the number of a call that begins, or none if no stream waits for calls.
+  // Assigns a number to a call that begins, and returns it. Returns none if streams do not wait.
   std::optional<uint32_t> begin() {
     if (semaphore_ == nullptr) return std::nullopt;
     const std::lock_guard lock(mutex_);
     agreed_.push_back(false);
     return last();
   }
-  // Reports that all ranks have made the call, or that it is not made after all.
+  // Reports that all ranks have made the call, or that the call will not be made.
   void agree(uint32_t number) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -49,8 +49,8 @@ class AgreedCalls {
 
   const std::shared_ptr<cuda::TimelineSemaphore> semaphore_;
   std::mutex mutex_;         // guards the members below
-  uint32_t first_;           // the first call that is not agreed
-  std::deque<bool> agreed_;  // that call and all later ones
+  uint32_t first_;           // the first call that not all ranks have made
+  std::deque<bool> agreed_;  // for call first_ and each later call: whether all ranks have made it
   bool stopped_ = false;
 };
 

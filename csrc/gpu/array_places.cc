@@ -44,7 +44,7 @@ Result<int> DeviceGroups::current_device() {
   return device;  // the driver's device handles are ordinals
 }
 
-// Returns the GPU of all arrays of a list, which must be the same.
+// Returns the GPU of a buffer. The arrays of a list must all be on one GPU.
 Result<int> DeviceGroups::device_of(const ConstBuffer& buffer) {
   if (buffer.list == nullptr) return device_of(buffer.data);
   int found = kUnknownGpu;
@@ -60,8 +60,9 @@ Result<int> DeviceGroups::device_of(const ConstBuffer& buffer) {
   return found;
 }
 
-// Queries the driver for the GPU of an array if its library does not report it. An array without
-// elements is on no GPU.
+// Queries the driver for the GPU of each array if its library does not report it. An array without
+// elements has no memory to query, so it is assigned the GPU of the other array, or else the
+// current GPU.
 Result<int> DeviceGroups::place(Request& request) {
   const auto locate = [&](auto& buffer) -> Status {
     Device& its = buffer.device;

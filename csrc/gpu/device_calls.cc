@@ -17,15 +17,15 @@ namespace {
 constexpr const char* kNotInTime = "it has not ended on the GPU in time, though all ranks have made it";
 constexpr const char* kNotQueued =
     "this rank was still queueing it on the GPU when its time was over, though all ranks have made it";
-// The polling interval for running calls; the short one applies while a caller is to be notified of
-// the end.
+// The interval at which running calls are polled. The short interval applies while a caller waits
+// to be notified of the end of a call.
 constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
-// If one query of the poller lasts for this many rounds of the watcher, the driver is considered
-// unresponsive. It is not a time, because the whole process may have been stopped meanwhile.
+// The driver is considered unresponsive once one query of the poller lasts for so many rounds of
+// the watcher. A time limit would be wrong, because the whole process may be stopped for some time.
 constexpr int kOverdueRounds = 5;
 constexpr auto kNever = std::chrono::milliseconds::max();
 
-// For calls after one from which the program has taken its array back.
+// The failure of a group after Ctrl-C has returned the arrays of one of its calls to the program.
 Status interrupted(const std::string& operation) {
   return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
 }
@@ -39,7 +39,7 @@ const Algorithm& algorithm_of(Collective collective, const cuda::DeviceExecutor&
 
 }  // namespace
 
-// One call. Thread-safety: all methods.
+// Thread-safety: all methods.
 class DeviceCalls::Call : public GpuWork {
  public:
   std::optional<Status> precede(const WaitContext& context, void* stream) override;
@@ -58,18 +58,18 @@ class DeviceCalls::Call : public GpuWork {
   std::optional<Status> compared() const {
     return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
   }
-  void end(const Status& outcome) {  // a captured call that succeeds ends with its graph
+  void end(const Status& outcome) {  // a captured call ends with its graph, unless it has failed
     if (!outcome.is_ok() || !is_queued() || !on_gpu_->in_graph()) GpuWork::end(outcome);
   }
-  // Sets its outcome, which does not affect other calls.
+  // Sets the outcome of a call that ends without effect on other calls.
   void end_by_itself() {
     const Status how =
         is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
     end(how.is_ok() ? how : how.with_operation(operation_));
     report_if_unobserved();
   }
-  // Every later call returns an error that ends the group; only the next call returns that of a
-  // refused call.
+  // Passes the error of a refused call that no caller waits for to the group; its next call
+  // returns it. Other errors end the group, so every later call returns them without this.
   void report_if_unobserved() {
     const std::optional<Status> outcome = this->outcome();
     if (!detached_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
@@ -83,15 +83,15 @@ class DeviceCalls::Call : public GpuWork {
   bool may_be_stuck() const { return !is_queued() && now() - began() > kRound; }
   const pthread_t thread_ = ::pthread_self();
   std::atomic<bool> queued_{false};           // while false, its thread may be stuck inside NCCL
-  std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_
+  std::shared_ptr<cuda::DeviceWork> on_gpu_;  // set before queued_ becomes true
   Deadline deadline_{TimePoint::max()};
   Deadline last_{TimePoint::max()};  // deadline_ extended by DeviceExecutor::grace_s()
-  TimePoint due_{TimePoint::max()};  // the same by the clock of DeviceCalls: the watcher ends the call then
+  TimePoint due_{TimePoint::max()};  // last_ by the clock of DeviceCalls; when it passes, the call is ended
   std::weak_ptr<DeviceCalls> calls_;
   std::atomic<bool> detached_{false}, observed_{false};
   bool in_stream_order_ = true;
   std::function<void(const Status&)>
-      on_end_;  // set before the call runs; called by the thread that takes it out of running_
+      on_end_;  // set before the call is added to running_; called by the thread that removes it from there
 };
 
 DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
@@ -105,7 +105,7 @@ DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
       log_(resources.log),
       executor_(std::move(executor)),
       agreed_(std::make_shared<AgreedCalls>(executor_->agreed())) {
-  const std::lock_guard lock(mutex_);  // the threads start at once
+  const std::lock_guard lock(mutex_);  // makes the threads wait until the constructor has ended
   failure_ =
       start_thread(watcher_, "pc-gpu-watch", "starting the watcher of calls on GPUs", [this] { watch(); });
   watcher_ended_ = !failure_.is_ok();
@@ -134,15 +134,16 @@ void DeviceCalls::ask_threads_to_stop() {
   for (std::condition_variable* each : {&poll_now_, &watch_now_, &settled_}) each->notify_all();
 }
 
-// The poller may wait for a driver that does not respond even after an abort. It is then detached
-// with everything that it uses, except the group and the clock, which it does not use again because
-// failure_ is set.
+// The poller may be blocked in a driver that does not respond even after an abort. Then it is
+// detached, and this object is kept alive for it. The group and the clock may be destroyed: the
+// poller does not use them again, because failure_ is set.
 void DeviceCalls::stop_threads() {
   const std::lock_guard stop_lock(stop_mutex_);
   if (!watcher_.joinable()) return;
   ask_threads_to_stop();
   std::unique_lock lock(mutex_);
-  settled_.wait(lock, [this] { return watcher_ended_; });  // it aborts, which returns in bounded time
+  // its abort returns in bounded time
+  settled_.wait(lock, [this] { return watcher_ended_; });
   const bool ended = settled_.wait_for(lock, wait_limit_, [this] { return poller_ended_; });
   if (!ended) {
     if (failure_.is_ok())
@@ -162,7 +163,7 @@ std::vector<std::shared_ptr<DeviceCalls::Call>> DeviceCalls::running() const {
   return {running_.begin(), running_.end()};
 }
 
-// Also converts the request into the form that executors expect.
+// Checks the request, and converts it into the form that executors expect.
 Status DeviceCalls::check(Request& request) const {
   UserCall call;
   call.request = request;
@@ -177,7 +178,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   cuda::DeviceCall checked = call;
   PC_TRY(check(checked.request));
   const double seconds = timeout_s < 0 ? group_.timeout_s() : timeout_s;
-  struct Made : Call {};  // lets make_shared() construct it
+  struct Made : Call {};  // lets make_shared() use the private constructor
   const std::shared_ptr<Call> started = std::make_shared<Made>();
   started->deadline_ = Deadline::after(seconds, started->began());
   started->last_ = Deadline::after(executor_->grace_s(), started->deadline_.when());
@@ -186,7 +187,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   started->in_stream_order_ = executor_->in_stream_order();
   const Result<FifoLock::Held> held = issue_order_.take(group_, started->deadline_);
   if (!held.is_ok()) return not_made(held.status());
-  PC_TRY(executor_->ready(checked));  // what it reserves belongs to this call until the lock is released
+  PC_TRY(executor_->ready(checked));  // what ready() reserves belongs to this call until the lock is released
   if (const Status begun = begin_comparison(checked, *started); !begun.is_ok()) return not_made(begun);
   if (started->on_cpu_ != nullptr) started->operation_ = started->on_cpu_->operation();
   if (strict_ || checked.is_captured) PC_TRY(all_have_made(*started));
@@ -194,7 +195,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   return std::shared_ptr<GpuWork>(started);
 }
 
-// Returns the error of a call that could not begin: the group's end, if that is the cause.
+// Returns the error of a call that could not begin: the group's failure if it has ended, or `why`.
 Status DeviceCalls::not_made(const Status& why) {
   const Status end = group_.alive();
   if (end.is_ok()) return why;
@@ -202,8 +203,9 @@ Status DeviceCalls::not_made(const Status& why) {
   return first_failure();
 }
 
-// No comparison happens when a graph is launched, so a captured call is compared before it is
-// queued, as is every call in strict mode.
+// Begins to compare the call with those of the other ranks. In strict mode the host waits for the
+// comparison before it queues the call; otherwise the stream waits. A captured call is also
+// compared before it is queued, because nothing is compared when its graph is launched.
 Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
   const bool host_waits = strict_ || call.is_captured;
   const std::optional<uint32_t> number = host_waits ? std::nullopt : agreed_->begin();
@@ -224,8 +226,8 @@ Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
   return Status::ok();
 }
 
-// The watcher monitors the call from here on, because this thread may be stuck inside NCCL until
-// the call is aborted.
+// From the moment when the call is in running_, the watcher monitors it, because this thread may be
+// stuck inside NCCL until the call is aborted.
 Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Call>& started,
                           std::function<void(const Status&)> on_end) {
   bool wakes_watcher = false, wakes_poller = false;
@@ -240,11 +242,14 @@ Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Ca
   }
   if (wakes_watcher) watch_now_.notify_one();
   auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
-  if (wakes_poller) poll_now_.notify_one();  // not earlier: it would call the driver during the launch
+  // not earlier: the poller would call the driver during launch()
+  if (wakes_poller) poll_now_.notify_one();
   if (!queued.is_ok())
-    fail(queued.status().with_operation(started->operation_), true);  // other ranks queue theirs
+    // the other ranks queue the call
+    fail(queued.status().with_operation(started->operation_), true);
   const std::lock_guard lock(mutex_);
-  if (!failure_.is_ok()) return raised_ = true, failure_;  // the watcher has ended it, or will
+  // the watcher has ended the call, or will end it
+  if (!failure_.is_ok()) return raised_ = true, failure_;
   started->on_gpu_ = std::move(queued).value();
   started->queued_.store(true, std::memory_order_release);
   return Status::ok();
@@ -260,19 +265,19 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
   if (call.request.stream && executor_->in_stream_order()) return Status::ok();
   const Status ended = started->wait(-1);
   if (ended.code() != Code::kInterrupted || executor_->in_stream_order()) return ended;
-  // The owner has its array back, so no other rank may write it later.
+  // Once this returns, the caller may reuse its array, so no other rank may write to it any more.
   Call& call_made = static_cast<Call&>(*started);
   if (call_made.on_gpu_->give_up()) {
     fail(interrupted(started->operation()), true);
     wait_for_abort(kAbort);
-  } else {  // all ranks are in it, so it ends soon
+  } else {  // all ranks have begun the call, so it ends soon
     (void)call_made.on_gpu_->wait_on_host({call_made.last_});
   }
   return ended;
 }
 
-// A rank queues the call once it has seen the comparison succeed. So a rank that cannot report how
-// the comparison ended ends the calls of the other ranks.
+// Waits until the comparison succeeds. Other ranks may queue the call as soon as they see that. So
+// if this rank must stop waiting before it knows the outcome, it ends the calls of all ranks.
 Status DeviceCalls::all_have_made(const Call& call) {
   const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncWork::Part::kDrives);
   if (call.compared()) return *compared;
@@ -281,8 +286,8 @@ Status DeviceCalls::all_have_made(const Call& call) {
   return first_failure();
 }
 
-// Waits for the outcome of the comparison, which its own deadline ends too. Returns none if `until`
-// passes first.
+// Waits for the outcome of the comparison, which also ends at the call's own deadline. Returns none
+// if `until` passes first.
 std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncWork::Part part) const {
   if (call.on_cpu_ == nullptr) return Status::ok();
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
@@ -299,8 +304,8 @@ Status DeviceCalls::first_failure() {
   return failure_;
 }
 
-// The first failure is kept. The watcher ends all calls with it and aborts them. `report` informs
-// the other ranks, which do not know it yet.
+// Sets failure_, unless it is set already. The watcher then ends all calls with it, and aborts the
+// executor. If `report` is true, informs the other ranks, which do not know of the failure yet.
 void DeviceCalls::fail(const Status& why, bool report) {
   {
     const std::lock_guard lock(mutex_);
@@ -312,8 +317,7 @@ void DeviceCalls::fail(const Status& why, bool report) {
   if (report) group_.quit(why);
 }
 
-// Must follow fail(). Returns true if the abort has ended: aborted calls write to no array any
-// more.
+// After fail(): returns true if the abort has ended, so that aborted calls write to no array.
 bool DeviceCalls::wait_for_abort(std::chrono::milliseconds wait_limit) {
   std::unique_lock lock(mutex_);
   settled_.wait_for(lock, wait_limit, [this] { return aborted_ || (watcher_ended_ && !aborting_); });
@@ -321,11 +325,12 @@ bool DeviceCalls::wait_for_abort(std::chrono::milliseconds wait_limit) {
   return aborted_;
 }
 
-// Sleeps one round between two polls even if calls are queued meanwhile: waking a thread costs more
-// than queueing a call.
+// Polls once a round. Calls that are queued meanwhile do not shorten the sleep, because waking a
+// thread costs more than queueing a call.
 void DeviceCalls::poll() {
   bool keeps_arrays = false;
-  std::shared_ptr<DeviceCalls> self;  // outlives the lock, in case this thread is detached
+  // outlives `lock`, in case this thread is detached
+  std::shared_ptr<DeviceCalls> self;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const bool observed =
@@ -365,46 +370,47 @@ void DeviceCalls::watch() {
   settled_.notify_all();
 }
 
-// Notifies callers before the abort, which may take long.
+// Informs callers before the abort, which may take long.
 void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
   aborting_ = true;
   const std::deque<std::shared_ptr<Call>> calls = std::exchange(running_, {});
   for (const std::shared_ptr<Call>& each : calls) each->end(failure_);
   lock.unlock();
   for (const std::shared_ptr<Call>& each : calls) each->report();
-  executor_->abort(failure_, agreed_->stop());  // failure_ does not change any more
+  // failure_ does not change any more
+  executor_->abort(failure_, agreed_->stop());
   lock.lock();
   aborted_ = true;
   settled_.notify_all();
 }
 
-// Returns how a queued call ended on the GPU, as far as that has been observed.
+// Returns how a queued call has ended on the GPU, or none if no end has been observed. `is_well` is
+// true if look_around() has succeeded, so that seen() is current.
 std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, TimePoint at) const {
   if (call.on_gpu_->in_graph()) return Status::ok();
   std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
-  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended meanwhile
+  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended since look_around()
   return end;
 }
 
-// Returns why a call has failed, and whether the other ranks must be informed. Returns none if it
-// has not failed.
+// Returns why a call has failed, if it has, and whether the other ranks must be informed.
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
                                                                const std::optional<Status>& on_gpu,
                                                                TimePoint at) const {
   const std::optional<Status> compared = call.compared();
   if (compared && !compared->is_ok()) return std::pair(*compared, false);
-  // If ranks differ, the comparison has the better error; otherwise all ranks have found the
-  // executor's error.
+  // For a mismatch the comparison has the better error, so its outcome is awaited. All ranks find a
+  // mismatch themselves, so it is not reported to them.
   if (on_gpu && !on_gpu->is_ok() && !call.on_gpu_->is_refused() &&
       (compared || on_gpu->code() != Code::kMismatch))
     return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
-  // Without `compared`, the comparison reports the missing rank.
+  // If the comparison has not ended, it reports the missing rank itself.
   if (compared && !on_gpu && at >= call.due_)
     return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
   return std::nullopt;
 }
 
-// The same, as far as it can be determined without the driver, which may not respond.
+// Does the same as failure_of(), as far as possible without the driver, which may not respond.
 std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Call& call,
                                                                         bool is_silent) const {
   const std::optional<Status> compared = call.compared();
@@ -420,7 +426,7 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Ca
 }
 
 void DeviceCalls::poll_calls() {
-  // read before the driver is called: if this thread is detached there, the clock may be destroyed
+  // Read first: if this thread is detached inside the driver, the clock may be destroyed.
   const TimePoint at = clock_.now();
   const Status trouble = executor_->look_around();
   std::vector<std::shared_ptr<Call>> ended;
@@ -437,7 +443,7 @@ void DeviceCalls::poll_calls() {
   if (!trouble.is_ok()) fail(trouble, true);
 }
 
-// Called once per round of the watcher.
+// Called once per round of the watcher. Returns true after kOverdueRounds in the same query.
 bool DeviceCalls::driver_is_silent() {
   const std::lock_guard lock(mutex_);
   const bool is_the_same = polls_again_in_ == std::chrono::milliseconds(0) && question_ == overdue_;
@@ -453,16 +459,17 @@ void DeviceCalls::look_for_failures() {
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
 }
 
-// Removes calls that have ended; the group remains usable.
+// Removes calls that have ended from running_. The group remains usable.
 void DeviceCalls::take_out(const std::vector<std::shared_ptr<Call>>& ended) {
   std::vector<std::shared_ptr<Call>> taken;
   {
     const std::lock_guard lock(mutex_);
-    std::size_t gone = 0;  // count into `ended`, which has the order of running_: there may be thousands
+    // number of removed calls; both lists have the same order, so one pass suffices
+    std::size_t gone = 0;
     std::erase_if(running_, [&](const std::shared_ptr<Call>& each) {
       return gone < ended.size() && each == ended[gone] && ++gone != 0;
     });
-    // The watcher takes all of them at once, or none.
+    // If the watcher has ended all calls meanwhile, it has removed all of them, so `gone` is 0.
     if (gone == ended.size()) taken = ended;
     for (const std::shared_ptr<Call>& each : taken) each->end_by_itself();
   }
@@ -478,7 +485,7 @@ Status DeviceCalls::settle(double timeout_s) {
   bool in_time = over();
   if (!in_time) {
     ++settling_;
-    poll_now_.notify_one();  // the poller may sleep a long round
+    poll_now_.notify_one();  // the poller may be in a long sleep
     in_time = settled_.wait_until(lock, deadline.when(), over);
     --settling_;
   }
@@ -486,7 +493,7 @@ Status DeviceCalls::settle(double timeout_s) {
   return in_time ? first_failure() : Status(Code::kTimeout, "calls on the GPU have not ended in time");
 }
 
-// For a group that has failed: returns the failure if no call has returned it.
+// Closes a group that has failed. Returns the failure if no call has returned it yet.
 Status DeviceCalls::close_failed(const Status& failed) {
   stop_threads();
   const std::lock_guard lock(mutex_);
@@ -494,17 +501,19 @@ Status DeviceCalls::close_failed(const Status& failed) {
 }
 
 Status DeviceCalls::close(double timeout_s) {
-  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);  // the watcher may not have seen it
+  // the watcher may not know yet
+  if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   PC_ASSIGN_OR_RETURN(const FifoLock::Held held,
-                      issue_order_.take(group_, deadline));  // no other call is queued
+                      // no other call is queued meanwhile
+                      issue_order_.take(group_, deadline));
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->until_ended(deadline);
     if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
   }
-  stop_threads();  // a closed communicator would look like a failed one
+  stop_threads();  // the threads would take a closed communicator for a failed one
   if (const Status failed = first_failure(); !failed.is_ok()) {
     wait_for_abort(kAbort);
     group_.quit(failed);
@@ -524,7 +533,8 @@ std::optional<Status> DeviceCalls::Call::precede(const WaitContext& context, voi
   const auto theirs = static_cast<cuda::CUstream>(stream);
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
     const Status failed = calls->first_failure();
-    // The array's owner may write to it next; its stream must be ordered after the fill with NaN.
+    // The abort sets the arrays to NaN. The owner may write to its array next, so its stream must
+    // wait for the abort's writes.
     if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
       (void)on_gpu_->precede(theirs);
     PC_TRY(failed);
@@ -542,22 +552,23 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   // wait for the stream.
   const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kLooksOn);
   if (compared && !compared->is_ok()) {
-    if (!this->compared()) return *compared;  // this wait was refused; the call continues
+    if (!this->compared()) return *compared;  // only this wait was refused; the call continues
     calls->fail(*compared, false);
     this->end(*compared);
     calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
     return calls->first_failure();
   }
-  const bool is_own = until >= deadline_.when();  // the call's deadline, at which everything ends
+  // at the call's own deadline all calls end
+  const bool is_own = until >= deadline_.when();
   if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
   const Result<WaitEnd> end = on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : deadline));
   if (end.is_ok() && end.value() == WaitEnd::kReady && compared) {
     this->end(Status::ok());
     return Status::ok();
   }
-  if (ended_well()) return Status::ok();  // the group may have been closed since
+  if (ended_well()) return Status::ok();  // the call may have succeeded before the group was closed
   Status ended = end.status();
-  bool ends_all = true;  // it cannot succeed any more, on any rank
+  bool ends_all = true;  // whether the call can succeed on no rank any more, so that all calls end
   if (end.is_ok()) {
     switch (end.value()) {
       case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;

@@ -68,8 +68,9 @@ DeviceCalls::Resources DeviceGroups::resources(int device) {
   return resources;
 }
 
-// NCCL and the driver allocate memory when ranks join, which a capture forbids. A missing driver is
-// not reported here.
+// Returns kInvalidArgument while `stream` is being captured into a graph: NCCL and the driver
+// allocate memory when ranks join, which a capture forbids. If the driver is missing, returns OK,
+// because the join reports that.
 Status DeviceGroups::may_join(int device, void* stream) {
   const Result<std::shared_ptr<const cuda::Driver>> driver = this->driver();
   if (!driver.is_ok()) return Status::ok();
@@ -104,7 +105,7 @@ Result<std::shared_ptr<GroupOnGpus>> DeviceGroups::of(Communicator& group, int d
   }
   PC_ASSIGN_OR_RETURN(its->backend, make_backend(group, device, stream, deadline, insists));
   const std::lock_guard lock(mutex_);
-  if (!ended_.is_ok()) {  // meanwhile
+  if (!ended_.is_ok()) {  // the runtime has ended during the join
     std::exchange(its->backend, nullptr)->abort(ended_);
     return ended_;
   }
@@ -156,8 +157,8 @@ Result<std::shared_ptr<DirectMessages>> DeviceGroups::messages_of(Communicator& 
   return its;
 }
 
-// Calls `make` with the backend of the call, after its arrays' GPUs have been determined. `Outcome`
-// is a Status or a Result.
+// Determines the GPUs of the call's arrays, and calls `make` with the backend of the call.
+// `Outcome` is a Status or a Result.
 template <class Outcome, class Make>
 Outcome DeviceGroups::by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make) {
   Request& request = call.request;
@@ -192,7 +193,7 @@ Result<std::shared_ptr<AsyncWork>> DeviceGroups::begin(Communicator& group, User
   });
 }
 
-// Returns null if the group has not joined, or if all have ended.
+// Returns null if the group has not joined, or if all groups have ended.
 std::shared_ptr<GroupOnGpus> DeviceGroups::joined(const Communicator& group) {
   const std::lock_guard lock(mutex_);
   const auto its = std::find_if(joined_.begin(), joined_.end(),
@@ -224,7 +225,7 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
   PC_ASSIGN_OR_RETURN(std::shared_ptr<GroupOnGpus> made, parent->split(child, timeout_s));
   if (made == nullptr) return Status::ok();
   const std::lock_guard lock(mutex_);
-  if (!ended_.is_ok()) {  // meanwhile
+  if (!ended_.is_ok()) {  // the runtime has ended during the split
     made->abort(ended_);
     return ended_;
   }
@@ -235,7 +236,7 @@ Status DeviceGroups::split(const Communicator& group, Communicator* child, doubl
   return Status::ok();
 }
 
-// Describes the channels of ranks that have exchanged messages.
+// Describes the path of messages, and each channel of this rank to or from a rank of the group.
 std::string DeviceGroups::explain_messages(const Communicator& group) {
   std::string text =
       "up to 64 KiB, and lists, through the host; larger ones between two GPUs as a broadcast of these two "
@@ -272,15 +273,17 @@ std::string DeviceGroups::explain(const Communicator& group, std::optional<Colle
   }
   std::shared_ptr<GroupOnGpus> backend;
   if (its != nullptr) {
-    const std::optional<FifoLock::Held> joining = its->joining.take_now();  // a join may take long
+    // does not wait for a join in progress, which may take long
+    const std::optional<FifoLock::Held> joining = its->joining.take_now();
     if (joining) backend = its->backend;
   }
   if (backend != nullptr) return backend->explain(*collective);
   return not_known_yet();
 }
 
-// An order in which ranks that close what they share do not deadlock: first groups in the order in
-// which they joined, then channels in the order of their ranks.
+// Returns the backends in an order that is the same on all ranks, so that ranks that close shared
+// groups do not deadlock: first groups in the order in which they joined, then channels in the
+// order of their ranks.
 std::vector<std::shared_ptr<GroupOnGpus>> DeviceGroups::in_common_order() {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<GroupOnGpus>> all = joined_;
@@ -311,7 +314,7 @@ Status DeviceGroups::close(double timeout_s) {
   close_each(messages());
   close_each(in_common_order());
   const Status after(Code::kNotInitialized, "the world of this group was shut down");
-  abort(first.is_ok() ? after : first);  // has no effect on what was closed
+  abort(first.is_ok() ? after : first);  // has no effect on groups that are closed
   return first;
 }
 

@@ -1,5 +1,6 @@
-// The calls of arrays on GPUs of all groups of one runtime. The driver and NCCL are opened, and the
-// ranks of a group joined, in the group's first such call: programs without such calls pay nothing.
+// Runs the calls with arrays on GPUs for all groups of one runtime. The first such call opens the
+// driver and NCCL, and the first such call of each group joins its ranks. So programs without such
+// calls pay nothing.
 #pragma once
 
 #include <functional>
@@ -31,33 +32,35 @@ class DeviceGroups final : public Devices {
   struct Options {
     cuda::DriverSearch driver;
     nccl::SearchEnvironment nccl;
-    std::string host_id = {};  // DeviceCalls::Resources
+    std::string host_id = {};  // see DeviceCalls::Resources
     Logger log = Logger();
-    bool strict = false;                                                   // DeviceCalls::Resources
-    IpcResources peers = {};                                               // DeviceCalls::Resources
-    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // DeviceCalls::Resources
+    bool strict = false;                                                   // see DeviceCalls::Resources
+    IpcResources peers = {};                                               // see DeviceCalls::Resources
+    std::shared_ptr<Abandoned> abandoned = std::make_shared<Abandoned>();  // see DeviceCalls::Resources
     DeviceCalls::Interrupted interrupted = {};
-    // DeviceCalls::Resources; null: streams do not wait. Its memory is never freed, so one for the
-    // whole process is best.
+    // See DeviceCalls::Resources. The pool's memory is never freed, so one pool should serve the
+    // whole process. If it is null, streams do not wait.
     std::shared_ptr<cuda::SemaphorePool> semaphores = {};
-    // Reads the options from the environment. `of_process` becomes `semaphores` if streams are to
-    // wait.
+    // Reads the options from the environment. `of_process` becomes `semaphores` if the environment
+    // requests that streams wait.
     static Result<Options> from_environment(std::vector<std::string> wheel_folders,
                                             std::shared_ptr<cuda::SemaphorePool> of_process);
   };
-  // `runtime` is the runtime of the groups.
+  // All groups passed to the methods belong to `runtime`.
   DeviceGroups(Runtime& runtime, Options options);
   DeviceGroups(const DeviceGroups&) = delete;
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   Status run(Communicator& group, UserCall call, double timeout_s) override;
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how) override;
-  // Returns the backend of `group`. In the first call all members join by NCCL, if they may, as in
-  // a collective. `stream` is the call's stream. While it is captured into a CUDA graph no ranks
-  // can join: kInvalidArgument.
+  // Returns the backend of `group`. The first call joins the ranks, by NCCL if possible, so all
+  // members must make it like a collective. `stream` is the stream of the user's call. Ranks cannot
+  // join while this stream is being captured into a CUDA graph; then it returns kInvalidArgument.
+  // If `insists` is true, it returns an error unless the ranks have joined by NCCL.
   Result<std::shared_ptr<GroupOnGpus>> of(Communicator& group, int device, void* stream, double timeout_s,
                                           bool insists = false);
-  // Returns the messages of `group`. Only the two ranks of a message join, at their first message.
+  // Returns the object that transfers messages of `group`. The ranks of the group need not join:
+  // the two ranks of a message join at their first message.
   Result<std::shared_ptr<DirectMessages>> messages_of(Communicator& group, int device);
   Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) override {
     return of(group, device, stream, timeout_s, insists).status();
@@ -80,16 +83,19 @@ class DeviceGroups final : public Devices {
   std::shared_ptr<GroupOnGpus> joined(const Communicator& group);
   template <class Outcome, class Make>
   Outcome by_backend(Communicator& group, UserCall& call, double timeout_s, Make&& make);
-  // Returns the GPU of an array if its library does not report it. Returns kInvalidArgument if the
-  // array is on no GPU.
+  // Returns the GPU of an array, for libraries that do not report it. Returns kInvalidArgument if
+  // the array is on no GPU.
   Result<int> device_of(const void* array);
   Result<int> device_of(const ConstBuffer& buffer);
-  Result<int> current_device();         // the GPU that this thread uses, or the first
-  Result<int> place(Request& request);  // sets the GPU of each array and returns it
-  // Returns the same bytes in pieces that are each within one allocation, since the driver copies
-  // nothing across allocations. Returns null if the pieces of `list` already are.
+  Result<int> current_device();  // returns the GPU of this thread's current context, or GPU 0
+  // sets the GPU of each array that has none, and returns the call's GPU
+  Result<int> place(Request& request);
+  // Returns the bytes of `list` in pieces that are each within one allocation, since the driver
+  // copies nothing across allocations. Returns null if this is true of the pieces of `list`
+  // already.
   Result<std::unique_ptr<const IoVec>> within_allocations(const IoVec& list);
-  // Replaces a list of the request by one with such pieces, which must outlive the request.
+  // If a list of the request has a piece that crosses allocations, replaces the list by one with
+  // such pieces and returns it; it must outlive the request. Otherwise returns null.
   Result<std::unique_ptr<const IoVec>> cut_at_allocations(UserCall& call);
   DeviceCalls::Resources resources(int device);
   Status may_join(int device, void* stream);
@@ -102,17 +108,17 @@ class DeviceGroups final : public Devices {
   std::vector<std::shared_ptr<DirectMessages>> messages();
 
   Runtime& runtime_;
-  Options options_;  // constant
+  Options options_;  // not changed after construction
   nccl::SteadyClock clock_;
 
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // guards the members below, except p2p_channels_
   std::shared_ptr<const cuda::Driver> driver_;
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
   std::vector<std::shared_ptr<GroupOnGpus>> joined_;
-  std::set<const Communicator*> channels_;  // the groups of the channels, joined or not
+  std::set<const Communicator*> channels_;  // groups of channels, whether their ranks have joined or not
   Status ended_;
-  P2pChannels p2p_channels_;  // not guarded
+  P2pChannels p2p_channels_;  // thread-safe without mutex_
   // by group and GPU
   std::map<std::pair<const Communicator*, int>, std::shared_ptr<DirectMessages>> messages_;
 };

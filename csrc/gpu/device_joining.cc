@@ -15,8 +15,8 @@
 namespace pc {
 namespace {
 
-// Less than NCCL needs for the smallest group. It needs some hundred MiB, and does not report how
-// many.
+// Less than NCCL needs even for the smallest group. That is some hundred MiB; NCCL does not report
+// how much.
 constexpr uint64_t kLeastFree_nbytes = uint64_t{64} << 20;
 
 Status has_free_memory(const DeviceCalls::Resources& resources) {
@@ -28,7 +28,8 @@ Status has_free_memory(const DeviceCalls::Resources& resources) {
                 "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.available_text());
 }
 
-// NCCL reports lack of memory as "unhandled cuda error".
+// Adds the available memory to an error, because NCCL reports lack of memory as "unhandled cuda
+// error".
 Status with_available_memory(const Status& why, const DeviceCalls::Resources& resources) {
   if (why.code() != Code::kSystem) return why;
   const Result<cuda::Context> context = cuda::Context::primary(resources.driver, resources.device);
@@ -52,8 +53,8 @@ DeviceFacts facts_of(const DeviceCalls::Resources& resources) {
   return facts;
 }
 
-// Calls `make(context)`, which waits for NCCL. NCCL does not report that another rank never
-// arrives, so the context also ends with the group.
+// Calls `make(context)`, which waits for NCCL. NCCL waits forever for a rank that never arrives, so
+// the context also ends the wait when the group ends.
 template <class Make>
 auto among_live_ranks(Communicator& group, Deadline deadline, Make&& make) {
   WaitContext context = group.waiting_until(deadline);
@@ -73,7 +74,8 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   PC_ASSIGN_OR_RETURN(const std::vector<DeviceFacts> all,
                       gather_plain(group, facts_of(resources), "which way between GPUs", timeout_s));
   PC_TRY(can_go_by_nccl(all));
-  // From here on other ranks may wait in NCCL, which does not report a rank that never arrives.
+  // From here on other ranks may wait in NCCL, which does not report a rank that never arrives. So
+  // a rank that fails must quit the group.
   const auto leave = [&](const Status& why) {
     const Status end = group.alive();
     if (end.is_ok()) group.quit(why);
@@ -98,7 +100,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
     auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), resources.abandoned);
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
-    PC_TRY(calls->first_failure());  // without its threads, calls would not be monitored
+    PC_TRY(calls->first_failure());  // fails if its threads, which monitor calls, cannot start
     return calls;
   };
   const Result<std::shared_ptr<DeviceCalls>> joined = among_live_ranks(group, deadline, init);
@@ -117,7 +119,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join_ipc(Communicator& group, 
                       pc::join_ipc(group, runtime, with, timeout_s));
   const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
   const Status started = calls->first_failure();
-  if (!started.is_ok()) group.quit(started);  // the other ranks have joined
+  if (!started.is_ok()) group.quit(started);  // ends the group, because the other ranks have joined
   PC_TRY(started);
   return calls;
 }
@@ -142,7 +144,8 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     PC_TRY(calls->first_failure());
     return calls;
   };
-  // A rank that fails to acquire the lock leaves the other ranks alone in the split as well.
+  // A rank that fails to acquire the lock takes no part in the split, so it too ends the group for
+  // the ranks that wait for it there.
   Result<std::shared_ptr<DeviceCalls>> calls =
       held.is_ok() ? among_live_ranks(group_, deadline, cut) : held.status();
   if (calls.is_ok()) return calls;
@@ -150,7 +153,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
   fail(end.is_ok() ? calls.status() : end, end.is_ok());
   wait_for_abort(kAbort);
   const Status first = first_failure();
-  if (child != nullptr) child->quit(first);  // other ranks may have the child already
+  if (child != nullptr) child->quit(first);  // other ranks may have created the child already
   return first;
 }
 

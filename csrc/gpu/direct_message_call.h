@@ -1,5 +1,5 @@
-// One message between GPUs that continues without its caller, and the failures of such messages.
-// For direct_messages.cc.
+// One message between GPUs that continues after the call that began it has returned, and the
+// failures of such messages. For direct_messages.cc.
 #pragma once
 
 #include <algorithm>
@@ -23,23 +23,25 @@
 namespace pc {
 
 std::string text_of(const UserCall& message);  // "send to rank 1, tag 0 (4 MiB float32)"
-// Translates an error of a channel, which names the channel's ranks and a broadcast, into one of
-// the message.
+// Converts an error of a channel into an error of the message. The channel's error names the ranks
+// of the channel and a broadcast; the result names `rank`, the message's peer and `operation`.
 Status words_of(const Status& of_channel, const UserCall& message, const std::string& operation, Rank rank);
 
-// Failures that no caller has received yet; the next call returns them. Shared by DirectMessages
-// and by calls that may outlive it. Thread-safety: all methods.
+// Failures of messages that no caller has received yet. The next call returns them. Shared by
+// DirectMessages and by calls that may outlive it. Thread-safety: all methods.
 class MessageFailures {
  public:
   explicit MessageFailures(Communicator& group) : group_(&group) {}
-  // Records that a call that was queued on the GPU failed there. The first failure is kept.
+  // Records that `call` failed on the GPU after it was queued, unless its caller has received that
+  // failure already. Only the first failure is kept.
   void note(const Status& why, const void* call) {
     const std::lock_guard lock(mutex_);
     if (reported_.erase(call) != 0 || !first_.is_ok()) return;
     first_ = why;
     of_ = call;
   }
-  void reported(const void* call) {  // its caller has received the failure
+  // The caller of `call` has received its failure, so no later call returns it.
+  void reported(const void* call) {
     const std::lock_guard lock(mutex_);
     if (of_ != call) {
       reported_.insert(call);
@@ -48,7 +50,7 @@ class MessageFailures {
     first_ = Status();
     of_ = nullptr;
   }
-  void forget(const void* call) {  // the call is being destroyed
+  void forget(const void* call) {  // `call` is being destroyed; a failure of it is kept
     const std::lock_guard lock(mutex_);
     reported_.erase(call);
     if (of_ == call) of_ = this;
@@ -58,7 +60,7 @@ class MessageFailures {
     of_ = nullptr;
     return std::exchange(first_, Status());
   }
-  // Records the failure of a call that was never queued.
+  // Records the failure of a message that was never queued on the GPU. The group returns it.
   void unobserved(const Status& why) {
     const std::lock_guard lock(mutex_);
     if (group_ != nullptr) group_->unobserved(why);
@@ -73,14 +75,14 @@ class MessageFailures {
   Communicator* group_;
   Status first_;
   const void* of_ = nullptr;
-  std::set<const void*> reported_;  // calls of which the failure was received before note()
+  std::set<const void*> reported_;  // calls that reported their failure before note() was called
 };
 
-// A message that continues without its caller: it has a thread of its own, or is queued on the GPU.
-// Thread-safety: all methods.
+// A message that continues after begin() has returned. It has a thread of its own, or is queued on
+// the GPU. Thread-safety: all methods.
 class DirectMessageCall final : public GpuWork, public std::enable_shared_from_this<DirectMessageCall> {
  public:
-  // `stopping` and `group` belong to an owner that outlives the thread of the message.
+  // `stopping` and `group` must outlive the thread of the message.
   DirectMessageCall(Communicator& group, std::shared_ptr<MessageFailures> failures,
                     const std::atomic<bool>& stopping, const UserCall& what, Deadline deadline,
                     std::function<void(const Status&)> on_end)
@@ -92,12 +94,12 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
         stop_([this, &stopping] { return given_up_ || stopping; }),
         on_end_(std::move(on_end)) {
     operation_ = text_of(what);
-    if (what.found != nullptr) {  // found belongs to the caller
+    if (what.found != nullptr) {  // the caller owns *found
       what_.request.root = what.found->peer;
       what_.kind = UserCall::Kind::kRecv;
       what_.found = nullptr;
     }
-    if (what.shape) {  // shape belongs to the caller
+    if (what.shape) {  // the caller owns the memory of `shape`
       shape_.assign(what.shape->begin(), what.shape->end());
       what_.shape = shape_;
     }
@@ -131,14 +133,14 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     detached_ = true;
     report_if_unobserved();
   }
-  // Cancels the message if the other rank does not wait for it yet.
+  // Cancels the message if the other rank is not waiting for it yet.
   void give_up() { given_up_ = true; }
 
-  // ---- for the thread of the message
+  // ---- used by the thread of the message
   const UserCall& what() const { return what_; }
   Deadline deadline() const { return deadline_; }
   const std::function<bool()>* stop() const { return &stop_; }
-  // Queues the message on the GPU, which notifies this object of its end.
+  // Queues the message on the GPU. `backend` notifies this object when the message has ended there.
   Status begin(GroupOnGpus& backend, const UserCall& call, double timeout_s, bool on_caller_stream) {
     const auto ended = [own = shared_from_this()](const Status&) mutable {
       own->end_as_the_rest();
@@ -169,7 +171,9 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return queued_;
   }
-  // Returns none if `until` passes first, or on Ctrl-C, which `is_deaf` ignores.
+  // Waits until the message is queued on the GPU, or has ended without that, and returns the
+  // outcome. Returns none if `until` passes first or on Ctrl-C. If `is_deaf` is true, Ctrl-C is
+  // ignored.
   std::optional<Status> until_queued(Deadline until, bool is_deaf = false) const {
     std::unique_lock lock(mutex_);
     while (!queued_) {
@@ -197,7 +201,8 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return rest_;
   }
-  // Records how the rest has ended, if it has, and translates its error into one of the message.
+  // Records the outcome of rest_, if it has ended. Returns `of_rest`, the result of a wait for
+  // rest_, as an error of the message.
   Status observed(const Status& of_rest) {
     const std::optional<Status> outcome = rest()->outcome();
     if (outcome) end(*outcome);
@@ -206,8 +211,8 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     return in_words(*outcome);
   }
   Status in_words(const Status& of_channel) const { return words_of(of_channel, what_, operation_, rank_); }
-  // Called in the thread that has seen its end. A failure here follows a success reported to its
-  // caller.
+  // Called when rest_ has ended, in the thread that detects it. The caller may have received
+  // success when the message was queued, so a failure is recorded for the next call.
   void end_as_the_rest() {
     {
       const std::lock_guard beginning(beginning_);  // the call may end before begin() has stored rest_
@@ -218,7 +223,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     if (on_end_) on_end_(outcome.is_ok() ? outcome : in_words(outcome));
   }
 
-  Communicator& group_;  // used until it is queued
+  Communicator& group_;  // used only until the message is queued
   const Rank rank_;
   const std::shared_ptr<MessageFailures> failures_;
   UserCall what_;
@@ -227,13 +232,13 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   std::atomic<bool> given_up_{false};
   const std::function<bool()> stop_;
   const std::function<void(const Status&)> on_end_;
-  std::mutex beginning_;      // held by begin()
+  std::mutex beginning_;      // held by begin() until rest_ is set
   mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   bool queued_ = false, detached_ = false;
   mutable bool observed_ = false;  // a caller has received outcome_
-  Status outcome_;                 // set once it is queued
-  std::shared_ptr<GpuWork> rest_;  // the GPU's part; null: nothing is left to do
+  Status outcome_;  // how queueing ended, or the message if rest_ is null; set together with queued_
+  std::shared_ptr<GpuWork> rest_;  // the work on the GPU; null: the message is not queued there
 };
 
 }  // namespace pc

@@ -45,8 +45,8 @@ DirectMessages::~DirectMessages() {
 
 void DirectMessages::abort() { stopping_ = true; }
 
-// Depends only on what both ranks of a message know: the location of the other rank's array is
-// unknown here.
+// Both ranks of a message must decide the same, so the result depends only on what both know.
+// Neither knows where the other rank's array is.
 bool DirectMessages::may_be_offered(const ConstBuffer& data) const {
   return data.list == nullptr && data.layout == nullptr && data.nbytes() > kEagerBytes &&
          group_.gpus_may_join().is_ok();
@@ -76,7 +76,7 @@ Status DirectMessages::run_until(const UserCall& call, Deadline deadline) {
   return make(call, {deadline, nullptr, launch});
 }
 
-// Also converts the call into the form that executors expect.
+// Checks the call, and converts it into the form that executors expect.
 Status DirectMessages::check(UserCall& call) const {
   PC_TRY(check_on_gpu(call, context_.ordinal(), group_));
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, context_.enter());
@@ -93,7 +93,7 @@ Status DirectMessages::make(const UserCall& call, const Making& how) {
     return may;
   }
   const Request& request = checked.request;
-  const bool is_own = request.root == group_.rank();  // a message to this rank itself
+  const bool is_own = request.root == group_.rank();  // the message is to this rank itself
   switch (checked.kind) {
     case UserCall::Kind::kSend:
       if (!is_own && may_be_offered(request.in)) return send(checked, how);
@@ -129,7 +129,7 @@ WaitContext DirectMessages::context_of(const Making& how, double seconds) const 
 
 namespace {
 
-// Returns the message as a call of its channel.
+// Returns the call on the channel that transfers the message.
 UserCall on_channel(const UserCall& message, bool sends) {
   UserCall made;
   made.keeps = message.keeps;
@@ -145,7 +145,7 @@ UserCall on_channel(const UserCall& message, bool sends) {
   }
   request.in = theirs.in;
   request.out = {const_cast<std::byte*>(theirs.in.data), theirs.in.count, theirs.in.dtype, theirs.in.device};
-  return made;  // in place, so the array is only read
+  return made;  // the root's broadcast is in place, so the array is only read
 }
 
 }  // namespace
@@ -174,7 +174,8 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
   bool sent_go = false;
   const Status sent = offered(call, *channel, number, how, &sent_go);
   if (!sent.is_ok() && sent.code() != Code::kMismatch && !sent_go)
-    (void)send_part(call, number, MessageGo::given_up(sent));  // the other rank waits, or will wait
+    // the other rank waits for "go", or will wait for it
+    (void)send_part(call, number, MessageGo::given_up(sent));
   return sent;
 }
 
@@ -184,7 +185,8 @@ Status DirectMessages::send_part(const UserCall& call, uint64_t number, const Me
   return group_.send({bytes_of(go), request.root, call.tag, request.site, place}, kOfferGraceS);
 }
 
-// Receives the answer in the background if it still arrives; no caller waits for it.
+// Receives the answer in the background, because it may still arrive although no caller waits for
+// it.
 void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
   const Request& request = call.request;
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
@@ -208,7 +210,7 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
         .with_rank(group_.rank())
         .with_peer(request.root)
         .with_operation(text_of(call));
-  if (answer.word == MessageAnswer::Word::kThroughHost) {  // "go" is sent before the data
+  if (answer.word == MessageAnswer::Word::kThroughHost) {  // this sends "go" before the data
     UserCall data = call;
     data.place = {MessagePart::kData, number, nullptr, nullptr, sent_go};
     return through_host(data, how, how.left_s());
@@ -276,7 +278,7 @@ Status DirectMessages::take(const UserCall& call, const FoundMessage& found, con
   return received.is_ok() ? received : words_of(received, made, text_of(made), group_.rank());
 }
 
-// Transfers in both directions at once: the send runs asynchronously.
+// Transfers both directions at once, because the send runs asynchronously.
 Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   UserCall checked = call;
   PC_TRY(check_on_gpu(checked, context_.ordinal(), group_));
@@ -293,7 +295,8 @@ Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   in.request.root = checked.source;
   PC_ASSIGN_OR_RETURN(const std::shared_ptr<GpuWork> sending, begin(out, seconds));
   const Status received = run_until(in, deadline);
-  // A failure of the receive does not change what the other rank expects to receive.
+  // If the receive has failed, the send continues, because the other rank still expects the
+  // message.
   std::optional<Status> sent;
   if (received.code() != Code::kInterrupted && request.stream) {
     sent = sending->precede({Deadline(TimePoint::max())}, *request.stream);
@@ -305,8 +308,8 @@ Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
   return received.is_ok() ? *sent : received;
 }
 
-// The caller gets its array back, so the message must not be sent any more; but if the other rank
-// already waits for it, it is sent first.
+// Called when the caller stops waiting and gets its array back. Cancels the message, unless the
+// other rank already waits for it: then waits until it has been sent.
 Status DirectMessages::given_up(GpuWork& sending) {
   const Deadline soon = Deadline::after(2 * kOfferGraceS);
   if (auto* const own = dynamic_cast<DirectMessageCall*>(&sending)) {
@@ -329,7 +332,8 @@ Status DirectMessages::until_made(cuda::CUevent made, const WaitContext& context
     case WaitEnd::kReady: return Status::ok();
     case WaitEnd::kAborted: return group_.alive();
     case WaitEnd::kInterrupted:
-      return Status(Code::kNotInitialized, "the group of this call was closed");  // stop_ was set
+      // the message's stop function returned true
+      return Status(Code::kNotInitialized, "the group of this call was closed");
     case WaitEnd::kTimeout: break;
   }
   return Status(Code::kTimeout, "what makes its array has not ended on the GPU").with_rank(group_.rank());
@@ -358,7 +362,8 @@ Result<std::shared_ptr<GpuWork>> DirectMessages::begin(const UserCall& call, dou
   return std::shared_ptr<GpuWork>(started);
 }
 
-// Assigns the message's number here, so that messages keep the order of their calls.
+// Takes the message's number in the caller's thread, so that messages keep the order of their
+// calls.
 Status DirectMessages::start(const std::shared_ptr<DirectMessageCall>& call,
                              cuda::EventPool::Lease array_made) {
   const UserCall& what = call->what();

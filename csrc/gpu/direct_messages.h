@@ -1,11 +1,13 @@
-// Messages of one group between arrays on GPUs. Small messages, lists, and messages without a
-// channel (p2p_channel.h) are sent through the host as messages of the group. All other messages
-// are offered (offered_message.h), and use the channel if the receiver's array is on a GPU too.
+// Messages of one group between arrays on GPUs. Small messages, lists, and messages for which there
+// is no channel (p2p_channel.h) are sent through the host as messages of the group. All other
+// messages are first offered to the receiver (offered_message.h), and use the channel if the
+// receiver's array is on a GPU too.
 //
-// So a receiver does not know what it receives before it has found the message, and a sender does
-// not know the path before it has an answer: a large send waits for its receiver, as it does on the
-// CPU. An asynchronous message has a thread until it is queued on the GPU. The thread first waits
-// until its array has been made, so what it queues on a channel waits only for the other rank.
+// So a receiver must find the message before it knows whether the message is an offer, and a sender
+// must receive the answer before it knows the path. A large send therefore waits for its receiver,
+// as it does on the CPU. An asynchronous message has a thread until it is queued on the GPU. The
+// thread first waits until the message's array has been made, so that on the channel the message
+// waits only for the other rank.
 #pragma once
 
 #include <algorithm>
@@ -39,25 +41,25 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   DirectMessages& operator=(const DirectMessages&) = delete;
 
   Communicator& group() const { return group_; }
-  // As GroupOnGpus::run() and begin().
+  // These methods do the same as GroupOnGpus::run() and begin().
   Status run(const UserCall& call, double timeout_s);
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {});
-  // Returns the failure of a message that was queued on the GPU and failed afterwards, once. The
-  // next call returns it to its caller.
+  // Returns the failure of a message that failed after it was queued on the GPU, if no caller has
+  // received it. A failure is returned once, to the next call of the group, which fails with it.
   Status take_failure();
   Status close(double timeout_s);
   void abort();  // calls that wait for another rank return soon
 
  private:
-  // Queues a broadcast of a channel.
+  // Queues the message on the GPU, as a broadcast of its channel.
   using Launch = std::function<Status(GroupOnGpus& backend, const UserCall& call, double timeout_s)>;
-  struct Making {  // one message, run by this thread
+  struct Making {  // how one message is run in the current thread
     Deadline deadline;
-    const std::function<bool()>* stop = nullptr;  // MessagePlace
+    const std::function<bool()>* stop = nullptr;  // see MessagePlace
     const Launch& launch;
     double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
-    // after the other rank has begun to wait for it
+    // the time left after the other rank has begun to wait for this rank; at least kOfferGraceS
     double agreed_s() const { return std::max(left_s(), kOfferGraceS); }
   };
   DirectMessages(Communicator& group, P2pChannels& channels, cuda::Context context, cuda::Stream stream,
@@ -88,7 +90,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   const cuda::Stream stream_;
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;
-  const std::shared_ptr<MessageFailures> failures_;  // shared with its calls
+  const std::shared_ptr<MessageFailures> failures_;  // shared with the DirectMessageCalls
   std::atomic<bool> stopping_{false};
 
   struct Thread {

@@ -1,6 +1,6 @@
-// A lock for operations of a rank on the GPUs of a group that must not overlap: joining the group,
-// queueing its calls. Threads acquire it in the order in which they requested it. Each waits until
-// its own deadline, Ctrl-C, or the end of the group.
+// A lock for operations of one rank on the GPUs of a group that must not overlap: joining the
+// group, or queueing its calls. Threads acquire it in the order of their requests. A thread stops
+// waiting at its deadline, on Ctrl-C, or when the group ends.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ namespace pc {
 // Thread-safety: all methods.
 class FifoLock {
  public:
-  // `doing` describes what a thread does while it holds the lock, for errors.
+  // `doing` describes, for errors, what a thread does while it holds the lock.
   explicit FifoLock(std::string doing) : doing_(std::move(doing)) {}
 
   // Holds the lock during its lifetime.
@@ -38,7 +38,7 @@ class FifoLock {
   // Returns kInvalidArgument in a signal handler that runs while this thread holds the lock or
   // waits for it.
   Result<Held> take(Communicator& group, Deadline deadline);
-  std::optional<Held> take_now();  // null: a thread holds it or waits for it
+  std::optional<Held> take_now();  // returns null if a thread holds the lock or waits for it
   bool is_mine() const;
 
  private:
@@ -46,7 +46,8 @@ class FifoLock {
   const std::string doing_;
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<std::thread::id> waiting_;  // if the lock is held, the first thread holds it
+  // in order of their requests; while the lock is held, the first thread is the holder
+  std::deque<std::thread::id> waiting_;
   bool taken_ = false;
 };
 

@@ -5,7 +5,8 @@
 namespace pc {
 namespace {
 
-// What rank 0 sends to the other ranks. If it has no id, they must not wait for one.
+// What rank 0 sends to the other ranks: the id, or the reason why it has none, so that they do not
+// wait for an id.
 struct NcclIdMessage {
   nccl::UniqueId id = {};
   char why_not[128] = {};

@@ -20,7 +20,8 @@ Status P2pChannel::end(const Status& why) {
   return failure_;
 }
 
-// Waits until no thread launches and `is_next` returns true. Then this thread is the launching one.
+// Waits until no other thread launches a message and `is_next` returns true. Then marks this thread
+// as the launching one.
 Status P2pChannel::wait_to_launch(std::unique_lock<std::mutex>& lock, const WaitContext& context,
                                   const std::function<bool()>& is_next) {
   if (launching_ == std::this_thread::get_id())
@@ -48,7 +49,7 @@ Status P2pChannel::go(const WaitContext& context, const std::function<Status(uin
     PC_TRY(wait_to_launch(lock, context, [] { return true; }));
     number = launched_ + 1;
   }
-  *sent = true;  // also if send() fails: the message may have arrived
+  *sent = true;  // even if send() fails, since the message may have arrived
   Status done = send(number);
   if (done.is_ok()) done = launch();
   {

@@ -1,12 +1,11 @@
-// A channel for messages from one GPU to another, in one direction: a separate group of two ranks.
-// Its calls are the messages.
+// A channel carries messages from one GPU to another, in one direction. It is a separate group of
+// two ranks, and each call of that group is one message.
 //
 // A message is a broadcast from the channel's first rank. So it uses the backend of a group of
 // these two ranks (NCCL, from array to array, or through the host), and is compared, watched and
-// ended like any call. NCCL requires both ranks to issue the messages in one order: the order in
-// which the sender sends "go", whatever their groups and tags. Each direction has a channel of its
-// own, because messages in the other direction must not wait: ranks that exchange arrays send both
-// at once.
+// ended like any call. NCCL requires both ranks to issue the messages in the same order. This is
+// the order in which the sender sends "go", regardless of the messages' groups and tags. Each
+// direction has its own channel, so that two ranks that exchange arrays can send at the same time.
 #pragma once
 
 #include <condition_variable>
@@ -32,14 +31,16 @@ class P2pChannel {
   int device() const { return device_; }
   bool has_ended();
 
-  // For the sender: sends the next number to the other rank, and launches the message. A failure of
-  // either ends the channel; an earlier failure does not, and leaves `sent` false.
+  // For the sender: passes the number of the next message to `send`, which sends it to the other
+  // rank, and then calls `launch`. If either fails, the channel ends. If an error prevents the call
+  // of `send`, the channel does not end, and `*sent` is false.
   Status go(const WaitContext& context, const std::function<Status(uint64_t number)>& send,
             const std::function<Status()>& launch, bool* sent);
-  // For the receiver, after it has received that number: launches the message once all before it
-  // have been launched. A failure ends the channel.
+  // For the receiver, after it has received `number`: calls `launch` once all earlier messages have
+  // been launched. A failure ends the channel.
   Status follow(uint64_t number, const WaitContext& context, const std::function<Status()>& launch);
-  // Ends the channel: the other rank would wait for a message that is never launched.
+  // Ends the channel after a failure on this rank, so that the other rank does not wait for a
+  // message that is never launched. Returns the channel's first failure.
   Status end(const Status& why);
 
  private:
@@ -60,22 +61,26 @@ class P2pChannels {
  public:
   using Join = std::function<Result<std::shared_ptr<GroupOnGpus>>(Communicator& channel, int device,
                                                                   void* stream, double timeout_s)>;
-  // `join` returns the backend of a channel's group; both of its ranks call it like any collective.
+  // `join` returns the backend of a channel's group. Both ranks of the channel call it like any
+  // collective.
   P2pChannels(Runtime& runtime, Join join) : runtime_(runtime), join_(std::move(join)) {}
   P2pChannels(const P2pChannels&) = delete;
   P2pChannels& operator=(const P2pChannels&) = delete;
 
-  // Returns null if no channel is available for that GPU: there are too many, it has ended, or it
-  // belongs to another GPU of this rank.
+  // Returns the channel from `from` to `to`, and creates it if it does not exist. Returns null if
+  // there are too many channels, or if the channel cannot be created, has ended, or belongs to
+  // another GPU of this rank.
   std::shared_ptr<P2pChannel> between(Rank from, Rank to, int device);
-  void abort(const Status& why);  // ends joins of a channel that wait for its other rank
+  // aborts all channels, so that joins that wait for the other rank of a channel end
+  void abort(const Status& why);
   Result<std::shared_ptr<GroupOnGpus>> backend_of(const P2pChannel& channel, void* stream,
                                                   double timeout_s) const {
     return join_(channel.group(), channel.device(), stream, timeout_s);
   }
 
  private:
-  static constexpr std::size_t kMost = 64;  // each may need an NCCL communicator, with its GPU memory
+  // maximum number of channels: each may need an NCCL communicator, with its GPU memory
+  static constexpr std::size_t kMost = 64;
   Runtime& runtime_;
   const Join join_;
   std::mutex mutex_;

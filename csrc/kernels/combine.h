@@ -1,5 +1,5 @@
-// The effect of each operation on two values, in plain C++: the definition that every
-// implementation must agree with.
+// Defines the result of each operation on two values, in plain C++. Every implementation must give
+// the same result.
 #pragma once
 
 #include <bit>
@@ -11,8 +11,7 @@
 
 namespace pc {
 
-// The value in which an element is computed. Signed integers are added and multiplied as unsigned
-// ones, so that they wrap.
+// decode() returns the value in which an element is computed; encode() converts a result back.
 template <class Element>
 constexpr auto decode(Element element) {
   if constexpr (kShortFloat<Element>) {
@@ -114,7 +113,8 @@ T combine(T a, T b) {
   } else if constexpr (std::is_floating_point_v<T>) {
     return op == kProd ? a * b : a + b;
   } else {
-    // 16-bit products would overflow an int.
+    // Unsigned, so that integers wrap, and of at least 32 bits, because 16-bit products would
+    // overflow an int.
     using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
     const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
     return static_cast<T>(op == kProd ? x * y : x + y);

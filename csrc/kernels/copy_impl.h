@@ -15,7 +15,7 @@ struct CopyTarget {
   Copy copy;
   Copy past_caches;
 };
-// those that this machine can run, best last; the first is "portable"
+// Returns the implementations that this machine can run, best last. The first is "portable".
 std::span<const CopyTarget> copy_targets();
 
 std::vector<CopyTarget> highway_copy_targets();

@@ -1,4 +1,4 @@
-// docs/dtypes.md, generated from can_reduce(), so that the page cannot promise anything else.
+// Generates docs/dtypes.md from can_reduce(), so that the page cannot promise anything else.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ constexpr float to_float(BF16 value) { return std::bit_cast<float>(static_cast<u
 constexpr BF16 to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not become infinity
+  const uint32_t quiet = bits | 0x400000;  // a NaN with its payload in the low half must not become infinity
   return static_cast<BF16>(select((bits & 0x7fffffff) > 0x7f800000, quiet, rounded) >> 16);
 }
 

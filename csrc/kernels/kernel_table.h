@@ -138,7 +138,8 @@ struct KernelTarget {
   const KernelTable* kernels;
 };
 const KernelTable& portable_kernels();  // has every supported kernel
-// The targets that this machine can run, best last. A null kernel means the portable one.
+// Returns the targets that this machine can run, best last. A null kernel stands for the portable
+// one.
 std::vector<KernelTarget> highway_targets();
 
 // The kernels that this machine runs; every supported kernel is set.

@@ -2,7 +2,7 @@
 // These rules hold for every dtype and op that can_reduce() (docs/dtypes.md has them for users):
 // - Integers wrap.
 // - float16, bfloat16 and both float8 are computed in float32 and rounded to nearest even, at every
-//   step. A value that is too large becomes infinity, or NaN in float8_e4m3fn, which has none.
+//   step. A value that is too large becomes infinity or, in float8_e4m3fn, NaN.
 // - min and max propagate NaN and order -0 before +0 (IEEE 754-2019 minimum, maximum). minloc and
 //   maxloc compare pairs (value, location) by the same order, so NaN wins; of equal values the
 //   smaller location is taken (MPI 4.1, 6.9.4).
@@ -32,20 +32,20 @@ namespace pc {
 
 bool can_reduce(DType dtype, ReduceOp op);
 
-// out = a (op) b, `count` elements (a pair is two of them). out may be a or b, otherwise it must
-// not overlap them. Any alignment. Precondition: can_reduce(dtype, how).
+// out = a (op) b, for `count` elements (a pair is two of them). out may be a or b; otherwise it
+// must not overlap them. Any alignment is allowed. Requires can_reduce(dtype, how).
 void reduce(std::byte* out, const std::byte* a, const std::byte* b, std::size_t count, DType dtype,
             const Reduction& how, Weights weights = {});
 
-// The reduction of a single contribution: scaled, or 0 and 1 for the logical operations. out may be
-// in, otherwise it must not overlap in.
+// Reduces a single contribution: scales it, makes it 0 or 1 for the logical operations, or copies
+// it for the other operations. out may be in; otherwise it must not overlap in.
 void reduce_alone(std::byte* out, const std::byte* in, std::size_t count, DType dtype, const Reduction& how);
 
-// out = from[0] (op) from[1] (op) ..., combined in this order. The result has the bits of a chain
-// of reduce() with the weights {k, 1, from.size()} at step k, or of reduce_alone() for a single
-// source. `also` gets the same bytes with ordinary stores, for other cores to read. Makes one pass
-// over memory. There must be at least one source. out may be any source, otherwise it must not
-// overlap them; `also` must not overlap anything. Either output may be null.
+// out = from[0] (op) from[1] (op) ..., combined in this order, in one pass over memory. The result
+// has the bits of a chain of reduce() with the weights {k, 1, from.size()} at step k, or of
+// reduce_alone() for a single source. `also` gets the same bytes with ordinary stores, for other
+// cores to read. There must be at least one source. out may be any source; otherwise it must not
+// overlap them. `also` must not overlap anything. Either output may be null.
 void reduce_all(std::byte* out, std::byte* also, std::span<const std::byte* const> from, std::size_t count,
                 DType dtype, const Reduction& how);
 

@@ -27,8 +27,8 @@ bool tells_truth(DType dtype, ReduceOp op) {
 }
 bool is_complex(DType dtype) { return dtype == DType::kC64 || dtype == DType::kC128; }
 
-// Adds -0, which changes nothing, not even the sign of a zero, so that a single rank rounds as many
-// ranks do.
+// Scales a single source with the kernel for two sources: the second one is -0. Adding -0 changes
+// nothing, not even the sign of a zero, so a single rank rounds as several ranks do.
 void scale(const KernelTable& kernels, const Destinations& to, const std::byte* in, std::size_t count,
            DType dtype, double factor) {
   const std::size_t width = size_of(dtype), part = is_complex(dtype) ? width / 2 : width;

@@ -80,7 +80,7 @@ template <class Element, ReduceOp op>
 constexpr bool kTellsTruth = std::is_same_v<Element, Bool> || is_logical(op);
 template <class Element, ReduceOp op>
 constexpr bool kVectorised = std::is_arithmetic_v<Element> && !is_logical(op) && !takes_pairs(op);
-// 16-bit pairs use the portable loops, because arrays with so few locations are rare.
+// 16-bit pairs use the portable loops, because arrays with so few possible locations are rare.
 template <class Element, ReduceOp op>
 constexpr bool kLocates = takes_pairs(op) && sizeof(Element) >= 4;
 

@@ -135,8 +135,8 @@ struct TruthStep {
   static HWY_INLINE hn::MFromD<D> is_true(const uint8_t* from) {
     const D d;
     const hn::VFromD<D> bits = load_from(d, from);
-    return hn::Ne(kFloat ? hn::Add(bits, bits) : bits,
-                  hn::Zero(d));  // the addition shifts out the sign, so that -0 is false
+    // the addition shifts out the sign, so that -0 is false
+    return hn::Ne(kFloat ? hn::Add(bits, bits) : bits, hn::Zero(d));
   }
   HWY_INLINE hn::VFromD<D> operator()(const uint8_t* a, const uint8_t* b) const {
     const D d;
@@ -158,8 +158,8 @@ struct PlaceStep {
   using DKey = std::conditional_t<kFloat, hn::RebindToSigned<D>, D>;
   static HWY_INLINE std::size_t nbytes() { return hn::Lanes(D()) * sizeof(T); }
 
-  // Integers in the order of the values, in both lanes of a pair: -0 is below +0, NaN is the most
-  // extreme.
+  // Returns integers in the order of the values, in both lanes of a pair: -0 is below +0, NaN is
+  // the most extreme.
   static HWY_INLINE hn::VFromD<DKey> key(V pair) {
     const DKey key;
     const V value = hn::DupEven(pair);
@@ -243,7 +243,7 @@ struct BF16Step {
 
   // Rounds all elements at once to nearest even: takes the high halves, and adds one if the low
   // half is more than half a unit, or if it is exactly half a unit and the high half is odd. A NaN
-  // stays a NaN: its low half is 0, since its payload is an operand's.
+  // stays a NaN: its payload is that of an operand, so its low half is 0.
   static HWY_INLINE V rounded(VF odd_value, VF even_value) {
     const D d;
     const DW dw;
@@ -269,7 +269,7 @@ struct BF16Step {
 template <class Element, class Lanes>
 struct F8Step {
   static constexpr bool kHasInfinity = std::is_same_v<Element, E5M2>;
-  // from the position of its fraction to that of float32's
+  // moves the type's fraction to the position of a float32's
   static constexpr int kShift = kHasInfinity ? 21 : 20;
   static constexpr int kBias = kHasInfinity ? 15 : 7;
   static constexpr int32_t kRebias = (127 - kBias) << 23, kSmallestNormal = (127 - kBias + 1) << 23;

@@ -1,4 +1,4 @@
-// The weights of a mean.
+// The weights of the two operands of a reduction.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,7 @@ constexpr std::size_t kFirstInBytes = 4096;  // control connections never need m
 
 bool later() { return errno == EAGAIN || errno == EINTR || errno == ENOBUFS; }
 
-// Copies between a contiguous range and the parts of a message, and continues where the last call
-// ended.
+// A position in the parts of a message. Each call of each() continues where the last call ended.
 class Cursor {
  public:
   explicit Cursor(std::span<const iovec> parts) : parts_(parts) {}
@@ -26,7 +25,9 @@ class Cursor {
     for (const iovec& part : parts_) nbytes += part.iov_len;
     return nbytes - at_;
   }
-  template <class Copy>  // copy(address in a part, number of bytes)
+  // Calls copy(address in a part, number of bytes) for the next bytes, at most `most`, and returns
+  // their number.
+  template <class Copy>
   std::size_t each(std::size_t most, Copy&& copy) {
     std::size_t done = 0;
     while (done < most && !parts_.empty()) {
@@ -43,26 +44,26 @@ class Cursor {
 
  private:
   std::span<const iovec> parts_;
-  std::size_t at_ = 0;  // offset in the first part
+  std::size_t at_ = 0;  // offset in the first remaining part
 };
 
 }  // namespace
 
 struct ByteStream::Sealed {
   explicit Sealed(std::unique_ptr<Seal> given) : seal(std::move(given)) {}
-  // The size of the record that begins at in_begin, or 0 if the record is incomplete.
+  // Returns the size of the record that begins at in_begin, or 0 if the record is incomplete.
   Result<std::size_t> whole_record() const;
   Result<bool> read_record(int fd);
   Status open_record(std::size_t nbytes);
 
   const std::unique_ptr<Seal> seal;
-  // Received bytes: the plain text of the last record [plain_begin, plain_end), then further
-  // records [in_begin, in_end), as far as they have arrived.
-  // grows to kInBytes once a record needs it
+  // Received bytes: the plain text of the record that was opened last, [plain_begin, plain_end),
+  // then the sealed records that have arrived after it, [in_begin, in_end). The vector grows to
+  // kInBytes once a record needs it.
   std::vector<std::byte> in = std::vector<std::byte>(kFirstInBytes);
   std::size_t plain_begin = 0, plain_end = 0, in_begin = 0, in_end = 0;
   Status broken;  // not OK once the received bytes are unusable
-  // Sealed and not yet sent: at most one record.
+  // Sealed bytes that are not yet sent: at most one record.
   std::vector<std::byte> out;
   std::size_t out_begin = 0, out_end = 0;
 };
@@ -141,8 +142,8 @@ Result<std::size_t> ByteStream::Sealed::whole_record() const {
   return have >= nbytes ? nbytes : 0;
 }
 
-// Returns true if another record has been opened, false if it has not arrived yet. kPeerExited: the
-// peer has closed the connection.
+// Returns true if another record has been opened, false if no whole record has arrived yet. Fails
+// with kPeerExited if the peer has closed the connection.
 Result<bool> ByteStream::Sealed::read_record(int fd) {
   PC_TRY(broken);
   for (;;) {
@@ -154,7 +155,7 @@ Result<bool> ByteStream::Sealed::read_record(int fd) {
     }
     if (in_end == in.size() && in_begin == 0) in.resize(kInBytes);
     if (in_begin > 0) {
-      std::memmove(in.data(), in.data() + in_begin, in_end - in_begin);  // less than a record
+      std::memmove(in.data(), in.data() + in_begin, in_end - in_begin);  // moves less than a record
       in_end -= in_begin;
       in_begin = plain_begin = plain_end = 0;
     }

@@ -1,5 +1,5 @@
-// The bytes of one connection after its handshake: plain, or sealed. Used like the non-blocking
-// socket itself.
+// The bytes of one connection after its handshake, in plain text or sealed. It is used like the
+// non-blocking socket itself.
 #pragma once
 
 #include <sys/uio.h>
@@ -19,7 +19,7 @@ class ByteStream {
  public:
   struct Received {
     std::size_t nbytes = 0;
-    bool end = false;  // the peer has closed its direction
+    bool end = false;  // the peer will send no more bytes
   };
   ByteStream();
   explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null seal: bytes are sent in plain
@@ -35,12 +35,13 @@ class ByteStream {
   // Fills `parts` with the bytes that have arrived. Fails with the operating system's error, or
   // with kPeerFailure if a sealed record cannot be opened.
   Result<Received> receive(std::span<const iovec> parts);
-  // true: the next receive() returns bytes or an error, whatever poll() reports for the socket
+  // Returns true if the next receive() returns bytes or an error, even if poll() does not report
+  // the socket as readable.
   bool holds_bytes() const;
-  // Accepts as many bytes as there is room for, or 0. Accepted bytes are not read again, but may
-  // not have been sent: see unsent().
+  // Returns the number of bytes accepted, which is 0 if there is no room. Accepted bytes are not
+  // read from `parts` again, but may not have been sent: see unsent().
   Result<std::size_t> send(std::span<const iovec> parts);
-  Status flush();  // sends accepted bytes that are still unsent, as far as the socket takes them
+  Status flush();  // sends accepted bytes that are still unsent, as far as the socket accepts them
   bool unsent() const;
 
  private:

@@ -18,13 +18,12 @@ class Greeting {
   int fd() const { return socket_.get(); }
   const Handshake& handshake() const { return handshake_; }
   Status write();  // sends the handshake's pending output; an initiator calls it first
-  // Reads what has arrived and writes the response, also after an error, so that the peer learns
-  // the reason. An error means that the connection cannot be used.
+  // Reads the bytes that have arrived and writes the response. It also writes after an error, so
+  // that the peer receives the reason. An error means that the connection cannot be used.
   Status move();
   Status decide(Decision decision);
-  ByteStream finish() {
-    return ByteStream(std::move(socket_), handshake_.take_seal());
-  }  // precondition: the handshake is done
+  // Precondition: the handshake is done.
+  ByteStream finish() { return ByteStream(std::move(socket_), handshake_.take_seal()); }
 
  private:
   Fd socket_;

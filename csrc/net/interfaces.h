@@ -14,7 +14,7 @@ struct Interface {
   std::string ip;      // numeric; an interface with several addresses has one entry for each
   unsigned flags = 0;  // IFF_UP, IFF_RUNNING, IFF_LOOPBACK and so on: netdevice(7)
 };
-PC_EXPORT Result<std::vector<Interface>>
-interfaces();  // the interfaces that have an IPv4 or IPv6 address, in the kernel's order
+// Returns the interfaces that have an IPv4 or IPv6 address, in the kernel's order.
+PC_EXPORT Result<std::vector<Interface>> interfaces();
 
 }  // namespace pc

@@ -75,7 +75,7 @@ std::string to_string(const SocketAddress& address) {
 std::array<unsigned char, 16> host_bytes(const SocketAddress& address) {
   std::array<unsigned char, 16> bytes = {};
   if (address.storage.ss_family == AF_INET) {
-    // every process on this host can use all of 127/8
+    // 127/8 counts as one host, because every process of this host can use all of its addresses
     const std::size_t counts = is_loopback(address) ? 1 : 4;
     std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in&>(address.storage).sin_addr, counts);
   } else if (address.storage.ss_family == AF_INET6) {

@@ -15,40 +15,41 @@ struct AsyncOptions {
   double timeout_s = -1;  // from the beginning of the call; negative: the group's default
   std::function<void(const Status& outcome)> on_end = {};  // see HostWork::Start
   std::shared_ptr<const void> keeps =
-      {};  // keeps what arrays on a GPU need alive until the call has ended; other arrays need nothing
+      {};  // keeps alive what arrays on a GPU need until the call has ended; arrays on the host do not use it
 };
 
-// Thread-safety: all methods. The call owns its memory until it has ended, even if no handle is
+// Thread-safety: all methods. The call uses its arrays until it has ended, even if no handle is
 // left.
 class AsyncWork {
  public:
-  // The role of the waiting thread. A thread that does not keep the runtime alive must use
-  // kLooksOn: the end of the runtime ends the call.
+  // The role of the thread that calls wait(): with kDrives it drives the call, with kLooksOn it
+  // only waits until another thread has done so. A thread that does not keep the runtime alive must
+  // use kLooksOn; the end of the runtime ends its wait.
   enum class Part : uint8_t { kDrives, kLooksOn };
   AsyncWork() = default;
   AsyncWork(const AsyncWork&) = delete;
   AsyncWork& operator=(const AsyncWork&) = delete;
   virtual ~AsyncWork() = default;
 
-  // Returns true if wait() would not wait for other ranks. Then this also holds for all earlier
-  // calls of the group, except messages.
+  // Returns true if wait() would not wait for other ranks. All earlier calls of the group, except
+  // messages, are then done too.
   virtual bool done() const = 0;
-  // Returns how the call ended, or null if it has not. It may lag behind done() by some
-  // milliseconds.
+  // Returns how the call ended, or null if it has not ended. The outcome may appear some
+  // milliseconds after done() becomes true.
   virtual std::optional<Status> outcome() const = 0;
-  // Returns how the call ended, or null if `context` or its probe ended the wait first; then the
-  // call continues. An error while outcome() is null is not the call's: the wait was refused, for
-  // example inside a probe of its group.
+  // Returns how the call ended. Returns null if `context` or its probe ended the wait first; the
+  // call then continues. An error that is returned while outcome() is null is not the call's own:
+  // wait() was refused, for example inside a probe of the same group.
   virtual std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives) = 0;
-  // Orders what is queued on that GPU stream from now on after the call. The host waits for the
-  // call only if the host moves the data. Returns null as wait() does.
+  // Makes everything that is queued on `stream` from now on run after the call. The host waits for
+  // the call only if the host moves its data. The return value is that of wait().
   virtual std::optional<Status> precede(const WaitContext& context, void* /*stream*/) {
     return wait(context);
   }
   // returns true if precede() would not make the host wait
   virtual bool precedes_at_once() const { return done(); }
   // The caller will not request the outcome. If the call fails, the next call on the group raises
-  // it, or it is logged.
+  // the failure, or it is logged.
   virtual void detach() = 0;
 
   virtual const std::string& operation() const = 0;

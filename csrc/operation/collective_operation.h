@@ -10,17 +10,18 @@
 
 namespace pc {
 
-// The operation of one request: the call and, with PYCOLLECTIVE_CHECK=strict, its confirmation, a
-// barrier with the next number and the same description. A rank that completes its part of the call
-// early waits in the confirmation for the other ranks, so it learns there of everything that went
-// wrong elsewhere. Both are launched together, so that no other thread's call comes between them.
+// The operation of one request. It consists of the call and, with PYCOLLECTIVE_CHECK=strict, of a
+// confirmation: a barrier with the next number and the same description. A rank that completes its
+// part of the call early waits in the confirmation for the other ranks, and receives there every
+// error that they had in the call. The call and the confirmation are launched together, so no call
+// of another thread gets a number between theirs.
 class CollectiveOperation final : public Operation {
  public:
-  // A call that has its number.
+  // A call that has a number.
   struct Call {
-    GroupCall call;  // sequence 0: there is no such call
-    WorkPtr work;    // null: it has ended
-    Status ended;    // if it has ended: how
+    GroupCall call;  // sequence 0: this call does not exist
+    WorkPtr work;    // null: the call has ended
+    Status ended;    // outcome, once `work` is null
 
     bool exists() const { return call.sequence != 0; }
     bool done() const { return work == nullptr || work->done(); }
@@ -31,21 +32,22 @@ class CollectiveOperation final : public Operation {
 
   explicit CollectiveOperation(GroupState& group) : Operation(group) {}
   explicit CollectiveOperation(const std::shared_ptr<GroupState>& group) : Operation(*group, group) {}
-  ~CollectiveOperation() override;  // drops the call if no thread has waited for it
+  ~CollectiveOperation() override;  // ends the call if no thread has waited for it
 
-  // Its maker fills these in. `text` is for errors; a caller that waits at once passes it to
-  // finish() instead.
+  // The code that creates the operation sets these. The text describes the call in errors; a caller
+  // that waits at once passes the text to finish() instead.
   Call made, confirmation;
   void set_text(std::string text) { text_ = std::move(text); }
 
-  // Returns true if the call has succeeded and nothing else needs to be reported to its caller.
+  // Returns true, and finishes the operation, if the call has already succeeded and needs no
+  // confirmation.
   bool finish_at_once() {
     if (made.work != nullptr || !made.ended.is_ok() || confirmation.exists()) return false;
     finished_ = true;
     group_.calls.done(made.call);
     return true;
   }
-  // Does what wait() does, once, with the text of the call from text().
+  // Like wait(), but may be called only once. `text()` returns the description of the call.
   template <class Text>
   Status finish(const WaitContext& context, const Text& text) {
     const Status ended = wait_for(made, context, text);
@@ -80,7 +82,7 @@ class CollectiveOperation final : public Operation {
     const Reentry::Scope scope(group_.reentry, context, text);
     return each.work->wait(context);
   }
-  // Turns the end into the group's error, see FailureReports.
+  // Turns the end of a call into the error that its caller gets: see FailureReports.
   template <class Text>
   Status conclude_part(const Call& each, const Status& ended, const WaitContext& context, const Text& text) {
     if (ended.is_ok()) return group_.calls.done(each.call), ended;
@@ -89,8 +91,8 @@ class CollectiveOperation final : public Operation {
     return group_.reports.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
-  // No caller requests the outcome. A call that has not ended ends with `why`, for the other ranks
-  // too.
+  // For a call if no caller requests its outcome. If the call has not ended, it ends with `why`, on
+  // the other ranks too.
   void drop(const Call& each, const Status& why);
   void drop_confirmation(const Status& why);
 

@@ -1,4 +1,4 @@
-// State that a group shares with its operations, which may outlive it.
+// State that a group shares with its operations. An operation may outlive the group.
 #pragma once
 
 #include <utility>
@@ -17,8 +17,8 @@ struct GroupState {
     PC_TRY(calls.before());
     return reentry.check();
   }
-  // Returns an error if a call that was admitted cannot continue. Errors about earlier calls are
-  // left for the next new call.
+  // Returns an error if a call that has already begun cannot continue. Errors about earlier calls
+  // are left for the next new call.
   Status goes_on() const {
     PC_TRY(calls.alive());
     return reentry.check();

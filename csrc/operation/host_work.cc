@@ -56,8 +56,8 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   return std::nullopt;
 }
 
-// The waiting thread drives, and only its context enforces the call's deadline and the end of its
-// group.
+// Adds the deadline of the call and the end of its group to the waiting thread's context. While
+// that thread drives the call, no other thread checks them.
 WaitContext HostWork::with_own(const WaitContext& context) const {
   WaitContext both = context;
   both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
@@ -95,14 +95,14 @@ void HostWork::end_now() {
   if (claim()) finish(nullptr);
 }
 
-// The thread has other calls to drive and to end, so it requests the reports now, and looks again
-// later.
+// Does not block, because the progress thread must drive and end other calls too. If reports from
+// other ranks are needed, it requests them, and a later look() ends the call.
 void HostWork::end() {
   if (!work_->requests_reports(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
-    changed_.notify_all();  // no notifier is set: it would be completed at once
+    changed_.notify_all();  // sets no notifier: the ended call would complete it at once
   }
   if (owner_->stopping()) end_now();
 }
@@ -118,7 +118,7 @@ void HostWork::let_go() {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
     changed_.notify_all();
-    // only now: while the call is claimed, the thread would be notified in vain
+    // after the release: the progress thread ignores notifications of a claimed call
     work_->notify(owner_->notifier(), id_);
   }
   if (owner_->stopping()) end_now();

@@ -1,5 +1,5 @@
-// An asynchronous call with arrays on the host. The progress thread or a thread that waits for the
-// call drives it, and the call ends either way.
+// An asynchronous call with arrays on the host. The progress thread drives it, or a thread that
+// waits for it. It ends even if no thread waits.
 #pragma once
 
 #include <condition_variable>
@@ -19,17 +19,18 @@ class HostWork final : public AsyncWork {
  public:
   struct Start {
     std::unique_ptr<Operation> work;
-    Deadline deadline = Deadline(TimePoint::max());  // of the call
+    Deadline deadline = Deadline(TimePoint::max());  // deadline of the call
     // Called once, when the call has ended, in the thread that ended it; must not wait. May be
     // empty.
     std::function<void(const Status& outcome)> on_end;
   };
-  // The owner of the thread that makes progress on calls for which no thread waits. Outlives the
-  // calls while they run.
+  // The owner of the progress thread, which drives calls for which no thread waits. It outlives all
+  // unfinished calls.
   class Owner {
    public:
-    virtual CompletionSink* notifier() = 0;  // completed with a call's number, which leads to go_on()
-    virtual void forget(uint64_t id) = 0;    // that call has ended
+    // completed with the id of a call that can continue; the owner then calls its go_on()
+    virtual CompletionSink* notifier() = 0;
+    virtual void forget(uint64_t id) = 0;    // the call with this id has ended
     virtual bool stopping() const = 0;       // returns true if calls must end now
 
    protected:
@@ -49,23 +50,25 @@ class HostWork final : public AsyncWork {
 
  private:
   friend class Progress;
-  // These are for the thread of `owner_`. They do nothing while a thread waits for this call, which
-  // does the same.
-  void go_on();              // the notifier was completed
+  // The progress thread calls these. They do nothing while another thread waits for this call,
+  // because that thread drives it.
+  void go_on();              // called after a completion on the notifier
   void look(TimePoint now);  // called periodically
   void end_now();            // the group has ended
   TimePoint due() const { return own_.deadline.when(); }
 
   bool claim();
   void let_go();
-  void end();                                       // while claimed; a failed call ends at a later look()
-  void finish(const std::function<bool()>* probe);  // while claimed
+  // Ends the call, which this thread has claimed. If other ranks' reports on a failure are
+  // outstanding, a later look() ends the call.
+  void end();
+  void finish(const std::function<bool()>* probe);  // ends the call, which this thread has claimed
   void report_if_unobserved(const Status& outcome) const;
   WaitContext with_own(const WaitContext& context) const;
 
   Owner* const owner_ = nullptr;
   const uint64_t id_ = 0;
-  const std::shared_ptr<GroupState> group_;  // null: the call had ended from the beginning
+  const std::shared_ptr<GroupState> group_;  // null: the call had ended when this object was created
   const std::string operation_;
   const uint64_t sequence_ = 0;
   const TimePoint began_ = now();
@@ -73,7 +76,9 @@ class HostWork final : public AsyncWork {
 
   mutable std::mutex mutex_;         // guards the members below
   std::condition_variable changed_;  // signals changes of claimed_ and outcome_
-  std::unique_ptr<Operation> work_;  // null once it has ended. Only the thread that has claimed it uses it
+  // null once the call has ended. Except for done(), only the thread that has claimed the call uses
+  // it
+  std::unique_ptr<Operation> work_;
   bool claimed_ = false;
   bool detached_ = false;
   std::function<void(const Status&)> on_end_;

@@ -1,5 +1,5 @@
-// A message between two ranks: its two ends as callers describe them, a message that has arrived
-// but is not yet received, and a group's description of a send or receive.
+// Descriptions of a message between two ranks: a send and a receive as the caller specifies them, a
+// message that has arrived but is not yet received, and a send or receive of a group.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace pc {
 
-// What is sent. Without a shape it is one-dimensional for a receiver that does not know it.
+// A send. If `shape` is not given, a receiver that does not know the shape gets a one-dimensional
+// array.
 struct OutgoingMessage {
   ConstBuffer data;
   Rank peer = 0;
@@ -40,18 +41,18 @@ struct IncomingMessage {
 struct FoundMessage {
   Rank peer;
   uint32_t tag;
-  uint64_t number;  // among the peer's messages with this tag
+  uint64_t number;  // number of the message among those of this peer and tag
   uint64_t nbytes;
   uint64_t digest;
   std::string description;  // see described_array()
   const char* site;
-  Deadline deadline;      // of the call that found it, and of its receive
+  Deadline deadline;      // deadline of the search, and of the receive that follows it
   bool is_offer = false;  // see offered_message.h; then `nbytes` and `description` describe what is offered
 };
 
-// One send or receive of a group, or a part of one.
+// One send or receive of a group, or one part of an offered message.
 struct GroupMessage {
-  Buffer data;  // only read if it is sent
+  Buffer data;  // a send only reads it
   Rank peer = 0;
   uint32_t tag = 0;
   bool sends = false;
@@ -65,15 +66,17 @@ struct GroupMessage {
 
   bool is_whole() const { return place.part == MessagePart::kWhole; }
   bool is_offer() const { return place.part == MessagePart::kOffer; }
-  // The sender of a message receives the answer.
+  // Returns true on the rank that sends the message. This rank receives the answer, so for an
+  // answer the direction is reversed.
   bool is_sent() const { return sends != (place.part == MessagePart::kAnswer); }
   std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
-  // Returns true if the message belongs to a call that was admitted already: it has its number, or
-  // an earlier part was exchanged.
+  // Returns true if the message belongs to a call that was already admitted: it has its number, or
+  // an earlier part of it was exchanged.
   bool goes_on() const { return place.number != 0 || (!is_whole() && !(is_offer() && sends)); }
-  // An offer carries no data, though `data` describes what is offered.
+  // Returns what the transport moves. An offer carries no data, though `data` describes the offered
+  // array.
   Buffer payload() const { return is_offer() ? Buffer{} : data; }
-  // The array of the message, for errors.
+  // Returns the array of the whole message, for errors.
   ConstBuffer array() const { return place.array != nullptr ? *place.array : ConstBuffer(data); }
 };
 

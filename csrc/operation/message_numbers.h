@@ -11,8 +11,8 @@
 
 namespace pc {
 
-// A number is reused if the peer was never informed of it. Thread-safety: methods that say so
-// require issue_order().
+// A number is reused if the peer was never informed of its message. Thread-safety: the caller of a
+// method that requires issue_order() holds it; any thread may call the other methods.
 class MessageNumbers {
  public:
   // Held from numbering a message until it is posted, so that messages are posted in order of their
@@ -20,8 +20,8 @@ class MessageNumbers {
   std::unique_lock<std::mutex> issue_order() { return std::unique_lock(mutex_); }
   uint64_t take(Rank peer, uint32_t tag, bool sends);  // requires issue_order()
   uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would return; requires issue_order()
-  // Returns the source of the last message with that tag that a receive from any rank got, or -1 if
-  // there is none. Requires issue_order().
+  // last_source() and set_last_source() require issue_order(). last_source() returns the rank that
+  // sent the last message with that tag to a receive from any rank, or -1 if there is none.
   Rank last_source(uint32_t tag) const;
   void set_last_source(uint32_t tag, Rank peer) { last_sources_[tag] = peer; }
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
@@ -45,7 +45,7 @@ class MessageNumbers {
     CompletionSink* sink;
     uint64_t token;
   };
-  std::vector<Watcher> watchers_;  // waiting receives from any rank: a few at most
+  std::vector<Watcher> watchers_;  // one for each waiting receive from any rank: few
 };
 
 }  // namespace pc

@@ -16,13 +16,13 @@ namespace pc {
 
 Status has_left(const std::string& rank_name);  // the error of a wait for a message of a rank that has left
 
-// One send or receive that has its number. The transport operation points into it.
+// One send or receive that has a number. The operation in the transport points into this object.
 class MessageOperation final : public Operation {
  public:
   MessageOperation(GroupState& group, GroupMessage message)
       : Operation(group),
         message_(std::move(message)) {}
-  // For an operation that may outlive its group. `offers` outlives it.
+  // For an operation that may outlive its group. `offers` must outlive the operation.
   MessageOperation(const std::shared_ptr<GroupState>& group, GroupMessage message, OfferAnswers& offers)
       : Operation(*group, group),
         message_(std::move(message)),
@@ -30,24 +30,25 @@ class MessageOperation final : public Operation {
   ~MessageOperation() override = default;
 
   const GroupMessage& message() const { return message_; }
-  // Its maker, which numbers and posts the message, uses these once.
+  // Used once, by the code that numbers and posts the message.
   GroupMessage& message() { return message_; }
   MessageEnd* how() { return &how_; }
   void set_posted(const GroupCall& call, WorkPtr work) {
     call_ = call;
     work_ = std::move(work);
   }
-  // Waits. Returns true if an offer of the expected data has arrived instead of the data, and has
-  // been taken.
+  // Waits until the operation has ended. Returns true if the receive took an offer of the expected
+  // data instead of the data.
   bool was_offered(const WaitContext& context);
-  // Waits, and turns the end into the group's error. Call it once.
+  // Waits until the operation has ended, and turns its end into the error that the caller gets. May
+  // be called only once.
   Status finish(const WaitContext& context);
-  // Valid after finish(): returns true if an offer has arrived that is not taken, so that its
-  // sender waits for an answer.
+  // Valid after finish(). Returns true if an offer has arrived that this receive cannot take. The
+  // sender of the offer then waits for an answer.
   bool refuses_offer() const;
-  // Returns true if the offered array is the one expected here.
+  // Returns true if the offered array is the one that this receive expects.
   bool expects_offered() const { return message_.id.digest == (how_.found.digest & ~kOfferBit); }
-  bool unannounced() const { return ended_ && how_.unannounced; }  // the other rank was not informed of it
+  bool unannounced() const { return ended_ && how_.unannounced; }  // the peer was not informed of the message
 
   bool done() const override { return work_->done(); }
   WaitEnd drive(const WaitContext& context) override;

@@ -45,13 +45,15 @@ void MessageSearch::begin(MessageProbe& probe) {
   const GroupNames& names = group_.calls.names();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const bool counts =
-        peers_[i] != names.rank() || peers_.size() == 1;  // this rank does not wait for itself alone
+        // a search over all ranks ends if only this rank could still send
+        peers_[i] != names.rank() || peers_.size() == 1;
     probe.look_for(names.to_world(peers_[i]),
                    {{group_id_, StreamClass::kPointToPoint, wanted_.tag}, numbers_[i], 0, 0}, counts);
   }
 }
 
-// Returns false if another caller receives the message.
+// Takes the number of the message that was found. Returns false if another caller receives this
+// message.
 bool MessageSearch::take(const MessageProbe::Find& find) {
   if (wanted_.peer != kAnyRank) return true;
   MessageNumbers& numbers = group_.messages;
@@ -62,7 +64,7 @@ bool MessageSearch::take(const MessageProbe::Find& find) {
   return true;
 }
 
-// Starts behind the last source, so that a rank that sends all the time does not starve the other
+// Starts after the last source, so that a rank that sends continuously does not starve the other
 // ranks.
 std::vector<Rank> MessageSearch::round_robin(Rank last) const {
   const GroupNames& names = group_.calls.names();

@@ -1,4 +1,4 @@
-// Finds the next message of one rank, or of any rank, before its size is known here.
+// Finds the next message of one rank, or of any rank, while its size is not known here.
 #pragma once
 
 #include <string>
@@ -10,21 +10,22 @@
 
 namespace pc {
 
-// A search from one rank gets its message number at once, like a receive: receives are served in
-// the order of their calls. A search from any rank probes the next message of every rank, and the
-// message it finds gets its number then.
+// A search for a message of one rank takes its number when it begins, like a receive, because
+// receives get messages in the order of their calls. A search for a message of any rank probes the
+// next message of every rank, and takes the number of the message that it finds.
 class MessageSearch {
  public:
-  // If `wanted.peer` is kAnyRank, it finds the first message that arrives. Otherwise
-  // `wanted.place.number`, if not 0, names the message to find, which no other caller receives.
+  // If `wanted.peer` is kAnyRank, finds the first message that arrives. Otherwise a
+  // `wanted.place.number` other than 0 is the number of the message to find, which no other caller
+  // receives.
   MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const IncomingMessage& wanted,
                 uint32_t group_id);
-  ~MessageSearch();  // a message that was not found becomes available to other receives
+  ~MessageSearch();  // if no message was found, releases its number
   MessageSearch(const MessageSearch&) = delete;
   MessageSearch& operator=(const MessageSearch&) = delete;
 
   std::string operation() const;  // "recv from any rank, tag 5"
-  // Call it once. Its errors are the group's.
+  // May be called only once. Errors are those that a receive would return.
   Result<FoundMessage> wait(const GroupCall& call, const WaitContext& context);
 
  private:
@@ -40,7 +41,7 @@ class MessageSearch {
   const uint32_t group_id_;
   std::vector<Rank> peers_;        // ranks of the group, in the order in which they are probed
   std::vector<uint64_t> numbers_;  // numbers of their messages
-  bool has_number_ = false;        // numbers_[0] has been taken
+  bool has_number_ = false;        // numbers_[0] was taken and must be released if no message is found
 };
 
 }  // namespace pc

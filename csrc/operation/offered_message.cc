@@ -7,7 +7,8 @@
 namespace pc {
 namespace {
 
-constexpr std::string_view kMark = "\xffoffer ";  // no dtype has that number
+// no array's description begins with 0xff, because no dtype has that number
+constexpr std::string_view kMark = "\xffoffer ";
 
 }  // namespace
 

@@ -1,20 +1,19 @@
-// A message with data that may move by other means, for example a GPU: it is offered before it is
-// sent.
+// The protocol for a message with data that other means than the transport may move, for example a
+// GPU. The sender offers the message before it sends the data.
 //
 //   the sender                                              the receiver
-//   offer, in the place of the message: what it is  ----->  finds it, and compares
-//                       <-----  answer: ready, through the host, or refused and what is expected
-//   go, or that it has given up  ----->
-//   other means move the data now                           | if it was ready
-//   the data, as a message of the host                      | if it answered "through the host"
+//   offer: a description of the message      ----->         finds it, and compares
+//                        <-----  answer: ready, through the host, or refused and what is expected
+//   go, or a notice that it gives up         ----->
+//   other means move the data now                           | if the receiver is ready
+//   the data, as a message of the host                      | if the answer is "through the host"
 //
-// The sender sends "go" when nothing blocks the transfer any more: data that the host moves have
-// been copied to it. After "go" both ranks wait for each other.
+// The sender sends "go" when nothing blocks the transfer any more. If the host moves the data, they
+// have been copied to the host by then. After "go" both ranks wait for each other.
 //
-// Offer, answer, go and data are messages with the same peer, tag and number, in places of their
-// own (MessagePart), so an offered message keeps its position among the messages. A receiver with
-// memory on the host needs no knowledge of this protocol: it takes the offer for a message, detects
-// that it is an offer, and requests the data.
+// The offer takes the position of the message in the order of messages. The answer, "go" and the
+// data have the same peer, tag and number, but streams of their own (MessagePart). An ordinary
+// receive into memory on the host detects that the message is an offer, and requests the data.
 #pragma once
 
 #include <array>
@@ -30,29 +29,32 @@ namespace pc {
 
 enum class MessagePart : uint8_t { kWhole, kOffer, kAnswer, kGo, kData };
 
-// Which part of which message it is, and until when its caller waits.
+// Identifies a message by its part and number, and contains the condition that stops the wait of
+// its caller.
 struct MessagePlace {
   MessagePart part = MessagePart::kWhole;
   uint64_t number = 0;  // 0 for a sent offer and for a whole message: the group assigns the number
-  // returns true if no caller waits any more. Null: Ctrl-C stops the wait
+  // Returns true if the wait must stop. If null, Ctrl-C stops the wait.
   const std::function<bool()>* stop = nullptr;
   const ConstBuffer* array = nullptr;  // kAnswer, kGo: the array of the message, for errors
-  bool* used = nullptr;  // set to true when `number` is posted; then no other message may use it
+  bool* used = nullptr;  // set to true when `number` is posted; then no other message may use that number
 };
 
 // Plain data, sent as bytes between ranks of one version of this library.
 struct MessageAnswer {
   enum class Word : uint8_t { kReady, kThroughHost, kRefused };
   Word word = Word::kReady;
-  std::array<char, 111> expected = {};  // kRefused: "float32[10]"
+  std::array<char, 111> expected = {};  // kRefused: the expected array, for example "float32[10]"
   static MessageAnswer refused(std::string_view expected);
-  std::string expects() const;  // it comes from another rank, so it may lack the terminating zero
+  // `expected` as text. It comes from another rank, so the terminating zero may be missing.
+  std::string expects() const;
 };
 static_assert(sizeof(MessageAnswer) == 112);
 
-// Plain data, as MessageAnswer.
+// Plain data, like MessageAnswer.
 struct MessageGo {
-  uint64_t launch_number = 0;  // of whatever moves the data; 0: the sender has given up the message
+  // number of the launch that moves the data; 0: the sender has given up the message
+  uint64_t launch_number = 0;
   Code code = Code::kOk;
   std::array<char, 103> why = {};
   static MessageGo given_up(const Status& why);
@@ -63,8 +65,8 @@ static_assert(sizeof(MessageGo) == 112);
 // Minimum wait for a part that must arrive immediately, regardless of the deadlines.
 inline constexpr double kOfferGraceS = 5;
 
-// Bits in the group number, of which few are in use, that give each part of a message its own
-// stream.
+// Bits of the group number that give each part of a message its own stream. The numbers of groups
+// do not use these bits.
 constexpr uint32_t place_of(MessagePart part) {
   switch (part) {
     case MessagePart::kWhole:
@@ -76,9 +78,10 @@ constexpr uint32_t place_of(MessagePart part) {
   return 0;
 }
 
-// The description of an offer: the size, followed by the text of describe_array().
+// Returns the description of an offer: the size, followed by `array`, a text of describe_array().
 std::string describe_offer(uint64_t nbytes, std::string_view array);
-// Returns false if it is not an offer; otherwise sets `nbytes` and `array` to what was offered.
+// Returns false if `description` is not that of an offer. Otherwise sets `nbytes` and `array` to
+// what was offered.
 bool read_offer(std::string_view description, uint64_t* nbytes, std::string* array);
 
 }  // namespace pc

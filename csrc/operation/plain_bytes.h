@@ -1,4 +1,5 @@
-// Plain data as the bytes of a call or a message, between ranks of one version of this library.
+// Converts plain data to the bytes of a call or a message. All ranks must use the same version of
+// this library.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 namespace pc {
 namespace {
 
-constexpr std::chrono::milliseconds kProgressRound{100};  // between two looks at calls without progress
+constexpr std::chrono::milliseconds kProgressRound{100};  // interval at which all calls are checked
 
 }  // namespace
 
@@ -27,7 +27,7 @@ std::shared_ptr<AsyncWork> Progress::add(HostWork::Start start) {
     const std::lock_guard lock(mutex_);
     const uint64_t id = next_id_++;
     call = std::make_shared<HostWork>(*this, id, std::move(start));
-    call->claimed_ = true;  // until its notifier is set
+    call->claimed_ = true;  // claimed until its notifier is set
     is_first = calls_.empty();
     calls_.emplace(id, call);
     due_.emplace(call->due(), id);
@@ -66,7 +66,8 @@ void Progress::stop() {
 void Progress::look_at_all() {
   const std::lock_guard lock(mutex_);
   if (!calls_.empty())
-    notifier_.complete(Completion{kAll, Status(), {}, 0});  // otherwise the thread does not take from it
+    // without calls the thread would not take the completion
+    notifier_.complete(Completion{kAll, Status(), {}, 0});
 }
 
 // ---- the thread
@@ -110,7 +111,8 @@ void Progress::end_overdue() {
     const std::lock_guard lock(mutex_);
     while (!due_.empty() && due_.begin()->first <= now) {
       overdue.push_back(calls_.at(due_.begin()->second));
-      due_.erase(due_.begin());  // once: a thread that waits for the call has the same deadline
+      // one check is enough: a thread that waits for the call has the same deadline
+      due_.erase(due_.begin());
     }
   }
   for (const std::shared_ptr<HostWork>& call : overdue) call->look(now);

@@ -1,6 +1,7 @@
-// The thread that drives calls for which no thread waits. It starts with the first asynchronous
-// call of its rank, and sleeps when idle: on a condition if there are no unfinished calls,
-// otherwise in the reactor, where a thread that waits in a call of its own polls in its place.
+// The progress thread, which drives calls for which no thread waits. It starts with the first
+// asynchronous call of its rank. While no call is unfinished, it sleeps on a condition variable.
+// Otherwise it sleeps in the reactor; a thread that waits in another call then polls the reactor in
+// its place.
 #pragma once
 
 #include <atomic>
@@ -26,10 +27,10 @@ class Progress final : public HostWork::Owner {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Once the thread runs, adding cannot fail, so start it before a call takes its number.
+  // Once the thread runs, add() cannot fail. Call start() before a call takes its number.
   Status start();
   std::shared_ptr<AsyncWork> add(HostWork::Start start);
-  // Complete it when the group of some calls has ended: those calls end as well.
+  // A group completes this sink when it ends, so that its calls end as well.
   CompletionSink* group_ends() { return &group_ends_; }
   // Ends the thread, and every call for which no thread waits. The calls' groups must have ended.
   void stop();
@@ -49,7 +50,8 @@ class Progress final : public HostWork::Owner {
     Progress& progress_;
   };
   void look_at_all();
-  static constexpr uint64_t kAll = 0, kWake = ~uint64_t{0};  // tokens: these two, or the number of a call
+  // tokens of notifier_; any other token is the id of a call
+  static constexpr uint64_t kAll = 0, kWake = ~uint64_t{0};
   void run();
   bool wait_until_needed();
   TimePoint next_deadline() const;

@@ -1,7 +1,7 @@
 // Refuses calls into a group from inside its own waits. The interrupt probe of a wait runs the
-// user's signal handlers in the waiting thread, and a handler may call anything. A collective or a
-// message from there would wait for the call below it, which cannot continue before the handler has
-// returned.
+// user's signal handlers in the waiting thread, and a handler may call anything. A collective or
+// message of the handler would wait for the interrupted call, which cannot continue before the
+// handler has returned.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,12 @@ namespace pc {
 // Thread-safety: all methods.
 class Reentry {
  public:
-  // Returns OK unless this thread is inside a probe; else kInvalidArgument, naming the operation
-  // that waits.
+  // Returns kInvalidArgument, with the name of the waiting operation, if this thread is inside a
+  // probe. Otherwise returns OK.
   Status check() const {
     return probes_.load(std::memory_order_relaxed) == 0 ? Status::ok()
-                                                        : refuse();  // a thread always sees its own store
+                                                        // a thread sees its own store
+                                                        : refuse();
   }
 
   // The scope of a wait of this group. `text()` describes what waits.

@@ -10,7 +10,7 @@
 
 namespace pc {
 
-// Checks periodically, and has one warning written.
+// Checks a call periodically, and writes one warning if it waits for long.
 class LongWait : public WaitWatch {
  public:
   LongWait(GroupCalls& calls, TimePoint began, Work& work)
@@ -34,13 +34,13 @@ class LongWait : public WaitWatch {
   bool warned_ = false;
 };
 
-// Queries the rank for which the call waits, which detects a disagreement that appears in no
-// message.
+// Monitors a collective. Queries the rank for which the call waits, because the two ranks may be in
+// different calls without any message that shows it.
 class CallWatch final : public LongWait {
  public:
   CallWatch(GroupCalls& calls, const GroupCall& call, Work& work)
       : CallWatch(calls, call, work, call.began) {}
-  // `began`: when the call reached the head of the issue order.
+  // `began` is the time at which the call reached the head of the issue order.
   CallWatch(GroupCalls& calls, const GroupCall& call, Work& work, TimePoint began)
       : LongWait(calls, began, work),
         id_(calls.id(call.sequence)) {}
@@ -51,7 +51,7 @@ class CallWatch final : public LongWait {
   const CallId id_;
 };
 
-// Gives up a message if its peer, or every rank that it may come from, has left.
+// Monitors a message. Cancels it if its peer, or every rank that could send it, has left.
 class MessageWatch final : public LongWait {
  public:
   // The memory of `peers` must stay valid.

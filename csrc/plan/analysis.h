@@ -23,8 +23,8 @@ Status step_error(const Plan& plan, uint32_t index, const std::string& what);
 Status plan_error(const Plan& plan, const std::string& what);
 std::string step_text(const Plan& plan, uint32_t index);  // "step 3 (recv_reduce chunk 1 <- rank 1)"
 
-// Stage 1, structure.cc: checks each plan by itself: ranges, peers, areas that exist, `after` that
-// points backwards, unused fields that are zero.
+// Stage 1, structure.cc: checks each plan by itself: ranges and peers, that areas exist, that
+// `after` refers to an earlier step, and that unused fields are zero.
 Status check_structure(Plans plans);
 // `first` is rank 0's plan
 Status check_structure_of(const Plan& plan, Rank rank, Rank size, const Plan& first);
@@ -36,23 +36,23 @@ struct StepRef {
   uint32_t index;
 };
 struct Schedule {
-  std::vector<std::vector<uint32_t>>
-      partner;  // [rank][step]: the index of the matching step on `peer`; 0 for local steps
-  // Every step once: a send when it is posted, any other step when it is complete
+  // [rank][step]: the index of the matching step on `peer`; 0 for local steps
+  std::vector<std::vector<uint32_t>> partner;
+  // every step once, in order: a send when it is posted, any other step when it is complete
   std::vector<StepRef> order;
 };
-// Fails if messages do not match or if the plans deadlock. Sends complete only when they are
-// received, which is the worst case: if the plans end in this case they end in every case, because
-// steps only ever become possible.
+// Fails if messages do not match or if the plans deadlock. A send counts as complete only when it
+// is received, which is the worst case. If the plans end in this case they end in every case,
+// because in the other cases steps can only begin earlier.
 Result<Schedule> make_schedule(Plans plans);
 
 // Stage 3, happens_before.cc: finds what has certainly happened when a step begins, at any relative
-// speed.
+// speed of the ranks.
 class HappensBefore {
  public:
   HappensBefore(Plans plans, const Schedule& schedule);  // both must outlive this object
-  // Returns true if, on `rank`, step `a` has finished with its memory before step `b` can touch its
-  // own.
+  // Returns true if, on `rank`, step `a` has finished with its memory before step `b` can access
+  // its own memory.
   bool ends_before(Rank rank, uint32_t a, uint32_t b) const;
   // Returns true if `rank` cannot end before `other` has begun.
   bool ends_after_begin_of(Rank rank, Rank other) const;
@@ -65,10 +65,12 @@ class HappensBefore {
 
   Plans plans_;
   const Schedule& schedule_;
-  std::size_t chains_ = 0;                // total number of lanes of all ranks
-  std::vector<std::size_t> first_chain_;  // [rank]
-  std::vector<std::size_t> first_step_;   // [rank], an index into known_
-  // [step][chain]: 1 + the last step of that chain known to be posted or complete
+  std::size_t chains_ = 0;  // total number of lanes of all ranks
+  // [rank]: the index of the rank's first lane among the lanes of all ranks
+  std::vector<std::size_t> first_chain_;
+  // [rank]: the index of the rank's first step among the steps of all ranks
+  std::vector<std::size_t> first_step_;
+  // [step][chain]: 1 + the last step of that chain known to be posted or complete when the step is
   std::vector<uint32_t> known_;
 };
 
@@ -77,7 +79,7 @@ class HappensBefore {
 Status check_hazards(Plans plans, const HappensBefore& order);
 
 // Replaces stages 3 and 4 for very many ranks. local_hazards.cc looks for the same hazards in one
-// plan alone. It refuses a plan for which it finds no proof.
+// plan alone. It refuses a plan if it cannot prove that the plan has none.
 Status check_local_hazards(const Plan& plan);
 
 }  // namespace pc

@@ -16,7 +16,7 @@ struct Place {
   Chunks memory = {};
   Chunks moved = {};
 };
-inline Place nothing() { return {}; }  // for a message without data, which only signals that it was sent
+inline Place nothing() { return {}; }  // for a message without data, which only signals
 inline Place input(uint32_t chunk) { return {Area::kInput, {chunk, 1}, {chunk, 1}}; }
 inline Place output(uint32_t chunk) { return {Area::kOutput, {chunk, 1}, {chunk, 1}}; }
 inline Place inputs(Chunks chunks) { return {Area::kInput, chunks, chunks}; }
@@ -25,7 +25,7 @@ inline Place scratch(uint32_t slot, uint32_t chunk) { return {Area::kScratch, {s
 
 struct Contributions {
   Rank dst = 0;  // number of contributions in the destination before the step
-  Rank src = 0;  // number of contributions in the added operand
+  Rank src = 0;  // number of contributions in the added operand before the step
 };
 
 // Every method that appends a step returns the argument for after(): 1 + the step's index.
@@ -57,13 +57,13 @@ class PlanBuilder {
     after_ = step;
     return *this;
   }
-  // Assigns this lane to all following steps.
+  // Puts all following steps into this lane.
   PlanBuilder& lane(uint8_t lane) {
     lane_ = lane;
     if (lane >= plan_.lanes) plan_.lanes = static_cast<uint8_t>(lane + 1);
     return *this;
   }
-  // Reserves memory for `steps` steps. Worth calling for plans of thousands of steps.
+  // Reserves memory for `steps` steps. This pays for plans of thousands of steps.
   PlanBuilder& expect(std::size_t steps) {
     plan_.steps.reserve(steps);
     return *this;

@@ -47,7 +47,8 @@ void Cells::subtract(std::vector<uint64_t>& sums, Rank rank) const {
   for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] -= contribution(from, chunk);
 }
 
-// Cheap in rank order, because the windows of consecutive ranks differ little.
+// Makes sums_ the sum over the ranks `to`. This is cheap if ranks are checked in order, because the
+// windows of consecutive ranks differ little.
 void Cells::move_window(Contributors to) {
   while (window_.to < to.to) add(sums_, window_.to++);
   while (window_.to > to.to) subtract(sums_, --window_.to);

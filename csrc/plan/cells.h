@@ -1,8 +1,8 @@
-// The memory of all ranks while their plans run on data. Every chunk is one number: the upper 48
-// bits are a random integer of its rank's input, the lower 16 bits count contributions. A sum is
-// one addition mod 2^64, and a missing, doubled or misplaced contribution changes the result.
-// Inputs are computed when they are read and never stored: a ring of 10,240 ranks takes 840 MB, all
-// of it output.
+// The memory of all ranks while their plans run on data. Every chunk is one number. In an input,
+// its upper 48 bits are random and its lower 16 bits are the number 1, so that a sum counts its
+// contributions. A sum is one addition mod 2^64, and a missing, doubled or misplaced contribution
+// changes the result. Inputs are computed when they are read and never stored: a ring of 10,240
+// ranks takes 840 MB, all of it output.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +44,11 @@ class Cells {
   Memory& of(const Plan& plan);
 
   static uint64_t count(uint64_t cell) { return cell & 0xffff; }
-  // Returns true if `cell` is the sum of all ranks' contributions. Only for collectives that
-  // reduce.
+  // Returns true if `cell` is the sum of all ranks' contributions. Requires a collective that
+  // reduces.
   bool is_total(uint64_t cell, uint32_t chunk) const { return totals_[chunk] == cell; }
   // Compares the output of the plan's rank to the contract, computed from the inputs alone. For a
-  // scan, calls in rank order are the cheapest.
+  // scan this is cheapest if it is called for the ranks in order.
   Status check_result(const Plan& plan);
 
  private:

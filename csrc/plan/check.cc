@@ -1,10 +1,12 @@
 // check() decides whether plans are right on any transport and with any timing. The argument:
-//   structure      every step is valid;
-//   schedule       every message has two ends and no steps wait in a circle. There are no branches
-//                  and no receives from "any rank", so the plans form a Kahn network: timing cannot
-//                  change what happens, only when ...
-//   hazards        ... unless two steps race for memory. This stage proves that none do;
-//   result         therefore one run, in any order, represents all runs. On fingerprints it must
+//
+//   structure      Every step is valid.
+//   schedule       Every message has a sender and a receiver, and no steps wait in a circle. There
+//                  are no branches and no receives from "any rank", so the plans form a Kahn
+//                  network: timing can change when steps run, but not what they do, if no two steps
+//                  race for memory.
+//   hazards        No two steps race for memory.
+//   result         Therefore one run, in any order, represents all runs. On fingerprints it must
 //                  deliver the collective's contract.
 #include "plan/analysis.h"
 #include "plan/contracts.h"

@@ -1,7 +1,7 @@
 // Vector clocks over lanes. Three things order two steps, on every transport and at any speed:
-// - the lane: a step begins after its predecessor is complete (a send: posted);
+// - the lane: a step begins after its predecessor is complete or, if that is a send, posted;
 // - `after`;
-// - a message: a receive touches memory after the send is posted, and completes after the send's
+// - a message: a receive accesses memory after the send is posted, and completes after the send's
 //   memory was read.
 // A completed send proves nothing about the receiver: over a socket it only means that the bytes
 // were copied.
@@ -20,7 +20,7 @@ HappensBefore::HappensBefore(Plans plans, const Schedule& schedule) : plans_(pla
     steps += plan.steps.size();
   }
   known_.assign(steps * chains_, 0);
-  std::vector<StepRef> last(chains_, StepRef{-1, 0});  // per lane, the step placed last
+  std::vector<StepRef> last(chains_, StepRef{-1, 0});  // per lane, the last step in the order so far
   for (const StepRef& at : schedule.order) {
     const Step& step = plans[static_cast<std::size_t>(at.rank)].steps[at.index];
     uint32_t* mine = &known_[(first_step_[static_cast<std::size_t>(at.rank)] + at.index) * chains_];

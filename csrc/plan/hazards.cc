@@ -10,8 +10,8 @@ struct Access {
   bool write;
 };
 
-// Lists which steps access each chunk on one rank. The chunks that input and output share count as
-// one memory, which they are in place.
+// Lists which steps access each chunk on one rank. A chunk that both input and output hold counts
+// as one memory, because it is the same memory in place.
 std::vector<std::vector<Access>> accesses_by_chunk(const Plan& plan) {
   const Held input = held(plan.shape, plan.chunks, Area::kInput);
   const Held output = held(plan.shape, plan.chunks, Area::kOutput);

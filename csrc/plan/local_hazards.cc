@@ -1,6 +1,7 @@
 // Proves from the plan of one rank alone that it has no hazards. check_hazards() proves this with
-// clocks over all ranks; this needs memory that depends on one plan only. A step a has finished
-// with its memory before step b begins in these cases:
+// vector clocks over all ranks. The memory that this proof needs depends on one plan only. A step a
+// has finished with its memory before step b begins in these cases:
+//
 //   lane     a is no send and precedes b in b's lane.
 //   after    b, or a step before b in its lane, waits for a or, if a is no send, for a later step
 //            of a's lane.
@@ -8,10 +9,12 @@
 //            allreduce, and a is the only send of that chunk that can have been posted before. The
 //            sum holds this rank's contribution, which left this rank through a alone. So a's
 //            memory has been read, and the steps before a in its lane ended before that.
-// The return proof requires that contributions leave directly from an array. Plans that send from
-// scratch, or copy or add an array into scratch, do not get it. Walk::receives_totals() reports
-// whether the run received whole sums. The two proofs hold together: up to the first race all data
-// is the same as in the run, so there is no first race.
+//
+// The return case requires that contributions are sent directly from an array. So it does not apply
+// to plans that send from scratch, or copy or add an array into scratch. It also requires a run of
+// the plans that received whole sums, which Walk::receives_totals() reports. That run proves
+// something only if there are no hazards, but the two proofs hold together: up to the first race
+// all data is the same as in the run, so there is no first race.
 //
 // The proofs are sound but not complete. A plan without a proof is refused.
 #include <algorithm>
@@ -53,12 +56,13 @@ class LocalHazards {
   struct Cell {
     uint32_t written = kNone;  // the step that wrote it last
     Area written_as = Area::kOutput;
-    std::vector<uint32_t> reads;  // since then
+    std::vector<uint32_t> reads;  // the steps that have read it since then
     std::vector<Area> read_as;
   };
 
   uint32_t& known(uint8_t lane, uint8_t other) {
-    return known_[std::size_t{lane} * plan_.lanes + other];  // steps of `other` before this one have ended
+    // in `lane`: the steps of `other` with an index below this have ended
+    return known_[std::size_t{lane} * plan_.lanes + other];
   }
   void learn(uint8_t lane, uint32_t step) {
     const Step& done = plan_.steps[step];
@@ -86,7 +90,7 @@ class LocalHazards {
     for (uint32_t c = 0; c < step.dst.count; ++c) {
       uint32_t only = kNone, how_many = 0;
       for (const uint32_t send : sends_[step.dst.first + c]) {
-        if (send > receive && plan_.steps[send].lane == step.lane) continue;  // certainly later
+        if (send > receive && plan_.steps[send].lane == step.lane) continue;  // posted after the receive
         only = send;
         ++how_many;
       }
@@ -105,7 +109,8 @@ class LocalHazards {
       PC_TRY(touch_one(i, area, cell(area, chunks.first + c), writes));
     return Status::ok();
   }
-  // All accesses before the last write ended before it began, so they have ended now.
+  // Compares only with the last write and the reads since then: all earlier accesses ended before
+  // that write began.
   Status touch_one(uint32_t i, Area area, Cell& cell, bool writes) {
     if (cell.written != kNone && cell.written != i)
       PC_TRY(compare(cell.written, cell.written_as, i, area, true));
@@ -144,7 +149,7 @@ class LocalHazards {
   const Plan& plan_;
   const Held input_, output_;
   std::vector<Cell> cells_;
-  std::vector<uint32_t> known_;               // [lane][lane]
+  std::vector<uint32_t> known_;               // [lane][other], see known()
   std::vector<uint64_t> read_by_;             // [send]: one bit per lane that knows that the send is complete
   std::vector<std::vector<uint32_t>> sends_;  // [chunk]; empty if the return proof cannot hold
 };

@@ -34,7 +34,7 @@ enum class StepKind : uint8_t { kSend, kRecv, kRecvReduce, kReduce, kCopy };
 enum class Area : uint8_t { kInput, kOutput, kScratch };
 
 struct Chunks {
-  uint32_t first = 0, count = 0;  // in chunks, never bytes; in an array, by name (see Held in contracts.h)
+  uint32_t first = 0, count = 0;  // in chunks, never bytes; chunks of an array are named as in contracts.h
   bool operator==(const Chunks&) const = default;
 };
 
@@ -44,19 +44,21 @@ struct Chunks {
 // memory has been read for the last time, which says nothing about the receiver.) Lanes run
 // concurrently. Between two ranks, messages of one lane arrive in order: the k-th send of lane L to
 // peer p matches the k-th receive of lane L from this rank on p.
+//
 //   kSend       src -> peer               kRecv        peer -> dst
 //   kRecvReduce dst = dst (op) message    kReduce      dst = dst (op) src      kCopy  dst = src
-// Sizes. Chunks of an array differ by one element if its length is not divisible. Every step
-// therefore names the array chunks that it moves, and has their size. If one side of the step is
-// scratch, the other side names them. This also holds in a message, where the other side refers to
-// no local memory: a send from scratch names them in `dst`, a receive into scratch in `src`. Both
-// ends of a message name the same chunks, see moved_chunks(). A step uses one chunk of scratch at a
-// time. Only if all chunks have the same size (packs() in contracts.h) may a message use several
-// chunks of scratch at once.
 //
-// Weights. The number of contributions that `dst` and the incoming operand already hold, one per
-// rank. With weights, "avg" is computed as a running mean that cannot overflow, and the executor
-// knows which reduction completes a chunk (the sum of its weights is `size`).
+// Sizes. The chunks of an array may differ in size, so every step names the array chunks that it
+// moves, see moved_chunks(). If one side of a step is scratch, the other side names the array
+// chunks. This also holds for messages, where the other side is no memory of this rank: a send from
+// scratch names the chunks in `dst`, a receive into scratch in `src`. The sender and the receiver
+// of a message name the same chunks. A step uses one chunk of scratch at a time. Only if all chunks
+// have the same size (packs() in contracts.h) may a message use several chunks of scratch at once.
+//
+// Weights. `dst_weight` and `src_weight` are the numbers of ranks that have contributed to `dst`
+// and to the added operand so far. With them, "avg" of short floats is a running mean that cannot
+// overflow, and the executor knows which reduction completes a chunk (the sum of its weights is
+// `size`).
 struct Step {
   StepKind kind = StepKind::kCopy;
   Area src_area = Area::kOutput;
@@ -77,8 +79,8 @@ std::string_view name_of(StepKind kind);  // "send", "recv_reduce", ...
 std::string operands(const Step& step);   // "chunk 2 <- rank 1"
 std::string to_string(const Step& step);  // "recv_reduce chunk 2 <- rank 1": for errors and explain
 
-// Returns the array chunks that a step moves. They give its size in bytes, even if its memory
-// is scratch.
+// Returns the array chunks that a step moves. They determine the step's size in bytes, even if its
+// memory is scratch.
 inline Chunks moved_chunks(const Step& step) {
   if (step.kind == StepKind::kRecv || step.kind == StepKind::kRecvReduce) {
     return step.dst_area == Area::kScratch ? step.src : step.dst;
@@ -93,8 +95,8 @@ struct Shape {
   Rank rank = 0;
   Rank size = 1;
   Rank root = 0;  // of rooted collectives
-  uint32_t split =
-      1;             // pipelining: the number of consecutive pieces into which the array or each part is cut
+  // pipelining: the number of consecutive pieces into which the array or each part is cut
+  uint32_t split = 1;
   bool even = true;  // every rank's part has the same size
   bool operator==(const Shape&) const = default;
 };
@@ -132,8 +134,8 @@ struct Algorithm {        // one row of plan/catalog.cc
   bool fixed_order = false;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };
-// Returns one row per collective for an executor that needs no plan, which gives it a name for
-// records and errors. The texts must live as long as the process.
+// Returns one row per collective for an executor that needs no plan. The rows give the executor a
+// name for records and errors. The texts must live as long as the process.
 std::array<Algorithm, kCollectiveCount> algorithms_without_plan(std::string_view name,
                                                                 std::string_view summary,
                                                                 std::string_view source, bool fixed_order);

@@ -11,7 +11,8 @@ Status GivenPlans::check_structure() const { return pc::check_structure(plans_);
 BuiltPlans::BuiltPlans(const Algorithm& algorithm, const Shape& shape, uint64_t keep_nbytes)
     : algorithm_(algorithm),
       shape_(shape) {
-  current_ = build(shape.size / 2);  // the ends of a chain and the roots of trees have special plans
+  // a rank in the middle, because the ends of a chain and the roots of trees have special plans
+  current_ = build(shape.size / 2);
   steps_ = current_.steps.size() * static_cast<uint64_t>(shape.size);
   if (steps_ * sizeof(Step) > keep_nbytes) return;
   kept_.reserve(static_cast<std::size_t>(shape.size));

@@ -18,8 +18,8 @@ class PlanSource {
   virtual Rank size() const = 0;
   virtual const Plan& of(Rank rank) = 0;  // valid until the next call
   virtual bool keeps_all() const = 0;     // true: all plans stay in memory, and of() is cheap
-  virtual Status check_structure()
-      const = 0;  // what a walk relies on; for plans of the catalog, tests have checked it
+  // Checks what a walk relies on. Does nothing for plans of the catalog, which tests have checked.
+  virtual Status check_structure() const = 0;
 };
 
 class GivenPlans final : public PlanSource {
@@ -43,9 +43,8 @@ class BuiltPlans final : public PlanSource {
   const Plan& of(Rank rank) override;
   bool keeps_all() const override { return !kept_.empty(); }
   Status check_structure() const override { return Status::ok(); }
-  uint64_t steps() const {
-    return steps_;
-  }  // an estimate for all ranks: `size` times the steps of the rank in the middle
+  // Returns an estimate for all ranks: `size` times the steps of the rank in the middle.
+  uint64_t steps() const { return steps_; }
 
  private:
   Plan build(Rank rank) const;

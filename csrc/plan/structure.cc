@@ -15,7 +15,7 @@ bool is_there(const Plan& plan, Area area, Chunks chunks) {
   return uint64_t{chunks.first} + chunks.count <= plan.scratch_chunks;
 }
 
-// Returns an empty text if there is no error, like all functions below.
+// This and the functions below describe the error, or return an empty text if there is none.
 std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   if (area > Area::kScratch) return "names an area that does not exist";
   if (chunks.count == 0)
@@ -26,8 +26,8 @@ std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   return "";
 }
 
-// Checks the side of a message without memory: it names the array chunks that scratch holds, and
-// otherwise nothing.
+// Checks the side of a message that is no memory. It must name the array chunks if the other side
+// is scratch, and otherwise be empty.
 std::string wrong_name(const Plan& plan, Area memory, Chunks in_memory, Area area, Chunks chunks) {
   if (area != Area::kOutput) return "has an area on the side that it does not use";
   if (memory != Area::kScratch)
@@ -40,7 +40,8 @@ std::string wrong_name(const Plan& plan, Area memory, Chunks in_memory, Area are
 std::string wrong_local(const Step& step) {
   if (step.peer != -1) return "has a peer but sends no message";
   if ((step.src_area == Area::kScratch) == (step.dst_area == Area::kScratch)) {
-    // Two arrays may be one memory in place; two chunks of scratch have no known size.
+    // Input and output may be the same memory (in place), and chunks of scratch alone do not
+    // determine a size.
     return "must have scratch on exactly one side";
   }
   if (step.src.count != 1 || step.dst.count != 1) return "must move exactly one chunk";

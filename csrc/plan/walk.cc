@@ -41,7 +41,8 @@ Walk::Walk(PlanSource& plans, uint64_t nbytes, const LinkModel& model, Cells* ce
       trace_(std::move(trace)),
       states_(index(plans.size())) {
   const Plan& any = plans.of(plans.size() / 2);
-  const bool is_square = any.shape.collective == Collective::kAlltoall;  // names chunks of all ranks' arrays
+  // chunks of all ranks' arrays have names
+  const bool is_square = any.shape.collective == Collective::kAlltoall;
   const uint64_t pieces = is_square ? static_cast<uint64_t>(any.shape.size) : any.chunks;
   chunk_nbytes_ = pieces == 0 ? 0 : nbytes / pieces;
   larger_chunks_ = pieces == 0 || is_square ? 0 : nbytes % pieces;
@@ -117,8 +118,7 @@ Status Walk::visit(Rank rank, double until) {
   return Status::ok();
 }
 
-// There is no other lane to consider, so all values that steps pass on to each other stay in
-// registers.
+// With a single lane, all values that one step passes to the next stay in registers.
 Status Walk::walk_only_lane(Visit visit) {
   Lane lane = visit.state.lanes.front();
   while (lane.at < visit.steps.size()) {
@@ -211,8 +211,8 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
     lane.out = {step.peer, &streams_[key(visit.rank, step.peer, step.lane)]};
   Stream& messages = *lane.out.stream;
   if (messages.queue.capacity() == 0) messages.queue.swap(spare_);
-  Message& message =
-      messages.queue.emplace_back();  // written in place: a copy would cost as much as the rest
+  // written in place, because a copy would cost as much as the rest of send()
+  Message& message = messages.queue.emplace_back();
   message.at = start + model_.latency_s;
   message.step = lane.at;
   message.round = lane.round;
@@ -286,8 +286,8 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   return combine(visit, step, 0, visit.memory->read(step.src_area, step.src.first));
 }
 
-// An empty stream passes its memory on: there are thousands of streams, and few hold much at a
-// time.
+// A stream that becomes empty passes its memory on to the next one: there are thousands of streams,
+// and few hold many messages at a time.
 [[gnu::always_inline]] inline void Walk::pop(Stream& messages) {
   constexpr std::size_t kSmall = 64;
   if (++messages.head < messages.queue.size()) return;

@@ -2,16 +2,17 @@
 // receive and when it arrives in the model and, on request, moves data. predict(), simulate(),
 // draw() and check_one_pass() share this.
 //
-// The walk follows one rank until it waits for a message, then the rank that its last message
-// unblocked, and so on. It visits a rank a few times, not once per step, so a plan can be built for
-// a visit and dropped afterwards (source.h). In a ring it visits every rank three times: rank k
+// The walk follows one rank until the rank waits for a message, then the rank that was unblocked
+// last, and so on. It visits a rank a few times, not once per step, so a plan can be built for a
+// visit and dropped afterwards (source.h). In a ring it visits every rank three times: rank k
 // advances k rounds, then n more rounds, then to its end. Between visits the walk keeps the
 // position in each lane, the messages in flight, and the data.
 //
-// A step takes its port when the walk reaches it. With one lane per rank this is the order of the
-// plan, so times do not depend on the order of the walk. Lanes compete for ports, so plans with
-// lanes are walked in order of time if all of them are kept in memory. Otherwise their times are
-// approximate, but their results and counts are still exact.
+// Each rank has one port for sending and one for receiving. A step takes its port when the walk
+// reaches the step. With one lane per rank this is the order of the plan, so times do not depend on
+// the order of the walk. Several lanes compete for ports, so plans with several lanes are walked in
+// order of time if all of them are kept in memory. Otherwise their times are approximate, but their
+// results and counts are still exact.
 #pragma once
 
 #include <functional>
@@ -44,7 +45,7 @@ class Walk {
   static constexpr double kForever = std::numeric_limits<double>::infinity();
   struct Message {
     double at = 0;      // when its first byte arrives
-    uint64_t word = 0;  // its first chunk; further chunks are in Stream::more
+    uint64_t word = 0;  // the value of its first chunk; those of further chunks are in Stream::more
     uint32_t step = 0;  // the sender's step
     uint32_t round = 0;
     Chunks moved;
@@ -56,8 +57,8 @@ class Walk {
     bool empty() const { return head == queue.size(); }
   };
   struct Lane {
-    uint32_t at = 0;     // the next step, or the number of steps at the end
-    uint32_t round = 0;  // length of the longest chain of messages before this point
+    uint32_t at = 0;     // index of the next step; the number of steps if there is none
+    uint32_t round = 0;  // number of messages on the longest chain before this point
     double ready = 0;    // when it can continue
     Rank waits_for = -1;
     struct End {  // the last stream used in this direction
@@ -79,9 +80,9 @@ class Walk {
     Ports ports;
     double wakeup = kForever;  // when walking in order of time: the earliest entry in wakeups_
     bool queued = true;
-    bool waits_for_reader = false;  // an `after` refers to a send that has not been received
+    bool waits_for_reader = false;  // a step waits, by `after`, for a send that has not been received
   };
-  struct Visit {  // what most steps need, close at hand: a walk takes hundreds of millions of steps
+  struct Visit {  // what most steps need, in one place, because a walk takes hundreds of millions of steps
     const Plan& plan;
     State& state;
     Cells::Memory* memory;
@@ -116,7 +117,7 @@ class Walk {
   bool by_time_ = false, receives_totals_ = true;
   std::vector<State> states_;
   std::unordered_map<uint64_t, Stream> streams_;  // references stay valid on insertion
-  std::vector<Message> spare_;                    // memory for the next stream
+  std::vector<Message> spare_;                    // memory for the next stream that needs some
   std::vector<Rank> next_;                        // a stack: the rank unblocked last is visited first
   std::priority_queue<Wakeup, std::vector<Wakeup>, std::greater<>> wakeups_;
   uint64_t taken_ = 0;

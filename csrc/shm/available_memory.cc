@@ -11,12 +11,12 @@ namespace {
 
 constexpr uint64_t kUnknown = UINT64_MAX;
 
-// The names that one version of control groups uses.
+// The file names of one version of control groups.
 struct Files {
   const char* limit;
   const char* usage;
   std::initializer_list<std::string_view>
-      cache;  // rows of memory.stat: pages of files, which the kernel can reclaim
+      cache;  // rows of memory.stat that count pages of files, which the kernel can reclaim
 };
 const Files kVersion1 = {
     "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
@@ -28,7 +28,7 @@ std::optional<uint64_t> number_in(const std::string& path) {  // nullopt: no suc
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// Returns the sum of these rows of a file of rows "name number ...".
+// Returns the sum of the numbers in the rows `names` of a file of rows "name number ...".
 uint64_t sum_in(const std::string& path, std::initializer_list<std::string_view> names) {
   std::ifstream file(path);
   uint64_t sum = 0, number = 0;
@@ -52,8 +52,9 @@ uint64_t available_to_group(const std::string& folder, const Files& files) {
   return *limit > used ? *limit - used : 0;
 }
 
-// The minimum over a group and all groups that contain it, since each has its own limit. In a
-// container the path may be one of the outside; then only the folder that is mounted counts.
+// Returns the minimum over a group and all groups that contain it, because each has its own limit.
+// In a container `path` may be the path outside the container; then only the limit of the mounted
+// folder counts.
 uint64_t available_to_groups(const std::string& mount, std::string path, const Files& files) {
   uint64_t available = available_to_group(mount, files);
   while (path.size() > 1) {

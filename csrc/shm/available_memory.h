@@ -1,6 +1,6 @@
 // How much more memory this process may allocate before the kernel begins to kill processes. The
-// kernel grants every request for shared memory, and when no memory is left it kills some other
-// process.
+// kernel grants every request for shared memory. When no memory is left, it kills a process, which
+// need not be the one that made the request.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace pc {
 
-// In bytes: the smaller of what the machine has available and what the limits of this process's
-// control groups (containers, batch jobs) leave. Returns UINT64_MAX if the kernel does not report
-// it. `root` is where /proc and /sys are found, for tests.
+// Returns a number of bytes: the memory that the machine has available, or the memory that the
+// limits of this process's control groups (containers, batch jobs) leave, whichever is less.
+// Returns UINT64_MAX if the kernel reports neither. Tests set `root`, the folder that contains
+// /proc and /sys.
 PC_EXPORT uint64_t available_memory(const std::string& root = "");
 
 }  // namespace pc

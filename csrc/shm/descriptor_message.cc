@@ -76,8 +76,8 @@ Result<std::optional<DescriptorMessage>> receive_message(int socket, std::span<s
   ssize_t count = -1;
   do {
     count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    // ECONNRESET: the other end closed with unread messages, which the kernel reports once; the
-    // messages that it sent before follow.
+    // ECONNRESET means that the peer closed the socket before it read all messages. The kernel
+    // reports this once; the messages that the peer sent before can still be received.
   } while (count < 0 && (errno == EINTR || errno == ECONNRESET));
   if (count < 0 && errno == EAGAIN) return std::optional<DescriptorMessage>();
   if (count < 0) return Status(Code::kPeerFailure, system_error("receiving descriptors", errno).message());

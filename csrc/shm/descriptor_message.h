@@ -15,16 +15,16 @@ namespace pc {
 
 inline constexpr std::size_t kMostDescriptors = 253;  // in one message: the kernel's SCM_MAX_FD
 
-// Neither function blocks. send_message() returns false if the caller has to try again when the
-// socket is writable; also if too many descriptors are in flight.
+// send_message() and receive_message() do not block. send_message() returns false if the socket is
+// full or too many descriptors are in flight; the caller then has to try again.
 Result<bool> send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
 
 struct DescriptorMessage {
   std::vector<Fd> descriptors;  // closed on exec
 };
-// Receives a message of exactly `into.size()` bytes with at most that many descriptors. Returns
-// kMismatch for any other message, and if this process cannot open that many descriptors. Returns
-// kPeerFailure if the connection was closed, and nullopt if no message has arrived yet.
+// Receives a message of exactly `into.size()` bytes with at most `most_descriptors` descriptors.
+// Returns kMismatch for any other message, and if this process cannot open that many descriptors.
+// Returns kPeerFailure if the connection was closed, and nullopt if no message has arrived yet.
 Result<std::optional<DescriptorMessage>> receive_message(int socket, std::span<std::byte> into,
                                                          std::size_t most_descriptors);
 

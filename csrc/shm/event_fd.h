@@ -1,5 +1,5 @@
-// Wakes a sleeping rank: an eventfd that another process may write. It records that it was
-// notified, not how often.
+// The notifier of a rank that sleeps: an eventfd to which other processes may write. It records
+// that it was notified, not how often.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -22,8 +22,8 @@ class EventFd {
     if (!fd.valid()) return system_error("eventfd", errno);
     return EventFd(std::move(fd));
   }
-  // Returns kMismatch for a descriptor of another rank that is no eventfd, or that might block the
-  // notifying thread.
+  // Returns kMismatch if a descriptor from another rank is no eventfd, or if a write to it might
+  // block.
   static Result<EventFd> adopt(Fd fd);
 
   // Never blocks: if the counter is full, a notification is already pending.

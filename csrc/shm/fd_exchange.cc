@@ -20,13 +20,14 @@
 namespace pc {
 namespace {
 
-constexpr int kOversubscribedMs =
-    5;  // pause before a retry, if the listener's queue is full or too many descriptors are in flight
-constexpr int kAttempts = 3;               // a slow leader may take this rank for a silent connection
+// The pause before a retry if the listener's queue is full or too many descriptors are in flight.
+constexpr int kOversubscribedMs = 5;
+constexpr int kAttempts = 3;  // a slow leader may drop this rank's connection before it reads the message
 constexpr std::size_t kSparePending = 64;  // connections beyond those of the expected ranks
-constexpr double kOverloadedS = 10;  // time in which the number of descriptors in flight must have dropped
+// how long a send may wait for the number of descriptors in flight to drop
+constexpr double kOverloadedS = 10;
 
-// A socket without a file: the name begins with a zero byte.
+// The address of a socket without a file: the name begins with a zero byte.
 struct AbstractAddress {
   explicit AbstractAddress(const FdEndpoint& endpoint) {
     static constexpr std::string_view kPrefix = "pycollective/";
@@ -41,7 +42,7 @@ struct AbstractAddress {
   socklen_t length = 0;
 };
 
-// Checks the user of the process at the other end, as the kernel reports it.
+// Checks that the process at the other end runs as the same user; the kernel reports that user.
 Status check_user(int socket) {
   ucred credentials = {};
   socklen_t length = sizeof credentials;
@@ -102,8 +103,8 @@ Result<DescriptorMessage> receive_waiting(int socket, std::span<std::byte> into,
   }
 }
 
-// Returns a connection to the leader, after a check of the leader's user. Waits while the leader's
-// queue is full.
+// Returns a connection to the leader, whose user has been checked. Waits while the leader's queue
+// is full.
 Result<Fd> connect_to(const FdEndpoint& leader, const WaitContext& context) {
   const AbstractAddress address(leader);
   for (;;) {
@@ -161,7 +162,7 @@ Status FdExchangeServer::serve(int ms) {
     if (each.revents != 0) read_join(each.fd);
   }
   const TimePoint now = pc::now();
-  for (const int late : limiter_.expired(now)) {  // connections with a message were read just before
+  for (const int late : limiter_.expired(now)) {  // connections whose message has arrived were read above
     limiter_.leave(late);
     pending_.erase(late);
   }
@@ -173,8 +174,8 @@ void FdExchangeServer::accept_all(TimePoint now) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     Result<Fd> accepted = accept_one(listener_.fd());
-    // There is no descriptor for it: drop a pending connection, or give other threads time to close
-    // some.
+    // The process is out of descriptors: drops a pending connection, or gives other threads time to
+    // close descriptors.
     if (!accepted.is_ok()) {
       const int gone = limiter_.evict();
       pending_.erase(gone);
@@ -224,8 +225,8 @@ void FdExchangeServer::admit(Rank rank, Fd socket, std::vector<Fd> descriptors) 
 
 Result<std::map<Rank, std::string>> FdExchangeServer::distribute(Rank self, const SharedPart& own,
                                                                  const WaitContext& context) {
-  // One client after the other, so that few descriptors are in flight at a time: the kernel limits
-  // them like open ones.
+  // Serves one client after the other, so that few descriptors are in flight at a time: the kernel
+  // limits descriptors in flight like open descriptors.
   std::map<Rank, std::string> failed;
   for (const auto& [rank, client] : clients_) {
     const Status given = send_all(client, self, own, context);

@@ -19,7 +19,7 @@
 
 namespace pc {
 
-// For a rank that may have to lead. Thread-safety: none.
+// The listening socket of a rank that may become the leader. Thread-safety: none.
 class FdExchangeListener {
  public:
   static Result<FdExchangeListener> open();
@@ -37,20 +37,22 @@ class FdExchangeListener {
 // The leader's side. Thread-safety: none.
 class FdExchangeServer {
  public:
-  FdExchangeServer(const FdExchangeListener& listener, uint32_t epoch,
-                   std::set<Rank> expected);  // without its own rank
+  // `expected` are the ranks that may join, without the leader.
+  FdExchangeServer(const FdExchangeListener& listener, uint32_t epoch, std::set<Rank> expected);
 
   // Accepts pending connections and reads their messages. Returns after at most `ms` milliseconds,
-  // sooner if anything has happened.
+  // or as soon as a socket is readable.
   Status serve(int ms);
   bool has(Rank rank) const { return clients_.contains(rank); }
-  // Why a rank that knows the token was rejected; empty if it was not.
+  // Returns why a rank that sent the right token was rejected, or an empty text if it was not
+  // rejected.
   std::string refusal_of(Rank rank) const;
-  // Sends every client the descriptors of all ranks. Returns the reason for each client that could
-  // not receive them; that client is removed.
+  // Sends every client the descriptors of all ranks. A client that could not receive them is
+  // removed, and the result has the reason for each such client.
   Result<std::map<Rank, std::string>> distribute(Rank self, const SharedPart& own,
                                                  const WaitContext& context);
-  std::vector<PeerPart> take_peers();  // the clients that have received everything; ends the exchange
+  // ends the exchange; returns the parts of the clients that have received all descriptors
+  std::vector<PeerPart> take_peers();
 
  private:
   struct Client {
@@ -71,16 +73,16 @@ class FdExchangeServer {
   std::map<Rank, std::string> refused_;
 };
 
-// The side of every other rank. Thread-safety: none.
+// The side of every rank that is not the leader. Thread-safety: none.
 class FdExchangeClient {
  public:
   // Connects to the leader and sends this rank's descriptors. Returns kTimeout, kAborted or
-  // kInterrupted if the context ended it; any other error is the reason why this rank cannot take
-  // part.
+  // kInterrupted if the context ends the wait; any other error is the reason why this rank cannot
+  // take part.
   static Result<FdExchangeClient> begin(const FdEndpoint& leader, Rank self, uint32_t epoch,
                                         const SharedPart& own, const WaitContext& context);
-  // Receives the descriptors of the other ranks, each of them in `expected`. Reports to the leader
-  // whether this rank could receive them.
+  // Receives the descriptors of the other ranks. Fails if one of these ranks is not in `expected`.
+  // Reports to the leader whether this rank could receive the descriptors.
   Result<std::vector<PeerPart>> receive(const std::set<Rank>& expected, const WaitContext& context);
 
  private:

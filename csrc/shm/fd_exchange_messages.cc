@@ -8,7 +8,8 @@
 namespace pc {
 namespace {
 
-constexpr uint32_t kJoinMagic = 0x314a4350, kPartsMagic = 0x31504350, kAnswerMagic = 0x31414350;  // "PCJ1"
+// "PCJ1", "PCP1", "PCA1"
+constexpr uint32_t kJoinMagic = 0x314a4350, kPartsMagic = 0x31504350, kAnswerMagic = 0x31414350;
 constexpr std::size_t kAnswerHead = 8;
 
 Status wrong(const std::string& what) {

@@ -19,7 +19,7 @@ struct FdEndpoint {
   std::array<std::byte, 16> name = {};  // of the socket; visible to every process of the host
   std::array<std::byte, 16> token = {};
 };
-std::string to_text(const FdEndpoint& endpoint);  // for the store
+std::string to_text(const FdEndpoint& endpoint);  // in the format that the store publishes
 Result<FdEndpoint> endpoint_from(std::string_view text);
 
 // Sent by a rank to the leader, with two descriptors: its memory and its notifier.
@@ -33,9 +33,9 @@ using JoinBytes = std::array<std::byte, kJoinBytes>;
 JoinBytes encode(const JoinMessage& word);
 Result<JoinMessage> decode_join(const JoinBytes& bytes);
 
-// Sent by the leader: some of the `total` other ranks, with two descriptors for each of `ranks`.
-inline constexpr std::size_t kRanksAtOnce =
-    100;  // twice as many descriptors are within the limit of one message
+// Sent by the leader, with two descriptors for each of `ranks`, which are some of the `total` other
+// ranks.
+inline constexpr std::size_t kRanksAtOnce = 100;  // 200 descriptors are within the limit of one message
 struct PartsMessage {
   uint32_t total = 0;
   std::vector<Rank> ranks;
@@ -45,7 +45,8 @@ using PartsBytes = std::array<std::byte, kPartsBytes>;
 PartsBytes encode(const PartsMessage& word);
 Result<PartsMessage> decode_parts(const PartsBytes& bytes);
 
-// The client's answer: an empty text if it has received everything, or the reason why not.
+// Sent by the client: an empty text if it has received all descriptors, otherwise the reason why
+// not.
 inline constexpr std::size_t kAnswerBytes = 512;
 using AnswerBytes = std::array<std::byte, kAnswerBytes>;
 AnswerBytes encode_answer(std::string_view why_not);

@@ -1,5 +1,5 @@
-// Memory for arrays that local peers read in place. It consists of pieces of this rank's shared
-// memory, of 64 MiB or more, allocated first-fit.
+// Memory for arrays that local peers read in place. The heap consists of pieces of this rank's
+// shared memory, each of 64 MiB or more, in which arrays are allocated first-fit.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace pc::shm {
 
-// A piece of a rank's memory, in the pages that every rank maps, and the offset of an array in it.
-// If `pages` is 0, there is no array.
+// The position of an array: a piece of a rank's shared memory, counted in pages, and the offset of
+// the array in that piece. If `pages` is 0, there is no array.
 struct HeapPlace {
   uint32_t first_page = 0, pages = 0;
   uint64_t offset = 0;
@@ -33,19 +33,19 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
   ~Heap() = default;
 
-  // Aligned to 128 bytes, or to 2 MiB from that size on; contents unspecified. Returns kSystem if
-  // the host has no such memory.
+  // Returns memory with unspecified contents. It is aligned to 128 bytes, or to 2 MiB if it has
+  // that size or more. Fails with kSystem if the host does not have enough memory.
   PC_EXPORT Result<std::byte*> allocate(std::size_t nbytes);
   PC_EXPORT void free(std::byte* memory);  // a result of allocate(); other pointers are ignored
   PC_EXPORT Usage usage() const;
-  // Returns nullopt if not all of the array is in the heap.
+  // Returns the position of an array, or nullopt if any part of the array is outside the heap.
   std::optional<HeapPlace> find(const std::byte* data, std::size_t nbytes) const;
 
  private:
   struct Piece {
-    uint64_t offset = 0;  // in this rank's memory
+    uint64_t offset = 0;  // offset of the piece in this rank's memory
     std::span<std::byte> memory = {};
-    std::map<std::size_t, std::size_t> gaps = {};  // sizes of the gaps, by their offsets
+    std::map<std::size_t, std::size_t> gaps = {};  // the free ranges: sizes by offsets
   };
   static std::optional<std::size_t> take(Piece& piece, std::size_t nbytes, std::size_t alignment);
   Piece* piece_of(const std::byte* data);

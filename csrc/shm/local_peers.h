@@ -1,6 +1,6 @@
-// The ranks of this host that share memory with this one, from the point of view of one rank: its
-// own memory, which it alone makes larger, the other ranks' memory, and a notifier for each rank. A
-// rank that maps the memory of another rank must trust no number in it.
+// The ranks of this host that share memory with this rank. For this rank they are: its own memory,
+// which no other rank enlarges, the memory of the other ranks, and a notifier for each rank. A rank
+// that maps the memory of another rank must trust no number in it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace pc {
 
-// A piece of one rank's shared memory. `offset` means the same to every rank.
+// A piece of one rank's shared memory. `offset` is the same for every rank, while addresses differ.
 struct SharedRange {
   uint64_t offset = 0;
   std::span<std::byte> memory;
@@ -23,18 +23,19 @@ struct SharedRange {
 class LocalPeers {
  public:
   virtual ~LocalPeers() = default;
-  virtual bool has(Rank rank) const = 0;  // this rank itself included
-  // The first piece of every rank's memory exists from the beginning: zeros, at offset 0.
+  virtual bool has(Rank rank) const = 0;  // also true for this rank itself
+  // The size of the first piece of every rank's memory. That piece exists from the beginning, at
+  // offset 0, and is zeros.
   static constexpr std::size_t kFirstNbytes = 64UL * 1024;
   // Enlarges this rank's memory by whole pages of zeros. The pages are allocated, so that touching
   // them cannot fail.
   virtual Result<SharedRange> grow(std::size_t nbytes) = 0;
-  // Maps a piece of another rank's memory. Returns kMismatch if the piece is not inside what that
-  // rank has now.
+  // Maps a piece of another rank's memory. Returns kMismatch if the memory that `rank` has now does
+  // not contain the whole piece.
   virtual Result<std::span<std::byte>> map(Rank rank, uint64_t offset, std::size_t nbytes) = 0;
-  // Makes that rank's notify_fd() readable. Never blocks.
+  // Makes notify_fd() of `rank` readable. Never blocks.
   virtual void notify(Rank rank) noexcept = 0;
-  // Readable (epoll) after a notification, until clear_notification().
+  // Returns a descriptor that is readable (epoll) from a notification until clear_notification().
   virtual int notify_fd() const = 0;
   virtual bool clear_notification() noexcept = 0;  // returns false if there was no notification
   // For a forked child: closes every descriptor and touches nothing shared; no other call may

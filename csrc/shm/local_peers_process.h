@@ -1,4 +1,5 @@
-// Local peers that are processes, made of the descriptors that they exchanged (fd_exchange.h).
+// Local peers that are processes. They share memory by the descriptors that they have exchanged
+// (fd_exchange.h).
 #pragma once
 
 #include <memory>
@@ -24,8 +25,8 @@ struct PeerPart {
   Rank rank = -1;
   PeerSegment memory;
   EventFd notifier;
-  static Result<PeerPart> adopt(Rank rank, Fd memory,
-                                Fd notifier);  // kMismatch: unsuitable descriptors
+  // Returns kMismatch if the descriptors are unsuitable.
+  static Result<PeerPart> adopt(Rank rank, Fd memory, Fd notifier);
 };
 
 std::unique_ptr<LocalPeers> make_process_local_peers(Rank self, SharedPart own, std::vector<PeerPart> peers);

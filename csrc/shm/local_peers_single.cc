@@ -16,9 +16,9 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which the headers of older systems lack
 
-// Allocates the pages, not only the addresses: a page that is not available when it is touched ends
-// the process. Kernels before Linux 5.14 do not support the request, and allocate the pages when
-// they are touched.
+// Allocates the pages, not only the addresses, because touching a page that is not available ends
+// the process. Kernels before Linux 5.14 do not support the request and allocate each page when it
+// is touched.
 int make_pages(void* at, std::size_t nbytes) {
   return ::madvise(at, nbytes, kPopulateWrite) == 0 || errno == EINVAL ? 0 : errno;
 }

@@ -14,8 +14,8 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMost = std::size_t{1}
-                              << 30;  // address space for one rank, so that its pieces are adjacent
+// The address space reserved for one rank, so that its pieces are adjacent.
+constexpr std::size_t kMost = std::size_t{1} << 30;
 
 class ThreadHostImpl final : public ThreadHost, public std::enable_shared_from_this<ThreadHostImpl> {
  public:

@@ -1,5 +1,5 @@
-// For tests: the ranks of one world as threads of one process, in which every byte has only one
-// address, so that ThreadSanitizer sees all accesses to it.
+// Local peers for tests: the ranks of one world are threads of one process. Every byte then has
+// only one address, so that ThreadSanitizer sees all accesses to it.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace pc {
 // returned. Thread-safety: all methods.
 class ThreadHost {
  public:
-  // `domains` has the sizes of the sets of ranks that share memory, in rank order; empty: all ranks
-  // share memory.
+  // `domains` has the sizes of the sets of ranks that share memory, in rank order. If it is empty,
+  // all ranks share memory.
   static Result<std::shared_ptr<ThreadHost>> create(Rank size, const std::vector<Rank>& domains = {});
   virtual ~ThreadHost() = default;
   virtual std::unique_ptr<LocalPeers> local_peers_of(Rank rank) = 0;

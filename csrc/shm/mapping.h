@@ -27,7 +27,7 @@ class Mapping {
           errno);
     }
     // Populates the pages: otherwise the first message through each page takes 1 us longer. Kernels
-    // before Linux 5.14 do not support it.
+    // before Linux 5.14 do not support this request, which then has no effect.
     if (nbytes <= kEnteredAtOnce) (void)::madvise(at, nbytes, kPopulateWrite);
     return Mapping(offset, {static_cast<std::byte*>(at), nbytes});
   }
@@ -43,8 +43,8 @@ class Mapping {
     if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
   }
 
-  // For a forked child: its further writes are private. In pages that it has not written it sees
-  // the contents of the file.
+  // For a forked child: makes the mapping private, so that other ranks do not see what the child
+  // writes later. Pages that the child has not written still have the contents of the file.
   void make_private(int fd) noexcept {
     if (memory_.empty()) return;
     const void* const at = ::mmap(memory_.data(), memory_.size(), PROT_READ | PROT_WRITE,
@@ -58,7 +58,8 @@ class Mapping {
     return offset >= offset_ && offset - offset_ <= memory_.size() &&
            nbytes <= memory_.size() - (offset - offset_);
   }
-  std::span<std::byte> piece(uint64_t offset, std::size_t nbytes) const {  // a piece that it covers
+  // precondition: covers(offset, nbytes)
+  std::span<std::byte> piece(uint64_t offset, std::size_t nbytes) const {
     return memory_.subspan(offset - offset_, nbytes);
   }
 

@@ -1,6 +1,6 @@
-// Reads another process's private memory in one copy, if the kernel lets this process
-// (process_vm_readv(2)): the permissions are those of a debugger. No process's permissions are
-// changed; whether it works is found out by trying.
+// Reads another process's private memory in one copy (process_vm_readv(2)). The kernel requires the
+// same permissions as for a debugger. No process's permissions are changed; only an attempt shows
+// whether a read is permitted.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,9 @@
 namespace pc {
 
 // Fills `into` from `address` in process `pid`. After an error `into` may be partly filled. Returns
-// kUnsupported if the kernel forbids it; kSystem if that process has no such memory, or none that
-// the kernel copies (a device's); kPeerFailure if the process does not exist any more.
+// kUnsupported if the kernel forbids the read, kSystem if that process has no memory at `address`
+// or the kernel cannot copy it (a device's memory), and kPeerFailure if the process no longer
+// exists.
 Status read_process_memory(pid_t pid, uint64_t address, std::span<std::byte> into);
 
 }  // namespace pc

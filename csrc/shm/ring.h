@@ -1,6 +1,6 @@
-// Where this rank puts what the other ranks read. The memory is used cyclically, so that a line is
-// written again only when it has left the readers' caches: a processor writes lines that another
-// core holds four times slower.
+// The memory in which this rank writes messages that the other ranks read. It is used cyclically,
+// so that a cache line is written again only after it has left the readers' caches: a processor
+// writes a line that another core holds four times slower.
 #pragma once
 
 #include <array>
@@ -17,22 +17,23 @@ class Ring {
  public:
   static constexpr std::size_t kAlign = 128;
   static constexpr uint32_t kByCall = ~uint32_t{0};
-  static constexpr std::size_t kMost = 48;  // messages; adjacent ones of small calls count as one
-  // How long the other ranks read a message: until they have ended the call `sequence`; in a call
-  // of many rounds, until they have read that round.
+  static constexpr std::size_t kMost = 48;  // entries; adjacent messages of small calls share one entry
+  // How long the other ranks may read a message: until they have ended the call `sequence`, if
+  // `round` is kByCall, otherwise until they have read the round `round` of that call.
   struct Use {
     uint64_t sequence = 0;
     uint32_t round = kByCall;
     uint8_t stream = 0;
   };
 
-  void set_place(uint64_t begin, std::size_t nbytes) {  // once
+  void set_place(uint64_t begin, std::size_t nbytes) {  // call it once
     begin_ = begin;
     nbytes_ = nbytes;
   }
 
-  // Returns the position of `nbytes`, which must be a fraction of the ring, or nullopt while the
-  // memory is in use. `is_free(use)` says whether an earlier message there has been read.
+  // Reserves `nbytes`, which must be a fraction of the ring. Returns their position, or nullopt
+  // while an earlier message in that memory may still be read. `is_free(use)` returns true if the
+  // message with that use has been read.
   template <class IsFree>
   std::optional<uint64_t> take(std::size_t nbytes, const Use& use, IsFree&& is_free) {
     const std::size_t wanted = round_up(nbytes, kAlign);
@@ -54,8 +55,8 @@ class Ring {
     uint64_t begin = 0, end = 0;
     Use use;
   };
-  // Small calls have many messages: adjacent ones are kept as one entry, which is free when the
-  // last of them is.
+  // A small call has many messages. Adjacent ones share one entry, which is free when the last
+  // message is free.
   void keep(uint64_t end, const Use& use) {
     Kept& last = kept_[(newest_ - 1) % kept_.size()];
     const bool joins = newest_ != oldest_ && use.round == kByCall && last.use.round == kByCall &&

@@ -18,7 +18,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 16 * kMiB;  // the most that has to be repeated after a signal
+constexpr std::size_t kMostAtOnce = 16 * kMiB;  // limits how much must be repeated after a signal
 constexpr std::size_t kSpare = 32 * kMiB;  // must stay available, because other processes allocate memory too
 constexpr unsigned kNoExec = 8;            // MFD_NOEXEC_SEAL, which not every kernel and C library has
 
@@ -40,7 +40,8 @@ Status no_memory(uint64_t wanted, uint64_t had, int error) {
                                    ". " + limit + ". PYCOLLECTIVE_TRANSPORT=tcp does without shared memory");
 }
 
-// The kernel would end a process that exceeds this limit: SIGXFSZ.
+// Returns true if a file that ends at `end` exceeds the limit of file sizes. The kernel would end a
+// process that exceeds it (SIGXFSZ).
 bool beyond_file_limit(uint64_t end) {
   rlimit limit = {};
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur;
@@ -56,7 +57,7 @@ Status foreign(const std::string& why) {
   return Status(Code::kMismatch, "what another rank gave as its shared memory cannot be used: " + why);
 }
 
-// Returns a piece of a file that has `has` bytes: from one of its mappings, or from a new one that
+// Returns a piece of a file of `has` bytes: from one of `mappings`, or from a new mapping that
 // covers the piece.
 Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offset, std::size_t nbytes,
                                       std::vector<Mapping>& mappings) {
@@ -81,7 +82,7 @@ Result<std::span<std::byte>> piece_of(const Fd& fd, uint64_t has, uint64_t offse
 Result<OwnSegment> OwnSegment::create(std::function<uint64_t()> available) {
   Fd fd(new_memory_file());
   if (!fd.valid()) return system_error("memfd_create for shared memory", errno);
-  // F_SEAL_SEAL: no process can seal it against growing or writing either.
+  // F_SEAL_SEAL prevents any process from sealing the memory against growing or writing.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
     return system_error("sealing shared memory", errno);
   return OwnSegment(std::move(fd), std::move(available));
@@ -109,9 +110,9 @@ Result<SharedRange> OwnSegment::grow(std::size_t nbytes) {
   return range;
 }
 
-// Allocates the pages, not only a size: a page that is missing when it is touched ends the process.
-// The kernel would rather kill some other process than refuse a page, so no more than what is
-// available is requested.
+// Allocates the pages, not only a file size, because touching a missing page ends the process. The
+// kernel never refuses a page but kills some other process instead, so this function requests no
+// more memory than is available.
 Status OwnSegment::allocate(std::size_t nbytes) {
   for (std::size_t done = 0; done < nbytes;) {
     const uint64_t available = available_();
@@ -126,8 +127,8 @@ Status OwnSegment::allocate(std::size_t nbytes) {
   return Status::ok();
 }
 
-// In the child the arrays in this memory are copies, as all its other arrays are, and not the
-// arrays of its parent.
+// In the child, the arrays in this memory become private copies, like all other memory of the
+// child. They are no longer the arrays of the parent.
 void OwnSegment::close_in_child() noexcept {
   for (Mapping& mapping : mappings_) {
     if (fd_.valid()) mapping.make_private(fd_.get());

@@ -1,6 +1,6 @@
-// Memory that ranks of one host share: a file without a name, which the kernel frees when the last
-// process that has it ends, in whatever manner. It can only grow, so that every mapped piece stays
-// valid.
+// Memory that ranks of one host share: a file without a name. The kernel frees it when the last
+// process that has it ends, even if that process is killed. It can only grow, so that every mapped
+// piece stays valid.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,10 @@ class OwnSegment {
   // Creates an empty segment. `available` returns how many bytes may still be allocated; it differs
   // from available_memory only in tests.
   static Result<OwnSegment> create(std::function<uint64_t()> available = [] { return available_memory(); });
-  // See LocalPeers::grow. A failure leaves everything as it was.
+  // See LocalPeers::grow. A failure changes nothing.
   Result<SharedRange> grow(std::size_t nbytes);
-  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);  // the memory as other ranks see it
+  // maps the memory as another rank would
+  Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);
   int fd() const { return fd_.get(); }
   uint64_t nbytes() const { return nbytes_; }
   void close_in_child() noexcept;
@@ -38,17 +39,18 @@ class OwnSegment {
 
   Fd fd_;
   std::function<uint64_t()> available_;
-  uint64_t nbytes_ = 0;  // the sum of what grow() has returned
+  uint64_t nbytes_ = 0;  // size of all ranges that grow() has returned
   std::vector<Mapping> mappings_;
 };
 
-// Another rank's memory, by a descriptor from that rank. Thread-safety: none.
+// Another rank's memory, by the descriptor that this rank received from it. Thread-safety: none.
 class PeerSegment {
  public:
-  // Returns kMismatch if it is not memory that is sealed against shrinking and that this process
+  // Returns kMismatch unless `fd` is memory that is sealed against shrinking and that this process
   // may write.
   static Result<PeerSegment> adopt(Fd fd);
-  // See LocalPeers::map. Returns the same addresses again if one mapping covers the piece.
+  // See LocalPeers::map. If an earlier mapping covers the piece, the result has the same addresses
+  // as before.
   Result<std::span<std::byte>> map(uint64_t offset, std::size_t nbytes);
   int fd() const { return fd_.get(); }
   void close_in_child() noexcept { fd_.reset(); }

@@ -1,5 +1,6 @@
-// The beginning of a rank's shared memory, by which its local peers find the rest. Only its owner
-// writes it; the other ranks read it, and trust no number in it.
+// The header at the beginning of a rank's shared memory, by which its local peers find the rest of
+// that memory. Only the owner writes the header; the other ranks read it, and trust no number in
+// it.
 #pragma once
 
 #include <atomic>
@@ -18,24 +19,27 @@ inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
 inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it
 
 struct alignas(4096) SegmentHeader {
-  std::atomic<uint64_t> magic{0};  // not 0: the header is initialized
-  // A rank that can read these bytes in this rank's private memory can read all of it; engine/shm.
-  // pid 0: no rank may.
+  std::atomic<uint64_t> magic{0};  // not 0 once the header is initialized
+  // `proof` has random numbers that are also in this rank's private memory, at `proof_address`. A
+  // rank that can read them there, in process `pid`, can read all of this rank's memory
+  // (engine/shm). If `pid` is 0, no rank may.
   std::atomic<uint64_t> pid{0}, proof_address{0};
   std::atomic<uint64_t> proof[2] = {};
   std::atomic<int64_t> core{0};  // 1 + the core on which this rank was last seen waiting (core_balancer.h)
-  // Not 0: this rank sleeps, and a rank that writes for it notifies it, once for each value.
+  // Not 0 while this rank sleeps; the value differs in each sleep. A rank that writes data for this
+  // rank meanwhile notifies it, once for each value.
   alignas(kCacheLinePair) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {
-    // this rank no longer reads anything of that group
+    // flag in `id`: this rank no longer reads any data of that group
     static constexpr uint64_t kClosed = uint64_t{1} << 63;
-    std::atomic<uint64_t> id{0};      // 1 + the group's id; 0: the entry was never used
-    std::atomic<uint64_t> offset{0};  // is kept if the entry is reused for another group
+    std::atomic<uint64_t> id{0};  // 1 + the group's id; 0: the entry was never used
+    // of the group's area; it is kept if the entry is reused for another group
+    std::atomic<uint64_t> offset{0};
   };
-  alignas(kCacheLinePair) std::atomic<uint64_t> groups_made{0};  // changes with each new group
-  Group groups[kMaxGroups];  // where the area of each group is; engine/shm
-  // Where this rank's channel to each rank of the domain is, in rank order; 0: it does not exist
-  // yet.
+  alignas(kCacheLinePair) std::atomic<uint64_t> groups_made{0};  // incremented for each new group
+  Group groups[kMaxGroups];  // the positions of the groups' areas; engine/shm
+  // The offsets of this rank's channels to the ranks of its domain, in rank order; 0 while a
+  // channel does not exist.
   static constexpr uint64_t kRefused = ~uint64_t{0};  // there will be no channel
   alignas(kCacheLinePair) std::atomic<uint64_t> channels[kMaxChannels];
 };

@@ -19,15 +19,15 @@ class SharedCopy {
   void operator()(std::byte* to, const std::byte* from, std::size_t nbytes) {
     (*this)(to, from, nbytes, nbytes, [](std::size_t) {});
   }
-  // Calls `say` after every `step` bytes or more, with the number of bytes copied so far.
+  // Calls `say` with the number of bytes copied so far, after every `step` bytes or more.
   template <class Say>
   void operator()(std::byte* to, const std::byte* from, std::size_t nbytes, std::size_t step, Say&& say) {
     using Clock = std::chrono::steady_clock;
     for (std::size_t done = 0; done < nbytes;) {
       const StoreChoice::Next next = choice_.next(nbytes - done);
       const Clock::time_point began = next.is_timed ? Clock::now() : Clock::time_point();
-      // Waiting until stores past the caches are visible takes a moment, so such a piece is stored
-      // in one step.
+      // Each copy past the caches ends with a wait until its stores are visible, so such a piece is
+      // stored in one step.
       const std::size_t most = next.stores == Stores::kPastCaches ? next.nbytes : step;
       for (const std::size_t end = done + next.nbytes; done < end;) {
         const std::size_t some = std::min(most, end - done);
@@ -37,7 +37,7 @@ class SharedCopy {
       if (next.is_timed) choice_.took(next.stores, next.nbytes, Clock::now() - began);
     }
   }
-  // The stores that are best at the moment.
+  // Returns the kind of stores that is fastest at present.
   Stores stores() const { return choice_.usual(); }
 
  private:

@@ -1,8 +1,8 @@
-// Chooses the stores with which a rank fills memory that another core has read. If that core shares
-// a near cache, ordinary stores run at 30 GB/s and stores past the caches at 20; if not, at 4 and
-// 20; and a virtual machine moves its cores while a program runs. So pieces are timed now and then,
-// which involves no other rank, and the other kinds are tried on a small piece, since a kind may be
-// eight times as slow.
+// Chooses the kind of stores with which a rank fills memory that another core has read. If the two
+// cores share a near cache, ordinary stores run at 30 GB/s and stores past the caches at 20;
+// otherwise they run at 4 and 20. A virtual machine moves its cores while a program runs, so some
+// pieces are timed, which involves no other rank. Another kind may be eight times as slow, so it is
+// tried on a small piece; only stores past the caches are tried on a whole piece.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline constexpr int kStoresCount = 3;
 // Thread-safety: none; used only by the writing rank.
 class StoreChoice {
  public:
-  static constexpr std::size_t kLeast = 4096;  // bytes; below this it makes no difference
+  static constexpr std::size_t kLeast = 4096;  // bytes; for a smaller piece the kind makes no difference
   struct Next {
     Stores stores;
     std::size_t nbytes;
@@ -32,7 +32,7 @@ class StoreChoice {
   };
 
   Stores usual() const { return usual_; }
-  // What to do with the beginning of a piece of `nbytes`.
+  // Returns the stores for the beginning of a piece of `nbytes`, and the size of that beginning.
   Next next(std::size_t nbytes) {
     if (nbytes < kLeast) return {Stores::kVector, nbytes, false};
     ++pieces_;
@@ -59,11 +59,13 @@ class StoreChoice {
   }
 
  private:
-  static constexpr uint32_t kTimed = 8, kSeldom = 64;  // pieces
+  // numbers of pieces: every 8th is timed, every 64th (at first every 4th) tries another kind
+  static constexpr uint32_t kTimed = 8, kSeldom = 64;
   static constexpr uint32_t kEarly = 64, kOftener = 4;
   static constexpr std::size_t kTry = 8192;
   static constexpr double kSlower = 1.5, kClearly = 0.85;
-  static constexpr double kFetched = 3;  // the reader must fetch what was stored past the caches
+  // factor of the cost, because the reader must fetch data that was stored past the caches
+  static constexpr double kFetched = 3;
   static constexpr double kUnknown = 1e9;
   static constexpr double kLeastCost = 0.01;  // a coarse clock may measure 0
   struct Known {

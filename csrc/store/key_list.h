@@ -18,7 +18,7 @@ inline void append_key(std::string& list, std::string_view key) {
 class KeyListReader {
  public:
   explicit KeyListReader(std::string_view list) : rest_(list) {}
-  // Returns the next key, or nothing after the last key or if the rest is truncated.
+  // Returns the next key, or nullopt after the last key or if the rest is truncated.
   std::optional<std::string_view> next() {
     uint16_t nbytes = 0;
     if (rest_.size() < sizeof nbytes) return std::nullopt;

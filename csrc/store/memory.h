@@ -18,8 +18,9 @@ class MemoryStore final : public Store {
  private:
   Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override;
 
-  const std::function<bool()> interrupted_;  // Ctrl-C; called about every 50 ms of a wait, without the lock
-  std::mutex mutex_;                         // guards values_
+  // returns true on Ctrl-C; called about every 50 ms of a wait, without mutex_
+  const std::function<bool()> interrupted_;
+  std::mutex mutex_;  // guards values_
   std::condition_variable changed_;
   StoreValues values_;
 };

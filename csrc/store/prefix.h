@@ -1,5 +1,5 @@
-// A part of another store: adds a prefix to every key, so that several jobs or epochs can share one
-// store.
+// A view of another store that adds a prefix to every key, so that several jobs or epochs can share
+// one store.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace pc {
 
-// Thread-safety: all methods. The key prefix "" selects all keys of this part.
+// Thread-safety: all methods. In keys() and erase_all(), the empty prefix selects all keys of this
+// view.
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
@@ -19,7 +20,8 @@ class PrefixStore final : public Store {
 
  private:
   Result<StoreAnswer> run(const StoreCall& call, StoreDeadline deadline) override;
-  Status shown(const Status& status) const;  // the status with the key as the user named it
+  // returns the status with the key as the caller named it, without the prefix
+  Status shown(const Status& status) const;
 
   const std::string prefix_;
   const std::shared_ptr<Store> inner_;

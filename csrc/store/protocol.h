@@ -10,8 +10,8 @@
 //                     4  u32  value bytes, at most 8 MiB; 0 for all but set, append,
 //                             compare and set, list
 //                     8  i64  add: the addend. get, pop, wait: 1 if a missing key is reported at
-//                             once, 0 if the server waits for it. compare and set: the bytes of
-//                             the expected value, which the desired value follows.
+//                             once, 0 if the server waits for it. compare and set: the size of
+//                             the expected value, which precedes the desired value.
 //                             All other operations: 0
 //                    16       key, then value. list: the value is the suffix of the last key of the
 //                             previous page

@@ -34,7 +34,8 @@ std::vector<StoreTable::Answer> StoreTable::handle(int client, const StoreCall& 
   return answers;
 }
 
-// Answers in the order of arrival; the first pop takes the value from the clients behind it.
+// Answers the waiting clients in the order of arrival. The first pop erases the key, so the clients
+// after it continue to wait.
 void StoreTable::answer_waiters(std::string_view key, std::vector<Answer>& answers) {
   const auto waiters = waiting_.find(key);
   const std::string* const stored = values_.find(key);

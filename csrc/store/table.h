@@ -23,8 +23,8 @@ class StoreTable {
   };
   explicit StoreTable(const StoreLimits& limits) : values_(limits) {}
 
-  // Runs one call of `client` and returns the clients to answer now: `client` itself, unless it
-  // must wait for the key, and the clients that waited for a key that has just been set.
+  // Runs one call of `client` and returns the answers to send now: to `client` itself, unless it
+  // must wait for the key, and to the clients that waited for a key that this call has set.
   std::vector<Answer> handle(int client, const StoreCall& call);
   void forget(int client);  // the client is disconnected and no longer waits
 

@@ -20,15 +20,16 @@ namespace pc {
 namespace {
 
 constexpr double kAttemptS = 2;  // a silent address must not use up the time of the other addresses
-constexpr double kShortS =
-    0.02;  // for a shorter wait the request is not left waiting in the store: the key is looked up twice
-// for this long the true store may still appear, whatever another store reports
+// With less time left, the client does not wait in the store, but sleeps and then looks the key up.
+constexpr double kShortS = 0.02;
+// A store of this job that does not match this process ends the search only after this time,
+// because the right store may still start.
 constexpr double kDoubtS = 1;
 constexpr int kFirstPauseMs = 10, kLastPauseMs = 250;
 constexpr std::size_t kMaxIdle = 4;  // connections kept for later calls
 using Interrupted = std::function<bool()>;
 
-// With fd < 0 it only waits until the deadline.
+// Waits for `events` on `fd`. With fd < 0 it only sleeps until the deadline and returns kTimeout.
 Status wait_for(int fd, short events, Deadline deadline, const Interrupted& interrupted) {
   for (;;) {
     if (interrupted && interrupted())
@@ -78,8 +79,8 @@ Result<Fd> open_connection(const SocketAddress& address, Deadline deadline, cons
   return fd;
 }
 
-// Sets `differs` if a store that claims to be this job's does not match this process. The claim is
-// not proven.
+// Connects to a store. Sets `differs` if the store's hello names this job and epoch but the
+// handshake ends in a mismatch. Nothing proves that such a hello is genuine.
 Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t epoch, Deadline deadline,
                                const Interrupted& interrupted, bool& differs) {
   const Hello ours{.role = Role::kStore, .epoch = epoch};
@@ -97,7 +98,7 @@ Result<ByteStream> shake_hands(Fd fd, const Credentials& credentials, uint32_t e
   return greeting.finish();
 }
 
-// Memory grows with the bytes that have arrived, whatever length was announced.
+// Memory grows with the bytes that have arrived, because the announced length may be wrong.
 Result<std::string> recv_value(ByteStream& stream, std::size_t nbytes, Deadline deadline,
                                const Interrupted& interrupted) {
   constexpr std::size_t kPiece = 64UL * 1024;
@@ -141,7 +142,8 @@ class TcpStore final : public Store {
       each.reset();  // no lock: the thread that held it may not exist in this process
   }
 
-  // Keeps the connection for the first call. Returns the address of its local end.
+  // Connects and keeps the connection for the first call. Returns the local address of the
+  // connection.
   Result<std::string> connect(Deadline deadline) {
     PC_ASSIGN_OR_RETURN(ByteStream stream, connect_somewhere(deadline, 0));
     std::string local = ip_of(local_address(stream.fd()));
@@ -160,8 +162,8 @@ class TcpStore final : public Store {
     return deadline.one_way_s > 0 ? wait_and_look(call, deadline) : request(call, deadline);
   }
 
-  // Also requests the key without waiting at the end, and at the beginning if there is little time,
-  // so that a missing key is not mistaken for a store that does not answer.
+  // Besides waiting in the store, looks the key up once at the end, and also at the beginning if
+  // little time is left. A missing key is therefore not mistaken for a store that does not answer.
   Result<StoreAnswer> wait_and_look(const StoreCall& call, StoreDeadline deadline) {
     const StoreCall look{call.op, call.key, {}, kAtOnce};
     if (deadline.remaining_s() <= deadline.one_way_s) {
@@ -182,7 +184,7 @@ class TcpStore final : public Store {
     return key_timeout(call.key, true);
   }
 
-  // `was_asked` is set to whether the whole request was sent.
+  // Sets `*was_asked` to true if the whole request was sent.
   Result<StoreAnswer> request(const StoreCall& call, StoreDeadline deadline, bool* was_asked = nullptr) {
     const StoreHeader header = encode(StoreRequest{call.op, static_cast<uint16_t>(call.key.size()),
                                                    static_cast<uint32_t>(call.value.size()), call.number});
@@ -204,8 +206,8 @@ class TcpStore final : public Store {
                                   "': " + (is_silent ? "the store does not answer" : why.message()));
   }
 
-  // `is_wait`: the answer may take until the deadline. `asked` is set once the whole request was
-  // sent.
+  // If `is_wait`, the answer must arrive by the deadline; otherwise there are at least `one_way_s`
+  // seconds for it. Sets `asked` once the whole request is sent.
   Result<Received> exchange(std::string_view message, StoreDeadline deadline, bool is_wait, bool& asked) {
     ByteStream stream = take_idle();
     if (!stream.valid()) {
@@ -217,9 +219,9 @@ class TcpStore final : public Store {
     if (answer.is_ok()) {
       give_back(std::move(stream));
     } else {
-      // Not reused: a late answer could be mistaken for the next call's. Shut down explicitly,
-      // because a forked child may hold a copy of the descriptor, and the store would continue to
-      // wait for this client.
+      // The connection is not reused, because a late answer could be mistaken for the answer to the
+      // next call. It is shut down explicitly, because a forked child may hold a copy of the
+      // descriptor, and the store would then continue to wait for this client.
       ::shutdown(stream.fd(), SHUT_RDWR);
     }
     return answer;
@@ -236,8 +238,8 @@ class TcpStore final : public Store {
     return answer;
   }
 
-  // Tries until the deadline. An attempt that began earlier may take `least_s` even past the
-  // deadline.
+  // Tries all addresses again and again until the deadline. An attempt that begins before the
+  // deadline may take `least_s` seconds even if it ends after the deadline.
   Result<ByteStream> connect_somewhere(Deadline deadline, double least_s) {
     int rounds = 0, pause_ms = kFirstPauseMs;
     const Deadline in_doubt = Deadline::after(kDoubtS);
@@ -254,7 +256,8 @@ class TcpStore final : public Store {
         if (differs)
           difference = Status(stream.status().code(),
                               "the store at " + addresses_[i] + ": " + stream.status().message());
-        // The last attempt, which has no time left, shows nothing about the store.
+        // The last attempt often times out because no time is left. Its timeout says nothing about
+        // the store, so an earlier cause is kept.
         if (causes[i].empty() || stream.status().code() != Code::kTimeout)
           causes[i] = stream.status().message();
       }
@@ -275,7 +278,7 @@ class TcpStore final : public Store {
   }
 
   Status unreachable(int rounds, const std::vector<std::string>& causes) const {
-    std::vector<std::pair<std::string, std::string>> reasons;  // addresses, and the reason
+    std::vector<std::pair<std::string, std::string>> reasons;  // pairs of (addresses, their common reason)
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       const auto same =
           std::find_if(reasons.begin(), reasons.end(), [&](auto& each) { return each.second == causes[i]; });

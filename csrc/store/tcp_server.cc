@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kBacklog = 4096;  // the kernel caps it at its somaxconn
 constexpr int kAcceptsPerPoll = 32;
-constexpr int kDeafMs = 100;                     // without free descriptors: pause before listening again
+constexpr int kDeafMs = 100;                     // pause before listening again after the descriptors ran out
 constexpr std::size_t kReadBytes = 64UL * 1024;  // a request's memory grows by this much as bytes arrive
 
 std::size_t pending_allowed(std::size_t limit) {
@@ -36,8 +36,8 @@ std::size_t pending_allowed(std::size_t limit) {
   return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, limit);
 }
 
-// Returns the number of received bytes, 0 if there are none now, and nothing if the connection is
-// unusable.
+// Returns the number of received bytes, which is 0 if there are none now, or nullopt if the
+// connection is unusable.
 std::optional<std::size_t> receive(ByteStream& stream, char* to, std::size_t nbytes) {
   const iovec part{to, nbytes};
   const Result<ByteStream::Received> got = stream.receive({&part, 1});
@@ -62,9 +62,9 @@ struct TcpStoreServer::State {
   };
 
   struct Connection {
-    // until the client is authenticated; the whole cost of a pending connection
+    // Null after authentication. A connection that has not authenticated costs no other memory.
     std::unique_ptr<Greeting> greeting;
-    // After authentication:
+    // Set after authentication:
     ByteStream stream;
     std::unique_ptr<Exchange> exchange;
   };
@@ -80,8 +80,8 @@ struct TcpStoreServer::State {
   Status open(const std::vector<std::string>& wanted);
   void serve();
 
-  // The following functions run in the server's thread. Those that return bool and take a
-  // Connection return false if it must be dropped.
+  // The following functions run in the server's thread. A function that takes a Connection and
+  // returns bool returns false if the connection must be dropped.
   void accept_some(int listener);
   void add(Fd fd);
   void drop(int fd);
@@ -90,7 +90,7 @@ struct TcpStoreServer::State {
   bool shake_hands(Connection& c);
   bool read_request(Connection& c);
   bool read_some(Connection& c);
-  bool answer(Connection& c);  // as far as the socket takes it
+  bool answer(Connection& c);  // writes as much of the answer as the socket accepts
   bool run(Connection& c);
   void watch(int fd, uint32_t events) const;
 
@@ -102,8 +102,8 @@ struct TcpStoreServer::State {
   std::vector<std::string> addresses;
   std::vector<Fd> listeners;
   Fd epoll, stop;
-  bool listening = true;     // false: out of descriptors, until a connection is closed
-  HandshakeLimiter limiter;  // by descriptor
+  bool listening = true;     // false while the process is out of descriptors
+  HandshakeLimiter limiter;  // connections that have not authenticated, by descriptor
   Refusals refusals;
   StoreTable table;
   std::unordered_map<int, std::unique_ptr<Connection>> connections;
@@ -179,7 +179,8 @@ void TcpStoreServer::State::accept_some(int listener) {
   // handshakes before the limiter is full and evicts the oldest.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
-    // out of descriptors: evict a connection, or else epoll reports the waiting one forever
+    // The process is out of descriptors. Evicts a connection that has not authenticated, or else
+    // stops listening, because epoll would report the waiting connection again and again.
     if (!fd.is_ok()) {
       const int evicted = limiter.evict();
       if (evicted >= 0) {
@@ -222,7 +223,7 @@ void TcpStoreServer::State::drop(int fd) {
 
 void TcpStoreServer::State::on_event(int fd, uint32_t events) {
   const auto at = connections.find(fd);
-  if (at == connections.end()) return;  // dropped earlier in this round
+  if (at == connections.end()) return;  // dropped earlier in this batch of events
   Connection& c = *at->second;
   bool keep = true;
   if (c.exchange && c.exchange->answer && (events & EPOLLOUT) != 0) keep = answer(c);
@@ -238,9 +239,9 @@ bool TcpStoreServer::State::shake_hands(Connection& c) {
     const Handshake& handshake = greeting.handshake();
     const bool in_another_world = handshake.has_theirs() && handshake.theirs().job == credentials.job &&
                                   epoch != kEveryEpoch && handshake.theirs().epoch != epoch;
-    if (in_another_world)
-      refusals.add_expected(to_string(peer_address(fd)), status.message());
-    else if (handshake.has_received())  // a mere probe for an open port is not worth a warning
+    if (in_another_world) refusals.add_expected(to_string(peer_address(fd)), status.message());
+    // a mere probe for an open port sends nothing and is not worth a warning
+    else if (handshake.has_received())
       refusals.add(to_string(peer_address(fd)), status.message());
     return false;
   }
@@ -263,8 +264,9 @@ bool TcpStoreServer::State::read_request(Connection& c) {
 bool TcpStoreServer::State::read_some(Connection& c) {
   Exchange& e = *c.exchange;
   if (e.header_have < e.header.size()) {
-    // Reads also while the last request is unanswered: any byte, and above all the end of the
-    // connection, then ends it.
+    // Reads even while the last request is unanswered, in order to detect that the client has
+    // closed the connection. Any byte that arrives then violates the protocol and drops the
+    // connection as well.
     const auto n = receive(c.stream, e.header.data() + e.header_have, e.header.size() - e.header_have);
     if (!n || (*n > 0 && e.busy())) return false;
     e.header_have += *n;
@@ -283,7 +285,8 @@ bool TcpStoreServer::State::read_some(Connection& c) {
   return run(c);
 }
 
-// Returns false if `c` itself is unusable.
+// Runs the complete request of `c` and answers every client that the request concerns. Returns
+// false if `c` itself must be dropped.
 bool TcpStoreServer::State::run(Connection& c) {
   Exchange& exchange = *c.exchange;
   const int fd = c.stream.fd();
@@ -305,7 +308,7 @@ bool TcpStoreServer::State::run(Connection& c) {
     answered.written = 0;
     if (answer(*at->second)) continue;
     if (each.client == fd) {
-      keep = false;  // the caller drops it
+      keep = false;  // the caller drops `c`
     } else {
       drop(each.client);
     }

@@ -13,8 +13,8 @@
 namespace pc {
 
 struct StoreServerLimits {
-  // Connections that have not authenticated; authenticated members are not limited. Never more than
-  // a quarter of the process's descriptors.
+  // The maximum number of connections that have not authenticated, but never more than a quarter of
+  // the process's descriptors. Authenticated members are not limited.
   std::size_t pending = 1024;
   StoreLimits values = {};
   double handshake_s = 3;  // after this time a connection that has not authenticated is closed
@@ -26,8 +26,8 @@ class TcpStoreServer {
  public:
   // Listens on all of `addresses`, numeric "ip:port" each. Port 0 selects any free port. Only exact
   // addresses are bound, never the wildcard. Rejected connections are reported to `log`. Only
-  // `epoch` is served; a peer of another epoch of this job is early or late and is rejected without
-  // a warning.
+  // members of `epoch` are served. A peer of another epoch of this job has connected too early or
+  // too late, and is rejected without a warning.
   static Result<std::unique_ptr<TcpStoreServer>> open(const std::vector<std::string>& addresses,
                                                       const Credentials& credentials,
                                                       const StoreServerLimits& limits = {},

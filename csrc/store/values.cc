@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kPageBytes = 1UL << 20;  // a page of listed keys ends after this many bytes
 
-// Adds to a stored value. The value is text, so that get() of a counter is readable; a missing
-// value counts as 0.
+// Returns the stored number plus `delta`. The number is stored as text, so that get() of a counter
+// is readable; a missing value counts as 0.
 Result<int64_t> sum_of(std::string_view key, const std::string* stored, int64_t delta) {
   int64_t number = 0;
   if (stored != nullptr) {
@@ -113,8 +113,8 @@ Result<StoreAnswer> StoreValues::compare_set(const StoreCall& call) {
   return StoreAnswer{std::string(desired), 0};
 }
 
-// Returns the suffix after `prefix` of each key that begins with it, starting behind the suffix
-// `after`. The answer's number is 1 if there are more.
+// Returns the part after `prefix` of each key that begins with `prefix`. The list starts after the
+// key `prefix` + `after`. The answer's number is 1 if there are more keys.
 StoreAnswer StoreValues::keys(std::string_view prefix, std::string_view after) const {
   StoreAnswer page;
   auto at =

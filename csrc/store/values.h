@@ -1,4 +1,5 @@
-// Keys and values, and the effect of each operation on them: no waiting, no sockets, no clock.
+// Keys and values, and the effect of each operation on them. This class does not wait and has no
+// sockets and no clock.
 #pragma once
 
 #include <map>
@@ -22,7 +23,7 @@ class StoreValues {
   // Answers a get, pop or wait of a missing key with kMissing, whatever the call's number is.
   Result<StoreAnswer> run(const StoreCall& call);
   const std::string* find(std::string_view key) const;  // null if the key is missing
-  bool erase(std::string_view key);                     // whether the key existed
+  bool erase(std::string_view key);                     // returns true if the key existed
 
  private:
   Status put(std::string_view key, std::string_view value);

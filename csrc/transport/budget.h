@@ -5,6 +5,7 @@
 
 namespace pc {
 
-inline constexpr std::size_t kBudgetBytes = 512UL * 1024;  // keeps one connection from starving the rest
+// keeps one connection from starving the other connections
+inline constexpr std::size_t kBudgetBytes = 512UL * 1024;
 
 }  // namespace pc

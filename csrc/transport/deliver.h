@@ -8,7 +8,7 @@
 
 namespace pc {
 
-// Returns OK, or the first error of either side.
+// Returns OK, or the first error of either end.
 inline Status deliver(const OutFrame& frame, Link& to) {
   const Result<PayloadDestination> destination = to.header_arrived(frame.header, frame.description);
   if (!destination.is_ok()) return destination.status();

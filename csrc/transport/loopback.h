@@ -1,5 +1,5 @@
-// A transport for messages that may be addressed to this rank itself. Those stay in this process;
-// all other messages go through another transport.
+// A transport that delivers messages of this rank to itself within this process, and passes all
+// other messages on to another transport.
 #pragma once
 
 #include <memory>

@@ -29,12 +29,12 @@ constexpr int kBackgroundSliceMs = 250;
 
 CompletionQueue::CompletionQueue() = default;
 CompletionQueue::~CompletionQueue() {
-  const std::lock_guard lock(mutex_);  // the thread that completed the last item may not have released it yet
+  const std::lock_guard lock(mutex_);  // the thread that completed the last item may still hold the lock
 }
 
 void CompletionQueue::complete(Completion&& completion) {
-  // Everything happens under the lock: the thread that takes, which may destroy this queue next,
-  // has to acquire it first.
+  // Everything happens under the lock. The thread that takes the completion must acquire the lock
+  // first, and may destroy this queue next.
   const std::lock_guard lock(mutex_);
   items_.push_back(std::move(completion));
   const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
@@ -59,7 +59,7 @@ bool CompletionQueue::take(Completion& out) {
     items_.clear();  // keeps its memory
     first_ = 0;
   } else if (first_ >= 1024 &&
-             first_ * 2 >= items_.size()) {  // never drained entirely: release what was taken
+             first_ * 2 >= items_.size()) {  // never drained entirely: releases the items that were taken
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
@@ -77,7 +77,7 @@ template <class Sleep>
 void CompletionQueue::sleep_in_epoll(int wake_fd, Sleep&& sleep) {
   wake_fd_.store(wake_fd, std::memory_order_relaxed);
   if (word_.fetch_or(kInEpoll, std::memory_order_acq_rel) < kOne) sleep();
-  const std::lock_guard lock(mutex_);  // a thread that saw the bit has used wake_fd by now
+  const std::lock_guard lock(mutex_);  // a thread that has seen kInEpoll has finished using wake_fd by now
   word_.fetch_and(~kInEpoll, std::memory_order_acq_rel);
 }
 
@@ -107,8 +107,8 @@ struct Reactor::State {
     const std::lock_guard lock(sources_mutex);
     for (Pollable* source : sources) source->wake_up();
   }
-  // The poll lock may be free while a thread sleeps until it is notified of that, so this wakes one
-  // of them. The background thread is woken only if there is no other.
+  // Wakes one of the threads that sleep without the poll lock, if the lock is free, so that this
+  // thread polls. The background thread is woken only if no other thread sleeps.
   void hand_over() {
     if (followers.load() == 0 || poll_lock.load()) return;
     const std::lock_guard lock(asleep_mutex);
@@ -137,7 +137,7 @@ struct Reactor::State {
   }
 
   const bool oversubscribed;
-  Fd epoll, event;           // event: readable when the sleeper in epoll must look again
+  Fd epoll, event;           // `event` ends the sleep of the thread in epoll_wait
   int setup_errno = 0;       // why one of the two above failed
   std::mutex sources_mutex;  // guards sources; held while they are polled
   std::vector<Pollable*> sources;
@@ -179,17 +179,18 @@ class Reactor::WaitScope {
       counted_ = false;
       state_.in_foreground.fetch_sub(1);
     }
-    // even without the poll lock: this thread may have received a nudge that it no longer needs
+    // necessary even without the poll lock: this thread may have received a nudge that another
+    // thread needs
     state_.hand_over();
   }
-  // Returns true if the wait may be over: this queue has a completion, or something moved.
+  // Returns true if the wait may be over: this queue has a completion, or a frame has moved.
   bool look() {
     if (!queue_.empty()) return true;
     if (!held_ && !enter()) return false;
     return state_.poll_all() > 0 || !queue_.empty();
   }
   void sleep(int ms) {
-    if (held_ || enter()) {  // the probe may have run since the last look()
+    if (held_ || enter()) {  // the probe may have released the lock since the last look()
       state_.sleep_for_all(queue_, ms);
     } else {
       sleep_alone(ms);
@@ -289,8 +290,8 @@ WaitEnd Reactor::wait(CompletionQueue& queue, const WaitContext& context) {
         without_poll_lock, [&] { return scope.look(); }, [&](int ms) { scope.sleep(ms); });
     if (!queue.empty()) return WaitEnd::kReady;
     if (end != WaitEnd::kReady) return end;
-    // Something moved, but not for this queue yet: start over with polling. Steady traffic must not
-    // keep the context from being checked for long.
+    // Frames have moved, but none for this queue: polls again. The context must be checked from
+    // time to time even during steady traffic.
     const TimePoint now = pc::now();
     if (looked_at_context == TimePoint{}) looked_at_context = now;
     if (now - looked_at_context < std::chrono::milliseconds(Deadline::kSliceMs) &&
@@ -338,8 +339,8 @@ class Reactor::Background {
   }
 
  private:
-  // Either this thread sees a thread that has entered wait(), or that thread sees that the
-  // background holds the poll lock, and notifies it.
+  // The order of the checks has this effect: either this thread sees that a thread has entered
+  // wait(), or that thread sees held_in_background and wakes this one.
   bool take() {
     if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
     state_.held_in_background.store(true);

@@ -26,8 +26,8 @@ class CompletionQueue final : public CompletionSink {
   void complete(Completion&& completion) override;
   bool take(Completion& out);  // returns false if it is empty
   // From now on `notifier` is completed with `token` whenever a completion arrives while this queue
-  // is empty, and at once if the queue is not empty now. It is for a thread that serves many
-  // queues. Pass null to stop notifications. Thread-safety: any thread may call it.
+  // is empty, and at once if the queue is not empty now. A thread that serves many queues uses
+  // this. Pass null to stop notifications. Thread-safety: any thread may call it.
   void notify(CompletionSink* notifier, uint64_t token);
   bool empty() const { return word_.load(std::memory_order_acquire) < kOne; }
 
@@ -55,22 +55,22 @@ class Reactor {
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
-  Status add(Pollable* source);  // not owned; remove it before it is destroyed
+  Status add(Pollable* source);  // `source` is not owned; remove it before it is destroyed
   void remove(Pollable* source);
   // Polls until `queue` has a completion or the wait ends otherwise. Completions for other queues
   // may arrive meanwhile. Only the thread that takes from `queue` may call it.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  // Polls once unless another thread is polling. Returns true if `queue` has a completion. It is
-  // for threads that also wait for something else.
+  // Polls once unless another thread is polling. Returns true if `queue` has a completion. For
+  // threads that also wait for other events.
   bool poll(CompletionQueue& queue);
-  // Returns true if the background thread holds the poll lock. That thread yields the lock only to
-  // wait().
+  // Returns true if the background thread holds the poll lock. It releases the lock to a thread
+  // that enters wait(), but not to a caller of poll().
   bool polls_in_background() const;
   // Like wait(), for a background thread with no caller waiting on it. It sleeps at once, and a
   // thread that enters wait() takes over polling. Only one thread at a time may call it.
   WaitEnd wait_in_background(CompletionQueue& queue, const WaitContext& context);
   void close_in_child() noexcept;  // for a forked child: closes the descriptors; no other call may follow
-  void wake();  // makes every thread that sleeps in wait() look again (abort words, new work)
+  void wake();  // makes every thread that sleeps in wait() check its conditions again (abort words, new work)
 
  private:
   struct State;

@@ -19,7 +19,8 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// Printable, with single blanks, as a line of a profile requires.
+// Returns the text with only printable characters and single blanks, as a line of a profile
+// requires.
 std::string tidy(std::string_view text) {
   std::string clean;
   for (const char c : text) {
@@ -31,7 +32,7 @@ std::string tidy(std::string_view text) {
   return clean.empty() ? "unknown" : clean;
 }
 
-// The first processor's lines of /proc/cpuinfo.
+// Returns the first processor's lines of /proc/cpuinfo, by name.
 std::map<std::string, std::string> first_processor(const std::string& root) {
   std::ifstream file(root + "proc/cpuinfo");
   std::map<std::string, std::string> lines;
@@ -42,7 +43,7 @@ std::map<std::string, std::string> first_processor(const std::string& root) {
   return lines;
 }
 
-// Some processors have numbers instead of a name.
+// Returns the processor's name, or its numbers if it has no name.
 std::string cpu_name(const std::map<std::string, std::string>& processor) {
   if (const auto name = processor.find("model name"); name != processor.end()) return name->second;
   std::string numbers;
@@ -85,7 +86,7 @@ std::string cores(const std::string& root) {
   return count ? std::to_string(*count) : "unknown";
 }
 
-// The size of the first core's first data cache of that level.
+// Returns the size of the first core's first data cache of that level.
 std::string cache(const std::string& root, std::string_view level) {
   for (int i = 0; i < kMostCaches; ++i) {
     const std::string here = root + "sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";

@@ -1,4 +1,5 @@
-// The facts that make measurements of one machine worthless on another.
+// The properties of a machine on which measurements depend. Measurements are worthless on a machine
+// with other properties.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ namespace pc {
 namespace {
 
 constexpr uint64_t kChunk = kMiB;
-// a piece of this size is still in the cache when it is forwarded after its reduction
+// a piece of this size is still in a cache when it is forwarded after its reduction
 constexpr uint64_t kCached = 512 * kKiB;
 constexpr uint64_t kSmallChunk = 256 * kKiB;
 constexpr uint32_t kMaxSplit = 4096;  // bounds a plan's length
@@ -48,11 +48,11 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 0, 32 * kKiB, "recursive_doubling", 0, {1, 1}),
       row(Collective::kAllreduce, 32 * kKiB, 4 * kMiB, "ring", 0, {1, 1}),
       row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
-      row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0,
-          {1, 1}),  // where a fixed order is required
+      // if a fixed order is required
+      row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0, {1, 1}),
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
-      row(Collective::kBroadcast, 0, kInfinity, "binomial", 0,
-          {1, 1}),  // two ranks: no rank forwards anything
+      // with two ranks, no rank forwards anything
+      row(Collective::kBroadcast, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kBarrier, 0, kInfinity, "dissemination", 0, {1, 1}),
@@ -61,8 +61,8 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
       row(Collective::kReduceScatter, kMiB, kInfinity, "ring", kSmallChunk, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
-      row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0,
-          {1, 1}),  // where a fixed order is required
+      // if a fixed order is required
+      row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0, {1, 1}),
       row(Collective::kAlltoall, 0, 32 * kKiB, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
       row(Collective::kGather, 0, 32 * kKiB, "binomial", 0, {9, 1}),
@@ -128,7 +128,7 @@ Result<SelectionTable::Row> SelectionTable::parse_row(std::string_view text) {
 
 Result<SelectionTable> SelectionTable::with_measured(std::string_view text) const {
   SelectionTable table = *this;
-  // the defaults end every table
+  // every table ends with the default rows
   table.measured_from_ = table.measured_to_ = rows_.size() - defaults().rows_.size();
   for (const std::string_view part : cut(text, ';')) {
     if (part.empty()) continue;
@@ -159,7 +159,7 @@ uint64_t usual_chunk_nbytes(const Algorithm& algorithm) {
 }
 
 uint32_t split_for(const Algorithm& algorithm, uint64_t chunk_nbytes, uint64_t nbytes, Rank size) {
-  // The array is cut, or each rank's part of it.
+  // chunk_nbytes applies to the array, or to each rank's part of it.
   const bool cuts_parts = algorithm.pipelines == Pipelines::kParts;
   const uint64_t part = chunk_nbytes * static_cast<uint64_t>(cuts_parts ? size : 1);
   if (part == 0 || nbytes <= part || nbytes == kUnknownSize) return 1;
@@ -178,7 +178,7 @@ Choice SelectionTable::choose(Collective collective, const Call& call, const Gro
     if (choice.algorithm->supports(Shape{collective, 0, group.size, 0, choice.split, call.even}))
       return choice;
   }
-  return {};  // unreachable: the defaults end every table
+  return {};  // unreachable: every table ends with the default rows
 }
 
 }  // namespace pc

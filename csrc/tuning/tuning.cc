@@ -46,7 +46,7 @@ Status Tuning::check() const {
 }
 
 SelectionTable Tuning::selection(const SelectionTable& table, const GroupShape& group) const {
-  if (group.hosts != 1) return table;  // was measured over loopback
+  if (group.hosts != 1) return table;  // the rows were measured on one host
   for (const Setting& each : settings_) {
     if (each.ranks != group.size || each.name != kTcp) continue;
     const Result<SelectionTable> with = table.with_measured(each.value);

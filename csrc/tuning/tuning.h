@@ -1,5 +1,5 @@
-// What `pycollective tune` found better than the defaults, for groups of a given number of ranks on
-// one host. For other numbers of ranks the defaults apply.
+// The settings that `pycollective tune` found better than the defaults, for groups of a given
+// number of ranks on one host. For other numbers of ranks the defaults apply.
 #pragma once
 
 #include <string>
@@ -27,11 +27,11 @@ class Tuning {
   // Fails with kInvalidArgument if the name is unknown, the value is not allowed, or the setting
   // exists already.
   Status set(Rank ranks, std::string_view name, std::string_view value);
-  Status check() const;  // call after the last set()
+  Status check() const;  // checks all settings together; call it after the last set()
   const std::vector<Setting>& settings() const { return settings_; }
 
   const shm::LimitsByRanks& limits() const { return limits_; }
-  // Returns `table` with the rows that were measured for groups of that shape.
+  // Returns `table` with the rows that were measured for groups like `group`.
   SelectionTable selection(const SelectionTable& table, const GroupShape& group) const;
 
   // One line without blanks, "2:ring=8m|2:tcp=allreduce:0-64k:ring", in the format of parse().

@@ -1,5 +1,5 @@
 // The numbers of the groups that a rank has closed. They are kept forever, because a member that
-// has not closed its part may still send.
+// has not closed the group yet may still send.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace pc {
 
-// Stores ranges, since most groups are made and closed one after the other. Thread-safety: none.
+// Stores ranges of numbers, since most groups are made and closed one after the other.
+// Thread-safety: none.
 class ClosedGroups {
  public:
   void add(uint32_t group) {

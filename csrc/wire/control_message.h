@@ -16,13 +16,15 @@ namespace pc {
 
 inline constexpr std::size_t kMaxControlPayload = 4096;
 
-struct CallId {  // one collective of one group, or an inquiry that is about no call
+struct CallId {  // names a collective of a group, or an inquiry about something else
   uint32_t group = 0;
   uint64_t sequence = 0;
   auto operator<=>(const CallId&) const = default;
 
-  static constexpr uint64_t kPresence = 0;  // instead of a call number: is this member in shutdown()?
-  // Instead of a call number: what is `asked` doing at all? Both are world ranks.
+  // in place of a call number: asks whether the member is in shutdown()
+  static constexpr uint64_t kPresence = 0;
+  // The number of an inquiry, in place of a call number, that asks what `asked` is doing. Both
+  // ranks are world ranks.
   static CallId whereabouts(uint32_t group, Rank asker, Rank asked) {
     return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
   }
@@ -38,43 +40,44 @@ struct CallId {  // one collective of one group, or an inquiry that is about no 
 // The state of one call on one rank, as reported to the other ranks.
 struct CallReport {
   enum class State : uint8_t {
-    kUnknown,  // it has not answered
-    kNotMade,  // it has not entered this call yet
+    kUnknown,  // the rank has not answered
+    kNotMade,  // the rank has not entered this call yet
     kRunning,
     kDone,
     kGivenUp,
-    kLeaving,  // it is in shutdown() instead
+    kLeaving,  // the rank is in shutdown() instead
   };
   State state = State::kUnknown;
-  uint64_t digest = 0;     // of the call that it made; 0: none, or not compared
-  uint64_t last_done = 0;  // number of its last completed call in this group; 0: none
-  // The call that it made: lines of "name=value", for error texts and for finding the difference
+  uint64_t digest = 0;     // of the call that the rank made; 0: none, or not compared
+  uint64_t last_done = 0;  // number of the rank's last completed call in this group; 0: none
+  // The call that the rank made, as lines of "name=value", for error texts and for finding the
+  // difference
   std::string call = {};
   std::string site = {};       // the line that made the call: "train.py:42 in step"
-  std::string last_call = {};  // the call that it completed last, for error texts
-  std::string where = {};      // kNotMade: the current position of its program: "load.py:7 in read"
+  std::string last_call = {};  // the call that the rank completed last, for error texts
+  std::string where = {};      // kNotMade: the position of the rank's program: "load.py:7 in read"
   bool where_follows = false;  // `where` is being determined and follows in a second report
   bool made() const { return state >= State::kRunning; }
 };
 
 // Why a call ended on all ranks.
 struct CallEnd {
-  Code code = Code::kAborted;  // kMismatch kTimeout kInterrupted kPeerExited kAborted kSystem
-  Rank by = -1;                // the world rank that gave it up first
+  Code code = Code::kAborted;  // kMismatch, kTimeout, kInterrupted, kPeerExited, kAborted or kSystem
+  Rank by = -1;                // the world rank that gave the call up first
   std::string text = {};       // that rank's explanation
 };
 
 struct ControlMessage {
-  FrameType type = FrameType::kPing;  // kNotice kDead kCancel kPing kGoodbye
+  FrameType type = FrameType::kPing;  // kNotice, kDead, kCancel, kPing or kGoodbye
   uint32_t epoch = 0;
-  CallId call;              // kNotice, kCancel
-  bool asks = false;        // kNotice: answer with your report. kPing: answer it
-  bool asks_where = false;  // kNotice: also determine the position of your program
-  CallEnd end;              // kCancel. kDead: `by` is the dead rank, `text` the cause
-  CallReport report;        // kNotice, kCancel: the sender's report
+  CallId call;              // for kNotice and kCancel
+  bool asks = false;        // the receiver must answer: a kNotice with its report, a kPing with a kPing
+  bool asks_where = false;  // kNotice: the receiver must also determine the position of its program
+  CallEnd end;              // for kCancel; for kDead `by` is the dead rank and `text` the cause
+  CallReport report;        // for kNotice and kCancel: the sender's report
 };
 
-// Appends the message's bytes. Cuts texts that are too long for the payload.
+// Appends the encoded message to `out`. Cuts texts that are too long for the payload.
 void encode(const ControlMessage& message, std::vector<std::byte>& out);
 
 // Splits a stream of bytes into messages. Thread-safety: none.

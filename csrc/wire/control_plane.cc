@@ -57,8 +57,9 @@ void ControlPlane::call_message_arrived(Rank from, const ControlMessage& message
   const std::span<const Rank> concerned = members(message.call);
   const bool is_cancel = message.type == FrameType::kCancel;
   if (concerned.empty()) {
-    // The group is not made here yet, or it is closed: the sender need not wait for a report.
-    // The reason that this rank reported when it closed the group.
+    // This rank has not made the group yet, or has closed it. It answers nevertheless, so that the
+    // sender does not wait for a report. `why` is set if this rank gave the call up when it closed
+    // the group.
     const CallEnd* const why = end_of(message.call);
     if (message.asks && why != nullptr) return send(from, cancel_of(message.call, *why, {}));
     if (is_cancel || message.asks) send(from, about(FrameType::kNotice, message.call, {}));
@@ -121,7 +122,8 @@ void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
 }
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
-  // Not a death if either side has said goodbye: a rank sends no goodbye to a peer that left first.
+  // After a goodbye of either side this is no death: a rank sends no goodbye to a peer that left
+  // first.
   if (!goodbye_sent_ && peers_.lives(peer)) mark_dead(peer, cause, cause, now);
 }
 
@@ -130,9 +132,9 @@ void ControlPlane::mark_dead(Rank peer, const std::string& cause, const std::str
   ControlMessage message;
   message.type = FrameType::kDead;
   message.end = {Code::kPeerFailure, peer, cause};
-  // The dead peer is notified, too: if it lives after all, it learns that the other ranks go on
-  // without it. An excluded rank may have missed the goodbye of a rank that left, so it does not
-  // report deaths.
+  // The peer itself is notified too: if it is alive after all, it must know that the other ranks
+  // continue without it. An excluded rank reports no deaths, because it may have missed the goodbye
+  // of a rank that left.
   for (Rank rank = 0; rank < peers_.size() && !is_excluded_; ++rank) send(rank, message);
   peers_.remove(peer);
   host_.peer_died(peer, reported);

@@ -110,8 +110,8 @@ PC_CRC_INSTRUCTION inline uint32_t step1(uint32_t state, std::byte byte) {
 }
 #endif
 
-// Moves a register past `nbytes` zero bytes with one look-up per byte of the register, because the
-// division is linear.
+// A table that moves a register past `nbytes` zero bytes with one look-up per byte of the register.
+// This is possible because the division is linear.
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;
 constexpr ShiftTable shift_table(unsigned nbytes) {
   ShiftTable table = {};
@@ -127,9 +127,9 @@ constexpr uint32_t shifted(const ShiftTable& table, uint32_t state) {
          table[3][state >> 24];
 }
 
-// Three consecutive parts of kPart bytes at once: the instruction takes three cycles, but one can
-// start every cycle. Three streams that jump defeat the hardware prefetcher, so the next parts are
-// prefetched here: twice the speed out of L3.
+// Processes three consecutive parts of kPart bytes at once, because the instruction takes three
+// cycles but one can start every cycle. The jumps between three streams defeat the hardware
+// prefetcher, so the next parts are prefetched explicitly, which doubles the speed from L3.
 template <std::size_t kPart>
 PC_CRC_INSTRUCTION uint32_t update_three(uint32_t state, const std::byte* data) {
   static constexpr ShiftTable kPastOne = shift_table(kPart), kPastTwo = shift_table(2 * kPart);
@@ -150,7 +150,7 @@ PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, co
                                                std::size_t nbytes) {
   constexpr std::size_t kLong = 1344,
                         kShort = 128;  // three long parts fit into the first-level cache twice
-  while (nbytes >= 3 * kLong) {        // copied data is still in the cache
+  while (nbytes >= 3 * kLong) {        // copies afterwards: the data are still in the cache
     state = update_three<kLong>(state, data);
     copy(to, data, 3 * kLong);
     if (to != nullptr) to += 3 * kLong;
@@ -192,7 +192,7 @@ struct BlockSums {
   uint64_t part[3] = {};
 };
 
-// Processes round `i` of the block at `data`. Moves the sums so far past `factors` and adds
+// Processes round `i` of the block at `data`. Multiplies the sums so far by `factors`, and adds
 // `entering` to the first bytes.
 PC_CRC_BOTH inline __attribute__((always_inline)) void round_of_block(BlockSums& sums, const std::byte* data,
                                                                       std::size_t i, __m256i factors,
@@ -219,8 +219,8 @@ PC_CRC_BOTH inline __attribute__((always_inline)) void round_of_block(BlockSums&
   }
 }
 
-// Moves a register past n bytes. `factor` is x^(8n-33), because the instruction itself multiplies
-// by x^32.
+// Moves a register past n bytes. `factor` is x^(8n-33), because the CRC instruction itself
+// multiplies by x^32.
 PC_CRC_BOTH inline uint32_t moved(uint32_t state, uint32_t factor) {
   const __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128(std::bit_cast<int>(state)),
                                                _mm_cvtsi32_si128(std::bit_cast<int>(factor)), 0);
@@ -304,7 +304,8 @@ PC_CRC_FOLDING uint32_t fold(uint32_t state, std::byte* to, const std::byte* dat
 }
 
 uint32_t update_folding(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes) {
-  // Registers that straddle cache lines load from memory at half the speed.
+  // Aligns `data` to a cache line first: loads that straddle cache lines run at half the speed from
+  // memory.
   if (to == nullptr && nbytes >= 8 * kStride) {
     const std::size_t before = -reinterpret_cast<uintptr_t>(data) % kCacheLine;
     state = update_instruction(state, nullptr, data, before);

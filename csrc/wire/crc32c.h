@@ -8,11 +8,11 @@
 
 namespace pc {
 
-// crc32c(whole) == crc32c(tail, crc32c(head)). Start with 0. Uses hardware instructions if the
-// machine has them.
+// Satisfies crc32c(whole) == crc32c(tail, crc32c(head)). `crc` is 0 at the beginning. Uses hardware
+// instructions if the machine has them.
 uint32_t crc32c(std::span<const std::byte> data, uint32_t crc = 0);
-// Copies and checks in one pass over the source, which is read only once. `to` must hold
-// data.size() bytes.
+// Copies `data` to `to` and returns the checksum, in one pass: the data are read only once. `to`
+// must hold data.size() bytes.
 uint32_t crc32c_copy(std::byte* to, std::span<const std::byte> data, uint32_t crc = 0);
 uint32_t crc32c_portable(std::span<const std::byte> data,
                          uint32_t crc = 0);  // for tests, and for machines without the instructions

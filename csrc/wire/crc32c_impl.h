@@ -9,8 +9,8 @@
 
 namespace pc {
 
-// Without the inversions of the public functions: `state` is the register of the polynomial
-// division. `to` receives a copy of the data; nullptr copies nothing.
+// `state` is the register of the polynomial division, without the inversions of the public
+// functions. `to` receives a copy of the data; if it is null, nothing is copied.
 using Crc32cUpdate = uint32_t (*)(uint32_t state, std::byte* to, const std::byte* data, std::size_t nbytes);
 
 struct Crc32cTarget {

@@ -1,4 +1,4 @@
-// What a member of a job has and an unauthenticated connection does not have.
+// The credentials with which members of a job authenticate their connections.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace pc {
 
-// Names the job. It is no secret: it separates jobs that use the same address.
+// Identifies the job. It is no secret: it separates jobs that use the same address.
 using JobId = std::array<std::byte, 16>;
 std::string fingerprint(const JobId& job);  // 8 hex digits
 
@@ -41,7 +41,8 @@ struct Credentials {
   JobId job = {};
   JobKey key;
   std::string key_source;  // for error texts: "/home/ann/.config/pycollective/key"
-  // Encrypts data, too; store and control connections are always encrypted. All members must agree.
+  // True if data connections are encrypted; store and control connections always are. All members
+  // must have the same value.
   bool encrypts = false;
 };
 

@@ -36,28 +36,29 @@ enum class FrameType : uint8_t {
 // FrameHeader::flags. A flag that the frame's type does not define is an error.
 inline constexpr uint8_t kFlagEager = 1;  // DATA: sent on credit, a whole message in one segment
 inline constexpr uint8_t kFlagWithdrawn =
-    2;  // CLEAR: drop the earlier CLEAR of this message. REQUEST: its CLEAR was dropped
+    2;  // CLEAR: withdraws the earlier CLEAR of this message. REQUEST: answers a CLEAR; no message follows
 inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL of a message: the receiver gave it up, not the sender
-// CANCEL of a message: answers one; nothing follows for this message
+// CANCEL of a message: answers the peer's CANCEL; no more frames of this message follow
 inline constexpr uint8_t kFlagAnswer = 8;
-inline constexpr uint8_t kFlagAsks = 1;       // NOTICE, PING: answer with your own
-inline constexpr uint8_t kFlagAsksWhere = 2;  // NOTICE: also report the position of your program
+inline constexpr uint8_t kFlagAsks = 1;       // NOTICE, PING: the receiver must answer
+// NOTICE: the receiver must also report the position of its program
+inline constexpr uint8_t kFlagAsksWhere = 2;
 inline constexpr uint8_t kFlagWhereFollows =
     4;  // NOTICE, CANCEL of a call: the position of the sender's program follows
 enum class StreamClass : uint8_t { kControl = 0, kCollective = 1, kPointToPoint = 2 };
 
-// Separates messages that must not be mixed up. Messages are matched by name, never by order of
-// arrival: within a stream by sequence and index. No message waits for another one.
+// A stream separates messages that must not be mixed up. Within a stream, messages are matched by
+// sequence and index, never by order of arrival, so no message waits for another one.
 struct Stream {
   uint32_t group = 0;
   StreamClass klass = StreamClass::kCollective;
   uint32_t tag = 0;  // collective: the plan's lane; point-to-point: the user's tag
   bool operator==(const Stream&) const = default;
 };
-// Names one message. `sequence` is the group's collective number, or the point-to-point message's
-// number on (peer, tag). `index` is the number of the message in its collective, counted per peer,
-// stream and direction; 0 for point-to-point. `digest` is the fingerprint of the call's full
-// descriptor.
+// Identifies one message. `sequence` is the number of the collective in the group, or the number of
+// the point-to-point message for this peer and tag. `index` is the number of the message in its
+// collective, counted per peer, stream and direction; it is 0 for point-to-point. `digest` is the
+// fingerprint of the call.
 struct MessageId {
   Stream stream;
   uint64_t sequence = 0;
@@ -69,21 +70,22 @@ struct FrameHeader {
   uint8_t flags = 0;
   uint32_t epoch = 0;
   MessageId id;
-  uint64_t message_nbytes = 0;  // of the whole message
-  uint64_t offset = 0;  // of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
+  uint64_t message_nbytes = 0;  // size of the whole message
+  // position of this segment in the message; kCredit: bytes granted; kCancel: the reason's Code
+  uint64_t offset = 0;
   uint32_t segment_nbytes = 0;  // payload bytes after this header (kData: 0 only if the message is empty)
-  // Bytes between header and payload that describe a point-to-point message to a receiver that does
-  // not know it: in its REQUEST, or in its eager DATA.
+  // Number of bytes between header and payload that describe a point-to-point message, for a
+  // receiver that does not know its type. Only a REQUEST and an eager DATA frame may have a
+  // description.
   uint32_t description_nbytes = 0;
 };
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 void encode(const FrameHeader& header, HeaderBytes& out);
-// Hostile input is an error, never a crash. Checks magic, version, header CRC, known type and
-// class, that the segment is inside its message, and that it is not above kMaxSegmentBytes. Link
-// checks the meaning in context.
+// Returns an error for invalid input, which may be hostile. Checks magic, version, header CRC,
+// known type and class, that the segment is inside its message, and that it is not above
+// kMaxSegmentBytes. Link checks whether the frame is allowed at this point.
 Result<FrameHeader> decode(std::span<const std::byte, kHeaderBytes> bytes);
-// Checks only the fields, for a header that arrived by a path other than decode(): they must be
-// consistent.
+// Checks that the fields are consistent, for a header that was not read by decode().
 Status check(const FrameHeader& header);
 
 }  // namespace pc

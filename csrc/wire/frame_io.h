@@ -1,4 +1,4 @@
-// What a Link and its frame I/O pass to each other, and the limits of data in flight.
+// The types that a Link and its frame I/O pass to each other, and the limits of data in flight.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,23 @@
 
 namespace pc {
 
-// Limits between two ranks.
-struct LinkLimits {                              // equal on both sides; part of the protocol version
+// Limits between two ranks. They must be equal on both sides, and are part of the protocol version.
+struct LinkLimits {
   std::size_t segment_bytes = kMaxSegmentBytes;  // at most kMaxSegmentBytes, a multiple of 64
   std::size_t eager_bytes = kEagerBytes;
   std::size_t credit_bytes =
-      1024UL * 1024;             // unexpected eager bytes, with headers, that the peer may store here
-  uint32_t max_requests = 4096;  // REQUESTs of the peer that this rank has not answered
+      1024UL * 1024;  // unexpected eager bytes, including headers, that this rank stores for the peer at most
+  uint32_t max_requests = 4096;  // REQUESTs of the peer that this rank may leave unanswered
 };
 
 // A frame to write.
 struct OutFrame {
-  static constexpr std::size_t kMaxPieces = 64;  // enough for the 64 bytes that a segment must have
+  // even pieces of one byte fill the 64 bytes that a segment needs
+  static constexpr std::size_t kMaxPieces = 64;
   static constexpr std::size_t kLeastCut = 8192;
   FrameHeader header;
-  ConstIoVec payload;  // valid until written(), fail() or keep_unsent(); at most kMaxPieces; without trailer
+  // Valid until written(), fail() or keep_unsent(). Has at most kMaxPieces pieces, and no trailer.
+  ConstIoVec payload;
   std::span<const std::byte>
       description;  // valid until the next call; written between header and payload, with its trailer
 };
@@ -40,11 +42,11 @@ struct PayloadDestination {
 // inside the Link's methods.
 class FrameIo {
  public:
-  // The payload memory of frames that are out and not yet written is about to become invalid.
-  // Copies what is still needed.
+  // Copies what is still needed of the payloads of frames that are out (returned by next_frame(),
+  // not yet written): their memory is about to become invalid.
   virtual void keep_unsent() = 0;
-  // The rest of the payload that is arriving must go to `there` (same size). It is only checked,
-  // not used.
+  // Makes the rest of the arriving payload go to `there`, which has the same size as the old
+  // destination. The payload is then only checked, not used.
   virtual void redirect(std::span<std::byte> there) = 0;
 
  protected:

@@ -110,7 +110,8 @@ Status Handshake::agree_on_seal(bool we_began) {
   crypto_generichash_update(&state, octets(shared.data()), shared.size());
   for (const HelloBytes& hello : hellos_)
     crypto_generichash_update(&state, octets(hello.data()), hello.size());
-  const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;  // which is in neither hello
+  // added separately: it is in neither hello
+  const Bytes32& acceptors = we_began ? theirs_.public_key : ours_.public_key;
   crypto_generichash_update(&state, octets(acceptors.data()), acceptors.size());
   crypto_generichash_final(&state, octets(keys.data()), keys.size());
   const Cipher cipher = ours_.has_aes && theirs_.has_aes ? Cipher::kAes256Gcm : Cipher::kChaCha20Poly1305;
@@ -170,7 +171,8 @@ Status Handshake::keys_differ() const {
 
 Status Handshake::read_hello() {
   if (Status taken = take(std::span(in_).first<kHelloBytes>()); !taken.is_ok()) {
-    if (taken.code() == Code::kMismatch) {  // a pycollective peer of another version: it must learn ours
+    // a pycollective peer of another version, which must be informed of ours
+    if (taken.code() == Code::kMismatch) {
       encode(ours_, hellos_[1]);
       send(hellos_[1]);
       send(Bytes32{});

@@ -1,4 +1,4 @@
-// Proves at both ends of a new connection that the other end has the job's key, before anything
+// Proves to both ends of a new connection that the other end has the job's key, before anything
 // else is read.
 //
 //   initiator                                            acceptor
@@ -7,16 +7,18 @@
 //   proof (32)                        ------------->
 //                                     <-------------     decision (72)
 //
-// Proofs are BLAKE2b-256 with keys derived from the job's key (libsodium's crypto_kdf), one for
-// each direction, over both hellos: nonces, ranks, roles, epoch, job, versions. So nothing can be
-// changed, replayed or reflected. The acceptor's last message, which is keyed as well, decides
-// whether it accepts the connection: there may be a second process with the same rank. Store and
-// control connections are always encrypted, data connections on request: then the initiator's hello
-// and the decision carry X25519 keys made for this connection, and everything after them is sealed
-// (wire/seal.h). The acceptor makes its key only after the initiator has proved itself, because a
-// key costs more than everything else that an unauthenticated connection can cause. Every part has
-// a fixed size, and nothing is allocated for an unauthenticated connection. docs/protocol.md
-// section 1.
+// A proof is a BLAKE2b-256 hash of both hellos: nonces, ranks, roles, epoch, job, versions. Its key
+// is derived from the job's key (libsodium's crypto_kdf), and differs for each direction. So no
+// message can be changed, replayed or reflected. The acceptor's last message, which is hashed with
+// a key too, says whether it accepts the connection: another process with the same rank may already
+// be connected.
+//
+// Store and control connections are always encrypted, data connections on request. The initiator's
+// hello and the decision then carry X25519 keys that were made for this connection, and all later
+// bytes are sealed (wire/seal.h). The acceptor makes its key only after the initiator has proved
+// itself, because making a key costs more than everything else that an unauthenticated connection
+// can cause. Every part has a fixed size, and nothing is allocated for an unauthenticated
+// connection. The specification is docs/protocol.md section 1.
 #pragma once
 
 #include <array>
@@ -44,24 +46,25 @@ enum class Decision : uint8_t {
   kNotNeeded = 2,  // this rank expects no connection from the initiator
 };
 
-// One side of one handshake. Thread-safety: none; the connection's owner moves the bytes.
+// One side of one handshake. Thread-safety: none. The owner of the connection sends and receives
+// the bytes.
 class Handshake {
  public:
-  // `ours` describes this side; nonce and key id are filled in. `credentials` must outlive the
-  // handshake.
+  // `ours` describes this side; the nonce and the key id are filled in here. `credentials` must
+  // outlive the handshake.
   static Result<Handshake> initiator(const Credentials& credentials, Hello ours);
   static Result<Handshake> acceptor(const Credentials& credentials, Hello ours);
   static Result<Handshake> initiator(const Credentials&&, Hello) = delete;
   static Result<Handshake> acceptor(const Credentials&&, Hello) = delete;
 
-  // Bytes to write; write all of them before reading, even after an error: they inform the other
-  // side of the reason.
+  // The bytes to write. The caller writes all of them before it reads, even after an error, because
+  // they inform the other side of the reason.
   std::span<const std::byte> output() const { return {out_.data() + sent_, out_nbytes_ - sent_}; }
   void sent(std::size_t nbytes) { sent_ += nbytes; }
-  // The place for the next bytes, which never holds more than the handshake needs. Empty if no
-  // bytes are expected.
+  // The buffer for the next bytes to read, never larger than the handshake needs. Empty if no bytes
+  // are expected.
   std::span<std::byte> input() { return {in_.data() + received_, wanted_ - received_}; }
-  // After an error, close this connection once output() is empty.
+  // If this returns an error, the caller closes the connection once output() is empty.
   Status received(std::size_t nbytes);
 
   // Acceptor only: the other side has proved itself, and this side must decide whether to accept
@@ -71,9 +74,10 @@ class Handshake {
   bool done() const { return state_ == State::kDone && output().empty(); }
   // Initiator only: the other side has proved itself and rejected this side. A retry does not help.
   bool rejected() const { return rejected_; }
-  // The other side's hello, proven once must_decide() or done(). has_theirs() returns false before
-  // it has arrived.
-  bool has_received() const { return has_theirs_ || received_ > 0; }  // any bytes at all
+  // has_received() returns true if any bytes have arrived. has_theirs() returns true once the other
+  // side's hello has arrived, and theirs() returns this hello. It is authenticated once
+  // must_decide() or done() is true.
+  bool has_received() const { return has_theirs_ || received_ > 0; }
   bool has_theirs() const { return has_theirs_; }
   const Hello& theirs() const { return theirs_; }
   // Returns the seal for the rest of the connection, or null if it is not encrypted. Call it once,
@@ -85,7 +89,7 @@ class Handshake {
   using Bytes32 = std::array<std::byte, kProofBytes>;
   Handshake(const Credentials& credentials, const Hello& ours) : credentials_(&credentials), ours_(ours) {}
   static Result<Handshake> make(const Credentials& credentials, Hello ours);
-  void choose_seal();  // whether to have one, and which cipher
+  void choose_seal();  // decides whether to encrypt and which cipher to offer
   Status make_key_pair();
   Status read_hello();
   Status read_answer();

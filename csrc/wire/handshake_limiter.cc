@@ -18,7 +18,8 @@ int HandshakeLimiter::evict() {
   const auto greediest =
       std::max_element(by_source_.begin(), by_source_.end(), [](const auto& a, const auto& b) {
         if (a.second.size() != b.second.size()) return a.second.size() < b.second.size();
-        return a.second.begin()->first > b.second.begin()->first;  // the source with the older one
+        // equal numbers: the source with the oldest connection
+        return a.second.begin()->first > b.second.begin()->first;
       });
   if (greediest == by_source_.end()) return -1;
   const int oldest = greediest->second.begin()->second;

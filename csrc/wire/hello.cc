@@ -10,7 +10,7 @@ namespace pc {
 namespace {
 
 constexpr uint32_t kHelloMagic = 0x31484350;   // "PCH1" little-endian
-constexpr uint8_t kEncrypts = 1, kHasAes = 2;  // byte 6
+constexpr uint8_t kEncrypts = 1, kHasAes = 2;  // bits of byte 6
 
 Status refused(const Hello& ours, const Hello& theirs, const std::string& why) {
   const std::string sender = theirs.rank >= 0              ? "rank " + std::to_string(theirs.rank)

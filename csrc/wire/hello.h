@@ -19,12 +19,12 @@ enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
 std::string_view name_of(Role role);
 
 inline constexpr uint32_t kEveryEpoch =
-    ~uint32_t{0};  // of a store that serves all epochs, before it knows the connection's epoch
+    ~uint32_t{0};  // the epoch of a store that serves all epochs, until it knows the connection's epoch
 
 struct Hello {
   Role role = Role::kData;
-  uint8_t number = 0;  // the index of a data connection, where two ranks have several
-  Rank rank = -1;      // the sender's, in the world; -1: not a rank (a store, a launcher)
+  uint8_t number = 0;  // index of a data connection, if two ranks have several
+  Rank rank = -1;      // world rank of the sender; -1: not a rank (a store, a launcher)
   Rank peer = -1;      // the rank that the sender expects at the other end; -1: any
   Rank size = 0;
   uint32_t epoch = 0;
@@ -37,10 +37,10 @@ struct Hello {
 inline constexpr std::size_t kHelloBytes = 96;
 using HelloBytes = std::array<std::byte, kHelloBytes>;
 void encode(const Hello& hello, HelloBytes& out);
-// Hostile input is an error, never a crash.
+// Returns an error for invalid input, which may be hostile.
 Result<Hello> decode_hello(std::span<const std::byte, kHelloBytes> bytes);
-// Returns an error that explains why `theirs` cannot talk to `ours`: other job, world size, epoch
-// or role, or not the intended rank. Returns OK if it can. Does not compare keys.
+// Returns an error that explains why the two sides do not fit together: other job, world size,
+// epoch or role, or not the intended rank. Returns OK if they fit. Does not compare keys.
 Status compatible(const Hello& ours, const Hello& theirs);
 
 }  // namespace pc

@@ -11,9 +11,9 @@
 namespace pc {
 
 struct RankStatus {
-  Rank rank = -1;  // in the world
+  Rank rank = -1;  // world rank
   CallReport report;
-  bool came_late = false;  // it made the call only after the call had been given up
+  bool came_late = false;  // the rank made the call only after it had been given up
 };
 
 class Inquiry {
@@ -23,21 +23,22 @@ class Inquiry {
 
   TimePoint until() const { return until_; }
   const std::optional<CallEnd>& why() const { return why_; }
-  // Adds another reason for the same end. The first reason stays, but a mismatch replaces it,
-  // because it explains the other reasons.
+  // Adds another reason for the end of the call. The first reason is kept, but a mismatch replaces
+  // any other reason, because it explains the others.
   void learn(const CallEnd& why);
   void store(Rank from, const CallReport& report);
   // Returns true if this member's report, or its second part, is still outstanding.
   bool waits_for(std::size_t member) const {
     const CallReport& report = statuses_[member].report;
-    // Only the late rank's call may show which rank differs from the rest.
+    // Also waits for a late rank after a mismatch: only its call may show which rank differs from
+    // the rest.
     const bool may_still_come =
         why_.has_value() && why_->code == Code::kMismatch && report.state == CallReport::State::kNotMade;
     return !answered_[member] || report.where_follows || may_still_come;
   }
   const std::vector<RankStatus>& statuses() const { return statuses_; }
-  // Returns the reason in the light of all reports: if members made different calls, that is the
-  // cause.
+  // Returns the cause after all reports: a mismatch if members made different calls and the user
+  // did not interrupt the call, else the stored reason.
   CallEnd cause() const;
 
  private:

@@ -99,8 +99,8 @@ void LinkContext::push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, 
   queue.push(header);
 }
 
-// Answers a frame that concerns no operation of this rank. Only the peer decides how many such
-// frames there are, hence the limit.
+// Answers a frame that concerns no operation of this rank. The peer alone determines how many such
+// frames arrive, so the number of answers is limited.
 Status LinkContext::answer(const FrameHeader& header, FrameType type, uint8_t flags) {
   if (answers.size() >= std::size_t{4} * limits.max_requests) {
     return violation(header, "it takes none of our " + std::to_string(answers.size()) + " answers");
@@ -142,9 +142,9 @@ bool LinkContext::below_watermark(const MessageId& id) const {
   });
 }
 
-// Every REQUEST is answered by one CLEAR, and every early CLEAR by REQUEST or DATA, also here,
-// because the peer counts them. An operation that the peer has given up meanwhile (always a
-// point-to-point message) is answered by a CANCEL.
+// The peer counts its REQUESTs and early CLEARs until they are answered, so dropped ones are
+// answered too: a REQUEST with a CLEAR, a CLEAR with a REQUEST. An operation that the peer has
+// given up meanwhile (always a point-to-point message) is answered with a CANCEL.
 void LinkContext::drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags,
                                        uint8_t direction) {
   while (Announcement* const item =

@@ -1,5 +1,5 @@
 // State that the sender and the receiver of a Link share: the two ranks, the control frames to
-// write, and what has ended here. Private to link*.cc.
+// write, and the watermarks of what has ended here. Private to link*.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace pc {
 
-// Stream, sequence and index name a message. Digest and size must then agree.
+// same_place() compares stream, sequence and index, which identify a message. foreign() compares
+// digest and size, which differ for a message of another call.
 inline bool same_place(const MessageId& a, const MessageId& b) {
   return a.sequence == b.sequence && a.index == b.index && a.stream == b.stream;
 }
@@ -30,7 +31,8 @@ inline auto posted_as(const MessageId& id) {
   return [&id](const auto& item) { return same_place(item.op.id, id); };
 }
 inline bool is_point_to_point(const MessageId& id) { return id.stream.klass == StreamClass::kPointToPoint; }
-// "collective 12 of group 0 (lane 1, message 0)", "message 7 of tag 3 in group 0"
+// Returns for example "collective 12 of group 0 (lane 1, message 0)" or "message 7 of tag 3 in
+// group 0".
 std::string describe(const MessageId& id);
 Code code_for(const FrameHeader& cancel);  // the code with which the operation here ends
 
@@ -39,16 +41,17 @@ void complete(const Op& op, Status status, const MessageId& found, uint64_t nbyt
   complete(op.completions, op.token, std::move(status), found, nbytes);
 }
 
-// A REQUEST without a receive, or a CLEAR without a send. Or an operation that this rank withdrew:
-// the peer may still send frames for it until its answer shows that nothing more follows.
+// A REQUEST for which no receive is posted, a CLEAR for which no send is posted, or an operation
+// that this rank withdrew. For a withdrawn operation the peer may send frames until its answer
+// shows that no more follow.
 struct Announcement {
   Announcement *previous = nullptr, *next = nullptr;
   MessageId id;
   uint64_t nbytes = 0;
-  std::string description;  // of a REQUEST
-  // If the peer gave it up meanwhile: the code with which the operation here will end.
+  std::string description;  // description in a REQUEST
+  // Not kOk if the peer gave the operation up: the code with which the operation here will end.
   Code given_up = Code::kOk;
-  bool counted = false;  // withdrawn: counted in `unanswered` or `early_clears`
+  bool counted = false;  // for a withdrawn operation: counted in `unanswered` or `early_clears`
 };
 
 struct LinkContext {
@@ -71,7 +74,7 @@ struct LinkContext {
                   uint64_t their_nbytes) const;
   Status violation(const FrameHeader& header, const std::string& what) const;
   Status given_up(const MessageId& id, Code code, bool by_receiver) const;
-  Status why_ended(const MessageId& id) const;  // OK: an operation of this name may be posted
+  Status why_ended(const MessageId& id) const;  // returns OK if an operation with this id may be posted
 
   void push(Fifo<FrameHeader>& queue, FrameType type, uint8_t flags, const MessageId& id, uint64_t nbytes,
             uint64_t offset);
@@ -93,7 +96,8 @@ struct LinkContext {
     announcement_pool.give_back(item);
     return found;
   }
-  // The peer gave it up: an operation of that name ends with this code when it is posted.
+  // Records that the peer gave the operation up. An operation with the same id ends with the code
+  // of `cancel` when it is posted here.
   Status mark(Announcement& announced, const FrameHeader& cancel) const;
 
   void raise_watermark(uint32_t group, uint64_t sequence);
@@ -102,8 +106,8 @@ struct LinkContext {
     closed_groups.add(group);
   }
   bool below_watermark(const MessageId& id) const;
-  // Answers each with a frame of that type, or with a CANCEL of that direction if the peer has
-  // given it up.
+  // Removes the items below a watermark. Answers each with a frame of `type`, or with a CANCEL of
+  // `direction` if the peer has given it up.
   void drop_below_watermark(NodeList<Announcement>& list, FrameType type, uint8_t flags, uint8_t direction);
 
   const Rank me, peer;
@@ -122,7 +126,8 @@ struct LinkContext {
   Status failed;
 };
 
-// Removes the operations of `sink` from a list. Returns false if the peer knows of one of them.
+// Removes the operations of `sink` from a list. Returns false if the peer knows of one of them:
+// `take_back` returns false for such an operation.
 template <class Node, class TakeBack>
 bool withdraw(NodeList<Node>& list, NodePool<Node>& pool, const CompletionSink* sink, LinkContext& link,
               const TakeBack& take_back) {

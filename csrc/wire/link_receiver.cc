@@ -34,7 +34,7 @@ void LinkReceiver::post_recv(const RecvOp& op) {
       link.answer_cancel(op.id, 0);
       return complete(op, link.given_up(op.id, met.given_up, false), op.id);
     }
-    // If the message is foreign, the CLEAR shows the mismatch to the sender.
+    // Also sent for a message of another call: the CLEAR shows the mismatch to the sender.
     link.push_control(FrameType::kClear, op.id, op.nbytes);
     if (foreign(op.id, op.nbytes, met.id, met.nbytes))
       return complete(op, link.mismatch(op.id, op.nbytes, met.id, met.nbytes), met.id, met.nbytes);
@@ -48,11 +48,12 @@ void LinkReceiver::post_recv(const RecvOp& op) {
   if (op.nbytes > link.limits.eager_bytes || requests.size() >= link.limits.max_requests) clear_early(*recv);
 }
 
-// A collective receives everything that is sent for it before the next collective of its group
-// posts anything. A message that is left from an earlier one was therefore sent for a call that
-// differs from the call here, for example in its root. That call is over; this one continues with a
-// warning. Checked when a receive is posted and when its message arrives: frames are in order, so
-// everything that the peer sent before has arrived by then.
+// Reports messages of earlier collectives that no receive has taken. A collective receives
+// everything that is sent for it before the next collective of its group posts anything. A message
+// that is left from an earlier collective was therefore sent for another call than the one here,
+// for example with another root. That earlier call has ended, so the mismatch is reported as late,
+// and the current call continues. This is checked when a receive is posted and when its message
+// arrives: frames arrive in order, so everything that the peer sent before has arrived by then.
 void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
   const auto is_late_mismatch = [&](const Unexpected& message) {
@@ -60,9 +61,9 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
     return theirs.stream.klass == op.id.stream.klass && theirs.stream.group == op.id.stream.group &&
            theirs.sequence < op.id.sequence;
   };
-  constexpr int kMostReported = 16;  // a loop of wrong calls need not be reported one by one
+  constexpr int kMostReported = 16;  // limits the reports about a loop of wrong calls
   int reported = 0;
-  while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest
+  while (const Unexpected* const late_mismatch = unexpected.find(is_late_mismatch)) {  // the oldest first
     const MessageId id = late_mismatch->id;
     link.raise_watermark(id.stream.group, ++reported < kMostReported ? id.sequence : op.id.sequence - 1);
     drop_below_watermark();
@@ -73,8 +74,8 @@ void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   }
 }
 
-// Sends CLEAR before the REQUEST. A sender with max_requests unanswered REQUESTs may be unable to
-// announce this message, so small messages get an early CLEAR, too, when that limit is reached.
+// Sends CLEAR before the REQUEST has arrived. A sender with max_requests unanswered REQUESTs cannot
+// announce another message, so small messages get an early CLEAR too when that limit is reached.
 void LinkReceiver::clear_early(Recv& recv) {
   if (recv.cleared || recv.started || early_clears >= link.limits.max_requests) return;
   recv.cleared = recv.early = true;
@@ -146,7 +147,7 @@ bool LinkReceiver::can_receive_at_once(const FrameHeader& header, const MessageI
 Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const std::byte> description) {
   Announcement* const ours = withdrawn_recvs.find(names(header.id));
   Recv* const recv = recvs.find(posted_as(header.id));
-  if ((header.flags & kFlagWithdrawn) != 0) {  // no message will follow, and the peer holds no CLEAR for it
+  if ((header.flags & kFlagWithdrawn) != 0) {  // a REQUEST that answers an early CLEAR: no message follows
     if (recv != nullptr) forget_early(*recv);
     settle(ours);
     return Status::ok();
@@ -163,7 +164,7 @@ Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const 
     recv->description = text_of(description);
     return Status::ok();
   }
-  if (ours != nullptr) {  // our CLEAR, which the peer has or will have, is the answer
+  if (ours != nullptr) {  // withdrawn here: the CLEAR that was sent is the answer
     if (header.id.stream.klass == StreamClass::kCollective) settle(ours);
     return Status::ok();
   }
@@ -281,7 +282,8 @@ Status LinkReceiver::payload_arrived(std::span<const std::byte> at) {
   return Status::ok();
 }
 
-// Its receive may have been posted, or its collective given up, between header and payload.
+// A receive for the message may have been posted, or its collective given up, between header and
+// payload.
 void LinkReceiver::store_unexpected(Unexpected* message) {
   if (link.below_watermark(message->id)) {
     consumed(message->cost());
@@ -314,10 +316,11 @@ bool LinkReceiver::take_back(Recv& recv, const Status& why) {
   if (!recv.started && (!recv.cleared || link.drop_queued(FrameType::kClear, id))) {
     forget_early(recv);
     if (recv.announced)
-      keep_request(id, recv.op.nbytes, std::move(recv.description));  // the state before the post
+      // restores the state before the receive was posted
+      keep_request(id, recv.op.nbytes, std::move(recv.description));
     return true;
   }
-  const bool used = recv.announced || recv.started;  // the peer uses our CLEAR, or will not keep it
+  const bool used = recv.announced || recv.started;  // the peer has used our CLEAR, or will not keep it
   if (!eager_is_arriving && (is_point_to_point(id) || (recv.early && !used))) {
     link.remember(withdrawn_recvs, id, recv.op.nbytes)->counted = std::exchange(recv.early, false);
     if (is_point_to_point(id)) {
@@ -358,7 +361,7 @@ bool LinkReceiver::unwanted(const FrameHeader& header) {
 }
 
 Status LinkReceiver::sender_gave_up(const FrameHeader& header) {
-  // If both gave up at once, each CANCEL answers the other.
+  // If both ranks gave the message up at the same time, each CANCEL answers the other.
   if (settle(withdrawn_recvs.find(names(header.id)))) return Status::ok();
   if (Announcement* request = requests.find(names(header.id)); request != nullptr) {
     return link.mark(*request, header);

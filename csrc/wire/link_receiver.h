@@ -16,10 +16,10 @@ struct LinkReceiver {
   struct Recv {
     Recv *previous = nullptr, *next = nullptr;
     RecvOp op;
-    uint64_t received = 0;  // bytes of the part
-    bool cleared = false;   // CLEAR queued or written
+    uint64_t received = 0;  // bytes of the part that have arrived
+    bool cleared = false;   // CLEAR was queued or written
     bool early = false;  // CLEAR before the peer's REQUEST; counted in early_clears until this receive ends
-    std::string description;  // of the REQUEST, in case this receive is withdrawn
+    std::string description;  // description in the REQUEST, kept in case this receive is withdrawn
     bool announced = false;   // REQUEST has arrived
     bool started = false;     // DATA has arrived
     uint64_t part_nbytes() const { return op.part_nbytes != 0 ? op.part_nbytes : op.nbytes; }
@@ -118,10 +118,10 @@ struct LinkReceiver {
   }
   void drop_below_watermark();
   Status sender_gave_up(const FrameHeader& header);
-  bool unwanted(const FrameHeader& header);  // DATA of an operation that was given up here
+  bool unwanted(const FrameHeader& header);  // returns true for DATA of an operation that was given up here
 
   LinkContext& link;
-  NodeList<Announcement>& clears;  // the sender's, because a watermark drops them, too
+  NodeList<Announcement>& clears;  // owned by the sender; needed here because a watermark drops them
   NodePool<Recv> recv_pool;
   NodePool<Unexpected> unexpected_pool;
   NodePool<Probe> probe_pool;

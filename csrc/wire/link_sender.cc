@@ -5,8 +5,8 @@
 namespace pc {
 namespace {
 
-// Returns the number of payload bytes to send next. Does not cut small pieces: each would free only
-// as little space, so all later pieces would be small.
+// Returns the number of payload bytes to send next. Does not cut off small segments: a small
+// segment would later free only a small space, so all later segments would be small too.
 std::size_t next_segment(const LinkSender::Send& send, std::size_t segment_bytes, std::size_t capacity) {
   const std::size_t rest = send.part_nbytes() - send.given;
   const std::size_t most = std::min(rest, segment_bytes);
@@ -128,7 +128,8 @@ ConstIoVec LinkSender::give_segment(Send& send, std::size_t count, FrameHeader& 
   send.given += count;
   ++send.out;
   active.remove(&send);
-  (send.given < send.part_nbytes() ? active : leaving).push_back(&send);  // the other sends are next
+  // goes to the back of the list: the other sends are next
+  (send.given < send.part_nbytes() ? active : leaving).push_back(&send);
   return payload;
 }
 
@@ -211,7 +212,7 @@ bool LinkSender::take_back(Send& send, const Status& why) {
   const bool asked = send.announced && !link.drop_queued(FrameType::kRequest, id);
   if (!asked && send.given == 0 && send.out == 0) {
     if (send.cleared) {
-      link.remember(clears, id, send.nbytes());  // the state before the post
+      link.remember(clears, id, send.nbytes());  // restores the state before the send was posted
     } else if (send.announced) {
       --unanswered;
     } else {
@@ -230,8 +231,8 @@ bool LinkSender::take_back(Send& send, const Status& why) {
   return false;
 }
 
-// An eager send is not affected: the peer discards its message, then withdraws the CLEAR that it
-// sent.
+// Ends the send of a message that the peer no longer receives. An eager send is not affected: the
+// peer discards its message, and withdraws the CLEAR if it has sent one.
 Status LinkSender::receiver_gave_up(const FrameHeader& header) {
   if (settle(withdrawn_sends.find(names(header.id)))) return Status::ok();
   if (Announcement* clear = clears.find(names(header.id)); clear != nullptr) return link.mark(*clear, header);

@@ -15,7 +15,7 @@ struct LinkSender {
     uint64_t given = 0;      // bytes of the payload in frames that next_frame() returned
     uint32_t out = 0;        // number of those frames that are not yet written
     bool eager = false;      // sent on credit
-    bool announced = false;  // REQUEST queued or written
+    bool announced = false;  // REQUEST was queued or written
     bool cleared = false;    // the peer's CLEAR has arrived
     uint64_t nbytes() const { return op.message_nbytes != 0 ? op.message_nbytes : part_nbytes(); }
     uint64_t part_nbytes() const { return op.payload.size(); }
@@ -32,7 +32,7 @@ struct LinkSender {
   std::optional<OutFrame> next_frame(std::size_t capacity);
   ConstIoVec give_segment(Send& send, std::size_t count, FrameHeader& header);
   std::span<const std::byte> description_of_request(const FrameHeader& header) const;
-  bool has_frame() const {  // control frames, segments, and GOODBYE at the end
+  bool has_frame() const {  // a control frame, a segment, or at the end GOODBYE
     return !link.control.empty() || !link.answers.empty() || !active.empty() ||
            (link.goodbye_wanted && !link.goodbye_sent && waiting.empty());
   }
@@ -52,14 +52,15 @@ struct LinkSender {
   }
 
   bool cancel(const CompletionSink* sink, const Status& why);
-  bool take_back(Send& send, const Status& why);  // true: the peer does not know of it
+  bool take_back(Send& send, const Status& why);  // returns true if the peer does not know of the send
   Status receiver_gave_up(const FrameHeader& header);
-  void detach(Send& send) {  // its memory is no longer needed, even if frames of it are out
+  void detach(Send& send) {  // after this, the memory of the send may be reused even if its frames are out
     if (send.out == 0) return;
     if (link.frame_io != nullptr) link.frame_io->keep_unsent();
     frames_out.replace(&send, nullptr);
   }
-  // The peer has nothing more to send about it. Returns false if there is no such operation.
+  // Removes a withdrawn send, because the peer sends no more frames for it. Returns false if
+  // `withdrawn` is null.
   bool settle(Announcement* withdrawn) {
     if (withdrawn == nullptr) return false;
     if (link.take_out(withdrawn_sends, withdrawn).counted) --unanswered;
@@ -78,8 +79,8 @@ struct LinkSender {
   uint64_t credit;            // eager bytes that this rank may send
   uint32_t unanswered = 0;    // REQUESTs without CLEAR
   std::size_t held_back = 0;  // sends in `waiting` that are not announced
-  // The sends of the frames that were returned but not yet written, oldest first. Null for a frame
-  // of no send, or of a send that is gone.
+  // The sends of the frames that are out, oldest first. Null for a frame that belongs to no send,
+  // or to a send that no longer exists.
   Fifo<Send*> frames_out;
 };
 

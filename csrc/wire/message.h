@@ -1,4 +1,5 @@
-// What a user of a transport posts (a send, a receive) and receives in return (a completion).
+// The operations that a user of a transport posts (a send, a receive, a probe), and the completion
+// with which each of them ends.
 #pragma once
 
 #include <atomic>
@@ -43,9 +44,9 @@ inline void complete(CompletionSink* sink, uint64_t token, Status status, const 
 }
 
 // Consumes verified pieces of a message instead of having them stored, so that a reduction overlaps
-// the transfer. Pieces arrive in order; if a message is split over several connections, in order
-// within each part. Pieces start at multiples of 64 bytes. `data` is only valid during the call.
-// Called with the transport's lock held.
+// the transfer. Pieces start at multiples of 64 bytes and arrive in order. If a message is split
+// over several connections, only the pieces of each part arrive in order. `data` is only valid
+// during the call. Called with the transport's lock held.
 class SegmentSink {
  public:
   virtual void consume(uint64_t offset, std::span<const std::byte> data) = 0;
@@ -59,7 +60,7 @@ struct SendOp {
   ConstIoVec payload;                     // in use until completed
   CompletionSink* completions = nullptr;  // must outlive the operation
   uint64_t token = 0;
-  // In use until completed; for a ProbeOp of the receiver. Point-to-point only, at most
+  // Reported to a ProbeOp of the receiver; in use until completed. Point-to-point only, at most
   // kMaxDescriptionBytes.
   std::span<const std::byte> description = {};
   // `payload` is the part of the message that begins at `offset`; other links carry the rest. If
@@ -73,15 +74,15 @@ struct RecvOp {
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
-  // The part of the message to receive, which begins at `offset` and is stored at the begin of
-  // `payload`. If part_nbytes is 0, it is the whole message.
+  // The part of the message to receive begins at `offset` in the message, and is stored at the
+  // beginning of `payload`. If part_nbytes is 0, the part is the whole message.
   uint64_t part_nbytes = 0, offset = 0;
 };
 
-// Completes when a point-to-point message of that name can be received, and reports its digest and
+// Completes when a point-to-point message with this id can be received, and reports its digest and
 // size. Does not consume the message.
 struct ProbeOp {
-  MessageId id;  // the digest does not matter
+  MessageId id;  // its digest is ignored
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
   std::string* description = nullptr;  // receives the sender's description; must outlive the operation

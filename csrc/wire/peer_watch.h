@@ -1,5 +1,5 @@
-// Which peers are alive, and which may be asked something: a peer that does not read its messages
-// is left alone.
+// Records which peers are alive and which may be sent an inquiry. A peer that does not answer gets
+// no more inquiries after kAsked.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,23 @@ namespace pc {
 
 class PeerWatch {
  public:
-  static constexpr std::chrono::seconds kAsked{4};  // for how long a peer that never answers is asked
+  // how long inquiries are sent to a peer that does not answer
+  static constexpr std::chrono::seconds kAsked{4};
 
   PeerWatch(Rank me, const std::vector<bool>& remote, std::chrono::milliseconds heartbeat);
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
-  // Returns true if the rank is neither dead nor gone. Returns false for this rank itself and for
+  // Returns true if the rank has neither died nor left. Returns false for this rank itself and for
   // numbers that are no rank.
   bool lives(Rank rank) const;
   void remove(Rank rank) { at(rank).lives = false; }
 
-  // The rank has sent something, so it will answer again. Questions to a stopped process would fill
-  // its connection, and it would be taken for dead.
+  // Records that the rank has sent a message, so it may be asked again. A stopped process must not
+  // be asked any longer: inquiries would fill its connection, and it would count as dead.
   void received_from(Rank rank) { at(rank).asked_since.reset(); }
-  bool take_question(Rank rank, TimePoint now);  // true: ask it now, by a NOTICE or PING that it must answer
+  // Returns true if the caller may send the rank a NOTICE or PING that it must answer, and records
+  // this inquiry.
+  bool take_question(Rank rank, TimePoint now);
   // Call it for every peer. Returns true if a PING must be sent now.
   bool take_ping(Rank rank, TimePoint now);
   std::optional<TimePoint> next_ping() const;
@@ -35,7 +38,7 @@ class PeerWatch {
     bool remote = false;
     bool lives = true;
     TimePoint next_ping;
-    std::optional<TimePoint> asked_since;  // and nothing has arrived since
+    std::optional<TimePoint> asked_since;  // time of the first inquiry since the peer last sent a message
     bool may_be_asked(TimePoint at) const { return lives && (!asked_since || at < *asked_since + kAsked); }
   };
   Peer& at(Rank rank) { return peers_[static_cast<std::size_t>(rank)]; }

@@ -34,11 +34,11 @@ class SealKey {
   ~SealKey();
   SealKey(const SealKey&) = delete;
   SealKey& operator=(const SealKey&) = delete;
-  // `record` has n + kSealOverheadBytes bytes. The n bytes from kSealHeadBytes on hold the data to
-  // seal.
+  // `record` has n + kSealOverheadBytes bytes. The n bytes from kSealHeadBytes on are the data,
+  // which are encrypted in place.
   void seal(std::span<std::byte> record);
-  // Opens a whole record and leaves its data from kSealHeadBytes on. An error means that it is not
-  // the next record that was sealed.
+  // Decrypts a whole record in place; its data start at kSealHeadBytes. Returns an error if it is
+  // not the next record that the peer sealed.
   Status open(std::span<std::byte> record);
 
  private:
@@ -50,7 +50,7 @@ class SealKey {
 };
 // Returns the total size of the record with this head.
 Result<std::size_t> sealed_record_nbytes(std::span<const std::byte, kSealHeadBytes> head);
-void begin_sealed_record(std::span<std::byte> record);  // writes its length
+void begin_sealed_record(std::span<std::byte> record);  // writes the length of the record
 
 struct Seal {  // both directions of one connection
   SealKey sends, receives;

@@ -1,22 +1,21 @@
 """Python's ints in reductions. Each is sent as three int64, so that overflow is always detected.
 
 A Python int has no width. Whether a sum fits into 64 bits is known only after all numbers have been
-added, so no rank refuses its own number before that: peers would wait for it. The operation
-combines each of the three words of an int separately:
+added. Therefore no rank refuses its own number before the call: its peers would wait for it. The
+operation combines each of the three words of an int separately:
 
-    sum         the low 32 bits; the rest, which may be negative; 1 if the int exceeds 64
-    bits
+    sum         the low 32 bits; the rest, which may be negative; 1 if the int exceeds 64 bits
     prod        the int modulo 2**64; 3**k, where k is its logarithm in units of 2**-24 bit;
-    its sign
-    min, max    the nearest int64; the excess above that, from 2**63 on; -1 or 1 if it
-    exceeds 64 bits
-    band, ...   its bits: the lowest 64, the next 64, and all higher bits; refused beyond
-    192 bits
+                its sign
+    min, max    the nearest int64; the excess above that, from 2**63 on; -1 or 1 if it exceeds
+                64 bits
+    band, ...   its bits: the lowest 64, the next 64, and all higher bits; refused beyond 192 bits
     land, ...   1 or 0
 
-A product of powers of 3 modulo 2**64 is a sum of exponents, which can be decoded again: so the same
-call also yields the size of the product. Integers of NumPy wrap around, as they do in NumPy: an
-int64 is sent in the same way, because other ranks may have an int there; only its decoding differs.
+A product of powers of 3 modulo 2**64 is again a power of 3, and its exponent, the sum of the
+exponents, can be decoded. So the same call also yields the size of the product. NumPy's integers
+wrap around, as they do in NumPy. An int64 is sent as three words too, because other ranks may pass
+a Python int; only the decoding differs.
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["WORDS", "array_of", "from_words", "is_exact", "to_words"]
 
-WORDS = 3  # of one int
-LEAST, MOST = -(2**63), 2**64 - 1  # the range that fits: int64 or uint64
+WORDS = 3  # int64 words per int
+LEAST, MOST = -(2**63), 2**64 - 1  # the range that fits into int64 or uint64
 NO_FIT = 2**128  # represents a result that does not fit
 Words = npt.NDArray[np.int64]
 Three = tuple[int, int, int]
 
 _MASK = 2**64 - 1
-_UNIT = (
-    2.0**24
-)  # of logarithms: the rounding errors of 64 factors, the most that can fit, sum to less than 2**-18
-# cap for one factor: more makes no difference, and the exponents of all factors stay below 2**62
+# Units per bit of a logarithm. The rounding errors of 64 factors, the most that fit, sum to less
+# than 2**-18.
+_UNIT = 2.0**24
+# Cap for the logarithm of one factor, in bits. A larger logarithm makes no difference, and with the
+# cap the sum of the exponents of all factors stays below 2**62.
 _MOST_BITS = 80.0
 
 
@@ -51,8 +51,8 @@ class _Encoding(NamedTuple):
 
     split: Callable[[int], Three]
     joined: Callable[[Three], int]  # decodes the combined words
-    exact: str = ""  # what computes the result exactly at any size, unless it is another pc call
-    wraps: bool = False  # whether it wraps around as NumPy's int64 does
+    exact: str = ""  # the Python function that computes the result exactly; empty if there is none
+    wraps: bool = False  # whether a NumPy int64 wraps around in this operation
 
 
 def _int64(x: int) -> int:
@@ -94,7 +94,7 @@ def _product(words: Three) -> int:
 def _exponent(power: int) -> int:
     """Return the exponent of a power of 3 modulo 2**64, bit by bit.
 
-    3**2**j is 1 modulo 2**(j + 2), but not modulo 2**(j + 3).
+    This works because 3**2**j is 1 modulo 2**(j + 2), but not modulo 2**(j + 3).
     """
     found, inverse = 0, pow(3, -1, 2**64)
     for bit in range(62):
@@ -150,8 +150,8 @@ _ENCODINGS: dict[str, _Encoding] = {
 def is_exact(x: Any, op: Any) -> bool:
     """Return whether `x` is an int, a vector of ints or a NumPy int64, and `op` encodes ints.
 
-    In sums and products bools, including NumPy's, count as ints; in other operations only among
-    ints.
+    In sums and products, bools (including NumPy's) count as ints. In other operations they count as
+    ints only if `x` also has ints.
     """
     if not isinstance(op, str) or op not in _ENCODINGS:
         return False
@@ -166,7 +166,7 @@ def is_exact(x: Any, op: Any) -> bool:
 
 
 def to_words(x: Any, op: str) -> Words:
-    """Encode `x`: the last axis has its words."""
+    """Encode `x`. The last axis of the result holds the WORDS words of each int."""
     split = _ENCODINGS[op].split
     words = [split(int(each)) for each in x] if isinstance(x, (list, tuple)) else split(int(x))
     return np.array(words, np.int64)
@@ -176,8 +176,8 @@ def from_words(function: str, words: Words, x: Any, op: str) -> Any:
     """Decode the combined numbers to the type of `x`, or to a list if `x` has another length.
 
     Raises:
-        InvalidArgument: a number does not fit into 64 bits. The call has been made, and nothing
-            else is lost.
+        InvalidArgument: a number does not fit into 64 bits. The call itself has completed on all
+            ranks.
     """
     encoding = _ENCODINGS[op]
     values = [encoding.joined((a, b, c)) for a, b, c in words.reshape(-1, WORDS).tolist()]
@@ -195,10 +195,10 @@ def from_words(function: str, words: Words, x: Any, op: str) -> Any:
 
 
 def array_of(function: str, values: int | Sequence[int], op: str, dtype: str = "") -> npt.NDArray[Any]:
-    """Return the values as an array of that dtype, by default int64, or uint64 if necessary.
+    """Return the values as an array of `dtype`, by default int64, or uint64 if necessary.
 
     Raises:
-        InvalidArgument: not all of them fit into that dtype.
+        InvalidArgument: a value does not fit into that dtype.
     """
     members = [values] if isinstance(values, int) else values
     dtype = dtype or ("uint64" if max(members, default=0) >= 2**63 else "int64")

@@ -1,4 +1,4 @@
-"""All other objects with the buffer protocol or DLPack. New result arrays are NumPy arrays."""
+"""Objects of other libraries with the buffer protocol or DLPack. New arrays are NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Exporters"]
 
 
 class Exporters(NumpyArrays):
-    """bytearray, memoryview, array.array, and arrays of libraries without a file here."""
+    """bytearray, memoryview, array.array, and arrays of libraries that have no module here."""
 
     name = "exporters"
 
@@ -29,7 +29,7 @@ class Exporters(NumpyArrays):
         return True
 
     def array(self, x: Any) -> Any:
-        """Return a NumPy array on the same memory."""
+        """Return a NumPy array that shares the memory of `x`."""
         if isinstance(x, np.ndarray):
             return x
         try:

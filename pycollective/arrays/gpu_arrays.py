@@ -19,13 +19,13 @@ INTERFACE = "__cuda_array_interface__"
 
 def is_on_gpu(x: Any) -> bool:
     """Return whether an array of any library is in GPU memory."""
-    # torch: the type of a tensor does not show its device
+    # The type of a torch tensor does not show its device.
     kind = getattr(getattr(x, "device", None), "type", None)
     if isinstance(kind, str):
         return kind == "cuda"
     try:
         return hasattr(x, INTERFACE)
-    except ValueError:  # JAX raises it for an array over several devices, which is copied to the host
+    except ValueError:  # raised by JAX for an array on several devices, which is copied to the host
         return False
 
 
@@ -48,9 +48,9 @@ def empty(like: Any, shape: Shape) -> Any:
 
 
 class GpuArrays(OneByOne):
-    """Arrays in one block are used in place.
+    """Arrays with the CUDA array interface. Contiguous arrays are used in place.
 
-    CuPy packs other arrays on the GPU, on its current stream.
+    CuPy packs non-contiguous arrays on the GPU, on its current stream.
     """
 
     name = "gpu"
@@ -93,7 +93,7 @@ class GpuArrays(OneByOne):
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
         if not cupy_of(like):
             self._refuse(like)
-        return empty(like, shape)  # `memory` is host memory
+        return empty(like, shape)  # not on `memory`, which is host memory
 
     def empty(self, like: Any, shape: Shape) -> Any:
         return empty(like, shape)

@@ -16,7 +16,7 @@ __all__ = ["JaxArrays"]
 class JaxArrays(NumpyArrays):
     """jax.Array. Its blocks are NumPy arrays.
 
-    They are the array's own memory on the CPU, and a host copy otherwise.
+    A block shares the memory of a JAX array on the CPU, and is a host copy of any other.
     """
 
     name = "jax"
@@ -31,7 +31,7 @@ class JaxArrays(NumpyArrays):
         return isinstance(x, self._jax.Array)
 
     def array(self, x: Any) -> Any:
-        """Return its memory as a read-only NumPy array."""
+        """Return `x` as a read-only NumPy array, or `x` itself if it is one."""
         if isinstance(x, np.ndarray):
             return x
         if isinstance(x, self._jax.core.Tracer):

@@ -1,4 +1,4 @@
-"""JAX arrays on a GPU. The core writes only to new arrays that no other code has seen."""
+"""JAX arrays on a GPU. The core writes only to new arrays that no other code references."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pycollective.arrays.library import Memory, Shape
 
 __all__ = ["Block", "JaxOnGpu"]
 
-PROGRAMS = 1024  # compiled programs to keep; each makes arrays of one shape
+PROGRAMS = 1024  # compiled programs to keep; each program makes arrays of one shape, dtype and sharding
 
 
 class Block:
     """A block to be written, which exports the CUDA array interface.
 
-    JAX does not report the stream that it uses. Therefore the host waits until the array is ready.
-    As the interface names no stream to put behind the call, the core waits for the call.
+    JAX does not report the stream that it uses, so the host waits until the array is ready. For the
+    same reason the interface names no stream, and the core waits until the call has finished.
     """
 
     def __init__(self, shape: Shape, dtype: Any, make: Callable[[], Any]) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.make = make  # called when an array is needed; no memory is allocated before
+        self.make = make  # allocates the array when it is first needed
 
     @property
     def nbytes(self) -> int:
@@ -54,7 +54,7 @@ class Block:
 class JaxOnGpu(JaxArrays):
     """jax.Array on one CUDA GPU.
 
-    Arrays elsewhere, or on several devices, use JaxArrays (host copies).
+    Arrays on other devices, or on several devices, use JaxArrays (host copies).
     """
 
     name = "jax on a GPU"
@@ -65,9 +65,9 @@ class JaxOnGpu(JaxArrays):
         self._copy = self._jax.jit(self._jax.numpy.copy)
 
     def _compile_zeros(self, shape: Shape, dtype: Any, sharding: Any) -> Callable[[], Any]:
-        """Compile ahead of time.
+        """Compile a program that makes an array of zeros.
 
-        `jax.numpy.zeros()` takes ten times as long on the host as the compiled call.
+        `jax.numpy.zeros()` takes ten times as long on the host as the compiled program.
         """
         with self._as_it_is(dtype):
             zeros = functools.partial(self._jax.numpy.zeros, shape, dtype)
@@ -85,7 +85,7 @@ class JaxOnGpu(JaxArrays):
         return is_cuda and x.sharding.memory_kind in (None, "device")
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Block:
-        return self.empty(like, shape)  # `memory` is host memory
+        return self.empty(like, shape)  # not on `memory`, which is host memory
 
     def empty(self, like: Any, shape: Shape) -> Block:
         dtype = like.dtype
@@ -93,7 +93,7 @@ class JaxOnGpu(JaxArrays):
         def make() -> Any:
             array, kinds = self._array(like), self._jax.sharding
             sharding = array.sharding
-            # Other shardings apply to one shape only.
+            # Other kinds of sharding are valid for one shape only.
             of_any_shape = isinstance(sharding, (kinds.SingleDeviceSharding, kinds.NamedSharding))
             if array.ndim != len(shape) or not of_any_shape:
                 (device,) = array.devices()
@@ -123,7 +123,7 @@ class JaxOnGpu(JaxArrays):
 
     @contextlib.contextmanager
     def _as_it_is(self, dtype: Any) -> Iterator[None]:
-        """Make arrays eagerly, even in a JAX trace, and with 64 bits despite JAX's default."""
+        """Execute eagerly, even in a JAX trace, and keep 64-bit dtypes despite JAX's default."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._jax.ensure_compile_time_eval())
             if np.dtype(dtype) in (np.float64, np.int64, np.uint64, np.complex128):

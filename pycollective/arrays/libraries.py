@@ -1,8 +1,7 @@
-"""Array libraries, as far as pycollective.calls.packing uses them: one file and one row each.
+"""The array libraries that pycollective.calls.packing supports: one module and one row for each.
 
-The core uses the memory of most arrays directly. This module is for the rest: arrays that are not
-in one block, that cannot be written, or that are numbers instead of arrays. It also makes new
-arrays.
+The core uses the memory of most arrays directly. This module serves the other arguments: arrays
+that are not contiguous or cannot be written, and numbers. It also makes new arrays.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ def _exporters() -> Library:
     return Exporters()
 
 
-# Name, the module without which its arrays cannot exist, constructor. The first library that owns
-# an array is used.
+# Each row has a name, the module without which no array of the library can exist, and the
+# constructor. The first library that owns an array is used.
 LIBRARIES: list[tuple[str, str, Callable[[], Library]]] = [
     ("numpy", "numpy", _numpy),
     ("numbers", "builtins", _numbers),
@@ -88,9 +87,9 @@ def by_name(name: str) -> Library:
 
 
 def on_the_host(library: Library) -> Library:
-    """Return the library for host work on these arrays, e.g. beside host arrays.
+    """Return the library for host work on arrays of `library`, e.g. in a call with host arrays.
 
-    JAX copies its GPU arrays.
+    JAX arrays on a GPU are then copied to the host.
     """
     return by_name("jax") if library.name == "jax on a GPU" else library
 
@@ -98,7 +97,7 @@ def on_the_host(library: Library) -> Library:
 def library_of(x: Any) -> Library:
     """Return the library that `x` belongs to.
 
-    It imports no library that the program has not imported.
+    This imports no library that the program has not imported.
     """
     for name, module, _ in LIBRARIES:
         if module in sys.modules and by_name(name).owns(x):

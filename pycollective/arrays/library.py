@@ -12,45 +12,48 @@ from pycollective.arrays.overlaps import Layout
 
 __all__ = ["Library", "Memory", "OneByOne"]
 
-Memory = npt.NDArray[np.uint8]  # bytes in one block
+Memory = npt.NDArray[np.uint8]  # contiguous bytes
 Shape = tuple[int, ...]
 
 
 class Library(Protocol):
     """One array library.
 
-    A "block" is an array of it (or of NumPy) that the core can use in place.
+    A "block" is an array of this library, or of NumPy, that the core can use in place.
     """
 
     name: str
     mutable: bool  # whether its arrays can be written; otherwise results are new arrays
 
     def owns(self, x: Any) -> bool:
-        """Return whether `x` is one of its arrays."""
+        """Return whether `x` is an array of this library."""
 
     def shape(self, x: Any) -> Shape:
         """Return the lengths of the axes."""
 
     def dtype(self, x: Any) -> str:
-        """Return NumPy's name of the element type."""
+        """Return NumPy's name for the element type."""
 
     def nbytes(self, x: Any) -> int:
         """Return the size of the elements in bytes."""
 
     def is_block(self, x: Any) -> bool:
-        """Return whether the core can read its memory in place."""
+        """Return whether the core can use the memory of `x` in place."""
 
     def order(self, x: Any) -> Shape:
-        """Return the axes in memory order, the slowest first, or in index order if both fit."""
+        """Return the axes in memory order, the slowest first.
+
+        If the array is contiguous in index order too, that order is returned.
+        """
 
     def layout(self, x: Any) -> Layout:
-        """Return where its elements are in memory."""
+        """Return the memory layout of `x`."""
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
-        """Return a block with that shape and with `like`'s element type on that memory."""
+        """Return a block on `memory` with that shape and with the element type of `like`."""
 
     def empty(self, like: Any, shape: Shape) -> Any:
-        """Return a new block with unspecified contents."""
+        """Return a new block of that shape with the element type of `like`, uninitialised."""
 
     def assign(self, target: Any, source: Any) -> None:
         """Copy elements between equal shapes.
@@ -62,17 +65,17 @@ class Library(Protocol):
         """Do assign() for each pair, in one call of the library if it has one."""
 
     def finished(self, block: Any, like: Any) -> Any:
-        """Return the caller's result for a block of empty(): the block itself, or an array."""
+        """Return the caller's result for a block from empty(): the block, or an array of it."""
 
     def moved(self, x: Any, source: int, target: int) -> Any:
         """Return a view with axis `source` moved to position `target`."""
 
     def why_not_written(self, x: Any) -> str:
-        """Return why the result cannot be written to `x`, or an empty string."""
+        """Return why no result can be written to `x`, or an empty string if it can."""
 
 
 class OneByOne:
-    """Base of libraries that have no single call for many copies."""
+    """Base class of libraries that have no single call for many copies."""
 
     def assign_many(self: Library, targets: Sequence[Any], sources: Sequence[Any]) -> None:
         """Do assign() for each pair."""

@@ -29,7 +29,10 @@ def _is_integer(x: Any) -> bool:
 
 
 class Numbers(NumpyArrays):
-    """Numbers. Their blocks are NumPy arrays: int64, float64, complex128 or bool."""
+    """Python's and NumPy's numbers. Their blocks are NumPy arrays.
+
+    The blocks of Python's numbers have the type int64, float64, complex128 or bool.
+    """
 
     name = "numbers"
     mutable = False
@@ -75,7 +78,7 @@ class Numbers(NumpyArrays):
 
     def finished(self, block: Any, like: Any) -> Any:
         if isinstance(like, np.ndarray):
-            return block  # several numbers concatenated
+            return block  # `like` is an array of several numbers
         if isinstance(like, np.generic):
             return block[()]
         values = block.tolist()

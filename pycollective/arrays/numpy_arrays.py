@@ -1,4 +1,4 @@
-"""NumPy arrays that are not in one block."""
+"""NumPy arrays that are not contiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NumpyArrays"]
 
 _name_of = functools.lru_cache(maxsize=256)(
     str
-)  # name of a dtype, cached because NumPy takes longer for it than for a small copy
+)  # returns the name of a dtype; cached, because NumPy takes longer for it than for a small copy
 
 
 class NumpyArrays(OneByOne):
@@ -36,7 +36,7 @@ class NumpyArrays(OneByOne):
         return int(x.nbytes)
 
     def is_block(self, x: Any) -> bool:
-        # The core refuses masked arrays and arrays of objects.
+        # The core refuses masked arrays and arrays of objects, so they need no packing.
         return bool(x.flags.c_contiguous) or x.dtype.hasobject or isinstance(x, np.ma.MaskedArray)
 
     def order(self, x: Any) -> Shape:

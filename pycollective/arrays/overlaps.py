@@ -1,8 +1,8 @@
-"""Detects whether elements of arrays share memory, by their addresses. It never reads the memory.
+"""Detects by their addresses whether arrays share memory. The memory itself is never read.
 
-An array consists of runs of consecutive bytes. A block is a single run; a column has one run for
-each element. Up to MOST_RUNS runs are compared individually; beyond that, arrays count as sharing
-memory unless their strides show that they do not.
+An array consists of runs of consecutive bytes. A contiguous array is a single run; a column of a
+matrix has one run for each element. Up to MOST_RUNS runs are compared individually. Beyond that,
+arrays count as sharing memory unless their strides show that they do not.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 __all__ = ["Layout", "Overlap", "overlap_in", "overlaps_itself"]
 
-MOST_RUNS = 1 << 20  # they take some 20 MB temporarily
+MOST_RUNS = 1 << 20  # comparing this many runs takes about 20 MB
 
 
 class Layout(NamedTuple):
-    """The positions of an array's elements: the address of the first one, and strides in bytes."""
+    """The memory layout of an array: the address of its first element, and its strides in bytes."""
 
     address: int
     shape: tuple[int, ...]
@@ -30,7 +30,10 @@ class Layout(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first address of its elements, and the one after the last. There must be elements."""
+        """Return the lowest address of the elements and the address after the highest.
+
+        The array must not be empty.
+        """
         begin = end = self.address
         for length, stride in zip(self.shape, self.strides, strict=True):
             if stride < 0:
@@ -41,7 +44,7 @@ class Layout(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """Two arrays of a list that share memory, the earlier one first."""
+    """The positions in a list of two arrays that share memory, the earlier position first."""
 
     one: int
     other: int
@@ -54,7 +57,7 @@ class Overlap(NamedTuple):
 
 
 def overlaps_itself(layout: Layout) -> bool:
-    """Return whether two of its elements share memory. It never misses a shared element."""
+    """Return whether two elements of the array share memory, or may do so."""
     if _is_nested(layout):
         return False
     axes = _axes(layout)
@@ -68,9 +71,9 @@ def overlaps_itself(layout: Layout) -> bool:
 
 
 def overlap_in(layouts: Sequence[Layout]) -> Overlap | None:
-    """Return two layouts that share memory or may do so, or None if all are disjoint.
+    """Return the positions of two layouts that (may) share memory, or None if all are disjoint.
 
-    An array that overlaps itself is not detected here.
+    This does not detect an array that overlaps itself.
     """
     spans = sorted((*each.span, place) for place, each in enumerate(layouts) if 0 not in each.shape)
     together = [
@@ -101,7 +104,8 @@ def _exact(layouts: Sequence[Layout], places: Sequence[int]) -> Overlap | None:
     ends = starts + np.repeat([_runs_of(layouts[place])[1] for place in places], counts)
     order = np.argsort(starts, kind="stable")
     starts, owners, ends = starts[order], owners[order], ends[order]
-    # If any two runs of different arrays overlap, so do two consecutive ones.
+    # The runs are sorted by start. If any two runs of different arrays overlap, two consecutive
+    # ones do.
     found = np.flatnonzero((starts[1:] < ends[:-1]) & (owners[1:] != owners[:-1]))
     if not len(found):
         return None
@@ -110,7 +114,7 @@ def _exact(layouts: Sequence[Layout], places: Sequence[int]) -> Overlap | None:
 
 
 def _are_in_step(layouts: Sequence[Layout]) -> bool:
-    """Return whether these, sorted by address, are laid out like the columns of one matrix."""
+    """Return whether the arrays, sorted by address, are laid out like the columns of one matrix."""
     first = layouts[0]
     steps = {after.address - before.address for before, after in itertools.pairwise(layouts)}
     if len(steps) > 1 or any(each[1:] != first[1:] for each in layouts):
@@ -120,14 +124,14 @@ def _are_in_step(layouts: Sequence[Layout]) -> bool:
 
 
 def _axes(layout: Layout) -> list[tuple[int, int]]:
-    """Return stride and length of each axis longer than 1, the smallest stride first."""
+    """Return stride and length of each axis that is longer than 1, the smallest stride first."""
     return sorted((abs(s), n) for s, n in zip(layout.strides, layout.shape, strict=True) if n > 1)
 
 
 def _is_nested(layout: Layout) -> bool:
-    """Return whether each axis steps over everything that axes of smaller strides span.
+    """Return whether each axis steps over all the memory that axes with smaller strides span.
 
-    If so, no elements share memory.
+    If so, no two elements share memory.
     """
     if 0 in layout.shape:
         return True
@@ -140,9 +144,9 @@ def _is_nested(layout: Layout) -> bool:
 
 
 def _runs_of(layout: Layout) -> tuple[int, int, list[tuple[int, int]]]:
-    """Return the start of the first run, the bytes of a run, and the axes of the other runs.
+    """Return the start of the first run, the bytes per run, and (stride, length) of the other axes.
 
-    An axis is a pair of stride and length.
+    The other axes are those that lead from one run to the next.
     """
     nbytes, outer = layout.itemsize, _axes(layout)
     while outer and outer[0][0] == nbytes:

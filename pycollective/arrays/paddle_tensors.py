@@ -1,4 +1,4 @@
-"""Paddle tensors that are not in one block."""
+"""Paddle tensors that are not contiguous."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PaddleTensors"]
 class PaddleTensors(OneByOne):
     """paddle.Tensor and its subclasses.
 
-    Their contiguous() must not be used, because it moves the tensor itself.
+    Tensor.contiguous() must not be used, because it changes the memory of the tensor itself.
     """
 
     name = "paddle"
@@ -27,8 +27,8 @@ class PaddleTensors(OneByOne):
 
         self._paddle, self._from_dlpack = paddle, from_dlpack
         self._flags = paddle.base.core.globals()
-        # Paddle has no kernels for these types, copies instead of making a view, and reports uint16
-        # as bfloat16.
+        # Paddle has no kernels for these types, copies their tensors instead of making views, and
+        # reports uint16 as bfloat16. Tensors of these types are refused.
         known: Any = paddle.base.core.DataType
         self._hardly_known = {known.UINT16: "uint16", known.UINT32: "uint32", known.UINT64: "uint64"}
 
@@ -64,7 +64,7 @@ class PaddleTensors(OneByOne):
         return math.prod(self.shape(x)) * _itemsize(x)
 
     def is_block(self, x: Any) -> bool:
-        # The core refuses tensors without strides or on another device.
+        # The core refuses tensors without strides or on another device, so they need no packing.
         return not x.is_dense() or not _is_on_cpu(x) or bool(x.is_contiguous())
 
     def order(self, x: Any) -> Shape:

@@ -1,4 +1,4 @@
-"""torch tensors that are not in one block."""
+"""torch tensors that are not contiguous."""
 
 from __future__ import annotations
 
@@ -42,15 +42,17 @@ class TorchTensors:
         return int(x.numel() * x.element_size())
 
     def is_block(self, x: Any) -> bool:
-        # The core refuses tensors without strides or on another device.
+        # The core refuses tensors without strides or on another device, so they need no packing.
         if x.layout != self._torch.strided or x.device.type not in ("cpu", "cuda"):
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
 
     def order(self, x: Any) -> Shape:
         strides = x.stride()
-        axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))  # stable for equal strides
-        return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))  # otherwise it has gaps
+        # sorted() is stable, so axes of equal stride stay in index order
+        axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))
+        # if not contiguous in memory order, the tensor has gaps
+        return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))
 
     def layout(self, x: Any) -> Layout:
         size = x.element_size()
@@ -71,7 +73,7 @@ class TorchTensors:
         if not targets:
             return
         if self._torch.is_grad_enabled():
-            with self._torch.no_grad():  # once for all tensors, which is cheaper than detaching each
+            with self._torch.no_grad():  # one no_grad() for all tensors is cheaper than detaching each
                 self._torch._foreach_copy_(list(targets), list(sources))
         else:  # in a backward pass
             self._torch._foreach_copy_(list(targets), list(sources))

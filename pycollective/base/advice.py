@@ -1,6 +1,6 @@
-"""Errors for unknown arguments and attributes, with advice on what to write.
+"""Errors for unknown arguments and attributes, with advice on what to write instead.
 
-The tables of foreign_words are loaded only for such an error.
+The tables in foreign_words are loaded only when such an error is raised.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def advised(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function: its TypeError for an unknown argument says what to write."""
+    """Decorate a function so that its TypeError for an unknown argument advises what to write."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,9 +36,9 @@ def advised(function: Callable[P, T]) -> Callable[P, T]:
 
 
 class Elsewhere:
-    """An attribute that other libraries' classes have.
+    """An attribute that the similar class of another library has, and this class has not.
 
-    Access raises an error with advice, also on the class.
+    Access to it, on an object or on the class, raises an AttributeError with advice.
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -52,7 +52,7 @@ class Elsewhere:
 
 
 def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class: `names` of the similar class of another framework raise advice.
+    """Decorate a class: access to `names`, attributes of similar foreign classes, gives advice.
 
     dir() of the class lists these names, but dir() of its objects does not.
     """
@@ -76,7 +76,7 @@ def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 def answers_for_attributes(owner: type[T]) -> type[T]:
-    """Decorate a class: the error for a missing attribute of its objects says what to write.
+    """Decorate a class: the error for a missing attribute of its objects advises what to write.
 
     Python calls __getattr__ only if an attribute is missing.
     """
@@ -94,5 +94,5 @@ def answers_for_attributes(owner: type[T]) -> type[T]:
 
 
 def is_of_the_call(traceback: TracebackType | None) -> bool:
-    """Return whether the call itself failed, before any code of the function has run."""
+    """Return whether the call itself failed, before any code of the called function ran."""
     return traceback is not None and traceback.tb_next is None

@@ -8,7 +8,7 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """Starts when it is created. Without a timeout, every message has the group's default."""
+    """Measures from its creation. Without a timeout, each message has the group's default."""
 
     def __init__(self, timeout: float | None) -> None:
         self._began = time.monotonic()

@@ -1,7 +1,7 @@
 """Maps names of other libraries to those of pycollective.
 
 The libraries are torch, Horovod, MegEngine, Paddle, Jittor, MPI and torchrun. Errors for an unknown
-name, attribute, argument or option use these tables to say what to write. docs/coming-from.md ends
+name, attribute, argument or option advise what to write by these tables. docs/coming-from.md ends
 with the same tables, and a test compares them.
 """
 
@@ -346,8 +346,8 @@ BARE = re.compile(
     r"\S*\(\) got (?:an unexpected keyword argument '(\w+)'|multiple values for argument '(group)')"
 )
 TOO_MANY = re.compile(r"(\S+)\(\) takes .* positional arguments? but \d+ (?:was|were) given")
-ALONE = "leave it out"  # begins advice that says what to do instead of what to write
-NEAR = 0.75  # a lower similarity means another word
+ALONE = "leave it out"  # advice that begins so says what to do, and not what to write
+NEAR = 0.75  # names that are less similar than this do not count as misspelled
 
 
 def _one_by_one(table: dict[str, str]) -> dict[str, str]:
@@ -386,11 +386,11 @@ def _written(here: str) -> str:
 
 
 def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError | ImportError:
-    """Return the error for a missing attribute of a module.
+    """Return the error for a missing attribute of a module, for the module's __getattr__ to raise.
 
-    `there` lists the attributes that it has. A module's __getattr__ raises the error. For `from
-    module import name` Python would replace an AttributeError by its own ImportError without the
-    advice, so this returns an ImportError then.
+    `there` lists the attributes that the module has. For `from module import name` this returns an
+    ImportError, because Python would replace an AttributeError by its own ImportError without
+    advice.
     """
     here = "" if name.startswith("__") else _of_module(module, _names().get(name, ""), there)
     advice = _written(here) if here else _near(name, there)
@@ -401,7 +401,7 @@ def missing(module: str, name: str, there: Iterable[str] = ()) -> AttributeError
 
 
 def _of_module(module: str, here: str, there: Iterable[str]) -> str:
-    """Rewrite advice for the package's functions, for a module with functions of the same name."""
+    """Rewrite advice about the package's functions for a submodule with equal function names."""
     if module == "pycollective":
         return here
     inside = module.removeprefix("pycollective.")
@@ -411,13 +411,13 @@ def _of_module(module: str, here: str, there: Iterable[str]) -> str:
 def _is_import_from(frame: FrameType | None) -> bool:
     """Return whether the frame executes `from module import name`.
 
-    getattr() and hasattr() must get an AttributeError.
+    In all other cases, such as getattr() and hasattr(), the error must be an AttributeError.
     """
     import dis
 
     if frame is None:
         return False
-    at = frame.f_lasti  # a frame of compiled code has no byte at this index
+    at = frame.f_lasti  # outside co_code in a frame of compiled code: the slice below is then empty
     return frame.f_code.co_code[at : at + 1] == bytes([dis.opmap["IMPORT_FROM"]])
 
 
@@ -435,9 +435,9 @@ def missing_in(owner: type, kind: str, name: str) -> AttributeError:
 
 
 def _of_group(owner: type, here: str) -> str:
-    """Rewrite advice for functions of the module for a group `g`: its own methods and attributes.
+    """Rewrite advice about the package's functions for the methods and attributes of a group `g`.
 
-    Attributes that are numbers are not called.
+    Attributes that are numbers are written without parentheses.
     """
 
     def own(found: re.Match[str]) -> str:
@@ -486,7 +486,7 @@ def advise(error: TypeError, function: Callable[..., object], given: Iterable[st
     own = {each.name for each in parameters if each.kind in (by_order, by_name)} - {"self", "cls"}
     others = [each for each in given if each not in own and each != found[1]] if found[1] else []
     if [(each.name, each.kind) for each in parameters[:1]] == [("group", by_order)]:
-        own.discard("group")  # it is the method's own group
+        own.discard("group")  # a method has no such argument: it uses its own group
     here = ARGUMENTS_OF.get(f"{function.__qualname__} {found[1]}")
     advice = _written(here) if here else of_argument(found[1] or found[2], own)
     more = [f"'{each}': {of_argument(each, own) or 'there is none either'}" for each in others]
@@ -511,7 +511,7 @@ def markdown() -> str:
 
 
 def _list_item(text: str) -> list[str]:
-    """Return the lines of an item of a list of Markdown, of at most 120 columns."""
+    """Return the lines of an item of a Markdown list, at most 120 columns wide."""
     lines = ["-"]
     for word in text.split(" "):
         if len(lines[-1]) + 1 + len(word) > 120 and word != "-":  # a line with "- " would be another item

@@ -1,4 +1,7 @@
-"""Checks arguments that count something: a value that is not an int is refused by name."""
+"""Checks arguments that count something.
+
+The error for a value that is not an int names the argument.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["whole_number"]
 
 
 def whole_number(call: str, name: str, value: SupportsIndex) -> int:
-    """Return `value` as an int. Raises TypeError otherwise, e.g. for "2", 2.0, or a bool."""
+    """Return `value` as an int. Raises TypeError if it is not one, e.g. for "2", 2.0, or a bool."""
     if not isinstance(value, bool):
         with contextlib.suppress(TypeError):  # raised also by an array that is not a single number
             return operator.index(value)

@@ -1,1 +1,1 @@
-"""From a launcher's or user's settings to this process's place and the way to rank 0's store."""
+"""Determines this process's rank and the address of rank 0's store from a launcher or the user."""

@@ -1,4 +1,4 @@
-"""Addresses by which other ranks reach this host: for rank 0's store and for listening ranks."""
+"""Addresses by which other ranks reach this host: those of rank 0's store and of the listeners."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pycollective.errors import CollectiveError, InvalidArgument
 VARIABLE = "PYCOLLECTIVE_INTERFACE"
 LOOPBACKS = ("127.0.0.1", "::1")
 NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
-DISCARD_PORT = 9  # the probe sends nothing to it
-Interfaces = Sequence[tuple[str, str, int]]  # name, address, flags
+DISCARD_PORT = 9  # the UDP port that unreachable() connects to; nothing is sent
+Interfaces = Sequence[tuple[str, str, int]]  # (name, address, flags) of each
 
 
 class NotResolved(InvalidArgument):
-    """The host has no address yet.
+    """The name of the host has no address yet.
 
-    The services of a cluster get their names only after their first ranks have started.
+    The services of a cluster get their names only after the first ranks have started.
     """
 
 
@@ -36,11 +36,15 @@ def candidates(
 ) -> list[str]:
     """Return numeric addresses of this host for the other ranks, the best first.
 
-    They are those that PYCOLLECTIVE_INTERFACE names; else loopback if all ranks are on this host;
-    else the address of `name` (this host's, from the launcher), unless that is loopback, as
-    Debian's 127.0.1.1 is; else those of every interface that is up. `one_host` is None if the
-    launcher does not specify it; then, without any network, all ranks must be on this host, and
-    loopback suffices.
+    The first of these rules that applies determines them:
+    - PYCOLLECTIVE_INTERFACE names them.
+    - All ranks are on this host: loopback.
+    - `name`, this host's name from the launcher, resolves to an address that is not loopback
+      (Debian's 127.0.1.1 is loopback): that address.
+    - The addresses of every interface that is up.
+
+    `one_host` is None if the launcher does not specify whether all ranks are on this host. Then, if
+    no interface is up, loopback is returned.
     """
     environment = os.environ if env is None else env
     if chosen := chosen_by_user(environment, found):
@@ -66,9 +70,9 @@ def candidates(
 
 
 def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | None = None) -> list[str]:
-    """Return the addresses that PYCOLLECTIVE_INTERFACE allows.
+    """Return the addresses that PYCOLLECTIVE_INTERFACE allows, or an empty list if it is not set.
 
-    The variable has names of interfaces or numeric addresses, separated by commas.
+    The variable lists names of interfaces or numeric addresses, separated by commas.
     """
     text = (os.environ if env is None else env).get(VARIABLE, "")
     words = [word.strip() for word in text.split(",") if word.strip()]
@@ -91,10 +95,10 @@ def chosen_by_user(env: Mapping[str, str] | None = None, found: Interfaces | Non
 
 
 def all_here(hosts: Iterable[str], found: Interfaces | None = None) -> bool:
-    """Return whether all of these numeric addresses are known to belong to this host."""
+    """Return whether all these numeric addresses belong to this host. False if that is unknown."""
     try:
         own = {ipaddress.ip_address(address) for _, address, _ in (interfaces() if found is None else found)}
-    except CollectiveError:  # a sandbox may forbid the system call
+    except CollectiveError:  # a sandbox may forbid listing the interfaces
         return False
     return all(ipaddress.ip_address(host) in own for host in hosts)
 
@@ -150,7 +154,7 @@ def same_address(one: str, other: str) -> bool:
 
 
 def is_name(host: str) -> bool:
-    """Return whether the host must be resolved. localhost need not."""
+    """Return whether `host` must be resolved: it is neither numeric nor `localhost`."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -169,7 +173,7 @@ def resolve(name: str, what: str = "the host ") -> str:
     if not is_name(name):
         address = ipaddress.ip_address(name)
         return str(getattr(address, "ipv4_mapped", None) or address)
-    if not NAME.fullmatch(name):  # waiting for it would be useless
+    if not NAME.fullmatch(name):  # a malformed name never resolves
         raise InvalidArgument(
             f"{what}{name} is neither the name of a host nor an address; a port is given apart"
         )
@@ -179,32 +183,33 @@ def resolve(name: str, what: str = "the host ") -> str:
         if name.rpartition(".")[2].isdecimal():
             raise InvalidArgument(f"{what}{name} is not an address: {error}") from None
         raise NotResolved(f"{what}{name} does not resolve on {socket.gethostname()}: {error}") from None
-    except UnicodeError:  # a part is empty or has more than 63 characters
+    except UnicodeError:  # a label is empty or has more than 63 characters
         raise InvalidArgument(f"{what}{name} is not the name of a host") from None
     found.sort(key=lambda info: info[0] != socket.AF_INET)  # IPv4 first, otherwise the resolver's order
     return str(found[0][4][0])
 
 
 def store_hosts(host: str, *, one_host: bool | None, what: str) -> list[str]:
-    """Return where this rank finds rank 0's store on `host`, the name that all ranks know."""
+    """Return the addresses of rank 0's store on `host`, the name that all ranks were given."""
     host = host.removeprefix("[").removesuffix("]")
     address = resolve(host, what)
     if ipaddress.ip_address(address).is_unspecified:
         raise InvalidArgument(f"{what}{host}: name the address by which the others reach rank 0")
     if not is_loopback(address):
         return [address]
-    if is_name(host):  # this is that host, and no other host resolves its name to loopback
+    if is_name(host):  # a name that resolves to loopback is this host's own name
         return ["127.0.0.1"] if one_host else candidates(one_host=one_host)
     return [address]
 
 
 def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
-    """Return other addresses of rank 0's store, if rank 0 may have been given another spelling.
+    """Return other addresses of rank 0's store, in case rank 0 was given another name of its host.
 
-    `host` is what this rank was given, and `hosts` its addresses. A name of this host represents
-    all its addresses, and loopback represents both loopbacks. Another numeric address represents
-    only itself, because another job may use the same port at other addresses. The result is empty
-    unless `hosts` are on this host.
+    `host` is the name or address that this rank was given, and `hosts` are its addresses. If `host`
+    is a name of this host, the store may be at any of its addresses. If it is loopback, the store
+    may be at either loopback (IPv4 or IPv6). Another numeric address has no alternatives, because
+    another job may use the same port at other addresses. The result is empty unless all `hosts` are
+    on this host.
     """
     there = known_interfaces(found)
     if not all_here(hosts, there):
@@ -218,9 +223,10 @@ def other_spellings(host: str, hosts: Sequence[str], found: Interfaces | None = 
 
 
 def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = None) -> list[str]:
-    """Return more addresses for rank 0's store.
+    """Return additional addresses at which rank 0 opens its store.
 
-    This is loopback, for ranks that were given loopback while rank 0 was given a name.
+    If rank 0 was given a name of its host, this is a loopback address, for ranks that were given
+    loopback.
     """
     there = known_interfaces(found)
     named = stands_for_host(host) or host == "localhost"
@@ -232,17 +238,17 @@ def opened_besides(host: str, hosts: Sequence[str], found: Interfaces | None = N
 def known_interfaces(found: Interfaces | None) -> Interfaces:
     try:
         return interfaces() if found is None else found
-    except CollectiveError:  # a sandbox may forbid the system call
+    except CollectiveError:  # a sandbox may forbid listing the interfaces
         return [("lo", "127.0.0.1", UP | RUNNING | LOOPBACK)]
 
 
 def stands_for_host(host: str) -> bool:
-    """Return whether it is the name of a host."""
+    """Return whether `host`, without brackets, must be resolved."""
     return is_name(host.removeprefix("[").removesuffix("]"))
 
 
 def check_loopback(hosts: Iterable[str]) -> None:
-    """Raise if all hosts are loopback and it is down, because waiting would be useless."""
+    """Raise if all hosts are loopback addresses and loopback is down: waiting would be useless."""
     reasons = []
     for host in hosts:
         reason = unreachable(host) if is_loopback(host) else None
@@ -257,7 +263,7 @@ def check_loopback(hosts: Iterable[str]) -> None:
 
 
 def unreachable(host: str) -> str | None:
-    """Return why nothing can be sent to the host, or None. The probe sends nothing."""
+    """Return why nothing can be sent to the host, or None if it can. The check sends nothing."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, DISCARD_PORT))

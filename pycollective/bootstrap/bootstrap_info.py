@@ -1,6 +1,6 @@
-"""The bootstrap info of a world: rank 0 opens its store and publishes the address in a KVS.
+"""The bootstrap info of a world: the addresses and the key of rank 0's store.
 
-The other ranks read it.
+Rank 0 opens the store and publishes the info in a KVS. The other ranks read it there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pycollective import _core
 
 JOB_BYTES = 16
-PROBE_S = 1.0  # for one address of a card that may be outdated
+PROBE_S = 1.0  # timeout for the connection to one address of a card
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
 
 
@@ -36,13 +36,13 @@ class BootstrapInfo:
     server: _core.StoreServer | None = None
 
 
-# What rank 0 has published in a KVS that keeps the first value. If a failed init() is repeated, it
-# must offer the same.
+# What rank 0 has published in a KVS that keeps the first value of a key. If init() fails and is
+# repeated, rank 0 must open its store with the same addresses and key.
 _published: dict[tuple[str, str], BootstrapInfo] = {}
 
 
 def send(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
-    """Publish rank 0's bootstrap info. The server is open when this returns."""
+    """Open rank 0's store and publish the bootstrap info."""
     earlier = None if kvs.lasting else _published.get((kvs.name, name))
     made = reopen(earlier) if earlier is not None else make(kvs, placement)
     _published[kvs.name, name] = made
@@ -79,7 +79,7 @@ def reopen(earlier: BootstrapInfo) -> BootstrapInfo:
 
 
 def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> BootstrapInfo:
-    """Read rank 0's bootstrap info on any other rank."""
+    """Read rank 0's bootstrap info on a rank other than 0."""
     card = read(kvs, name, timeout_s)
     if card.size != placement.size:
         raise InvalidArgument(
@@ -102,9 +102,9 @@ def receive(kvs: Kvs, name: str, placement: Placement, *, timeout_s: float) -> B
 
 
 def read(kvs: Kvs, name: str, timeout_s: float) -> Card:
-    """Return the card of the current run, not of an earlier one.
+    """Return the card of the current run.
 
-    The card is current if a store listens at its addresses.
+    If the KVS may hold a card of an earlier run, only a card with a listening store is returned.
     """
     deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
     while True:
@@ -129,7 +129,8 @@ def is_listening(card: Card) -> bool:
 def answers(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=PROBE_S) as probe:
-            # If the probe gets the target port as its own free port, it connects to itself.
+            # The kernel may choose the target port as the probe's own port. The probe then connects
+            # to itself.
             return bool(probe.getsockname() != probe.getpeername())
     except OSError:
         return False

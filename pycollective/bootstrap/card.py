@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pycollective.errors import PeerFailure
 
 FORM = "pycollective-1"
-LONGEST = 900  # characters; every KVS accepts this many
+LONGEST = 900  # characters per card; every KVS accepts this many
 HOST_CHARACTERS = frozenset(string.ascii_letters + string.digits + ".-_")
 
 
@@ -16,16 +16,16 @@ HOST_CHARACTERS = frozenset(string.ascii_letters + string.digits + ".-_")
 class Card:
     size: int
     job: bytes  # 16 bytes, new for every world
-    host: str  # of rank 0, for messages
-    key_id: str  # of the key
-    key: bytes | None = field(repr=False)  # None if every rank gets the key from elsewhere
-    addresses: tuple[str, ...] = ()  # of the store, the best first
+    host: str  # rank 0's host name, for messages
+    key_id: str  # identifies the key without revealing it
+    key: bytes | None = field(repr=False)  # None if the ranks read the key from a file
+    addresses: tuple[str, ...] = ()  # addresses of the store, the best first
 
     def text(self) -> str:
         host = "".join(c if c in HOST_CHARACTERS else "_" for c in self.host)[:64]
         key = self.key.hex() if self.key is not None else "-"
         line = ",".join((FORM, str(self.size), self.job.hex(), host, self.key_id, key))
-        for address in self.addresses:  # as many as fit
+        for address in self.addresses:  # add as many addresses as fit
             if len(line) + 1 + len(address) <= LONGEST:
                 line += "," + address
         return line

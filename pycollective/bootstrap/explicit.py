@@ -1,6 +1,7 @@
-"""A place without a launcher: `init("host:port", rank=, size=)` and `init("file:///path", ...)`.
+"""Placement without a launcher: `init("host:port", rank=, size=)` or `init("file:///path", ...)`.
 
-Imported at first use. PyTorch's users write the first form as `tcp://host:port`.
+This module is imported at its first use. Users of PyTorch write the first form as
+`tcp://host:port`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ FILE, TCP = "file://", "tcp://"
 
 
 def place(address: str | None, rank: int, size: int) -> Placement:
-    """Return the place of `rank`.
+    """Return the placement of `rank`.
 
-    Rank 0 opens the store at `address`, or at any address if `address` is a path, where it
-    publishes it.
+    If `address` is a path, rank 0 opens the store at any address and publishes that address in a
+    file there. Otherwise it opens the store at `address`.
     """
     if size == 1:
         return alone("by hand")
@@ -34,13 +35,13 @@ def place(address: str | None, rank: int, size: int) -> Placement:
         rank=rank,
         size=size,
         local_rank=0,
-        local_size=0,  # the host map of init() provides it
+        local_size=0,  # 0: init() counts the local ranks
         launcher="by hand",
         store_addresses=tuple(join(each, port) for each in hosts),
         also_at=tuple(join(each, port) for each in others),
         hosts_store=rank == 0 and kvs is None,
         kvs=kvs,
-        # without the host, because ranks may know the same host by different names
+        # The job's name omits the host, because ranks may know the same host by different names.
         job=f"{text}/{size}" if kvs else f"{port}/{size}",
     )
 

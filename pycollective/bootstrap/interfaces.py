@@ -12,7 +12,7 @@ UP, LOOPBACK, RUNNING = 0x1, 0x8, 0x40  # IFF_*; a bridge without carrier lacks 
 
 
 def default_route() -> list[str]:
-    """Return the interfaces of the default routes, those of IPv4 first."""
+    """Return the names of the interfaces with a default route, those of IPv4 first."""
     names = []
     for path, wanted, column in (
         ("/proc/net/route", "00000000", 1),

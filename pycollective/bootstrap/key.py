@@ -1,6 +1,6 @@
-"""The 32-byte key of a job. The launcher makes it and passes it by an inherited descriptor.
+"""The 32-byte key of a job. The launcher creates it and passes it by an inherited descriptor.
 
-It is never displayed.
+The key is never displayed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def key_id(key: bytes) -> str:
 def job_id(text: bytes) -> bytes:
     """Return the job's public name: 16 bytes derived from `text`.
 
-    If that is a key, it is not revealed.
+    `text` may be a secret key: the name does not reveal it.
     """
     return hashlib.blake2b(text, digest_size=16, person=b"pycollective-job").digest()
 
@@ -48,15 +48,16 @@ def key_file(key: bytes) -> int:
 
 
 def read_key(fd: int) -> bytes | None:
-    """Return the key behind `fd`, or None if there is no key.
+    """Return the key in the file of descriptor `fd`, or None if there is no key.
 
-    The descriptor stays open, so that init() works again after shutdown().
+    The descriptor stays open, so that init() can read the key again after shutdown().
     """
     try:
         key = os.pread(fd, KEY_BYTES + 1, 0)
-        if len(key) != KEY_BYTES:  # the file of another program
+        if len(key) != KEY_BYTES:  # `fd` is another program's file
             return None
-        os.set_inheritable(fd, False)  # a process that this rank starts is not a rank
-    except (OSError, OverflowError):  # OverflowError: the number is too large for a descriptor
+        # processes that this rank starts are not ranks and must not get the key
+        os.set_inheritable(fd, False)
+    except (OSError, OverflowError):  # OverflowError: `fd` exceeds the range of descriptors
         return None
     return key

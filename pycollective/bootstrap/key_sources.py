@@ -1,4 +1,4 @@
-"""Sources of the job's key if the launcher provides none: a named file, or the user's own file."""
+"""Sources of the job's key if the launcher provides none: PYCOLLECTIVE_KEY_FILE, the user's key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORDS = ("auth", "encrypt", "strict")
 
 
 def security(env: Mapping[str, str]) -> frozenset[str]:
-    """Return the words of PYCOLLECTIVE_SECURITY; authentication is always done."""
+    """Return the words of PYCOLLECTIVE_SECURITY. Ranks are authenticated whatever it contains."""
     words = frozenset(word.strip() for word in env.get(SECURITY, "").split(",") if word.strip())
     if unknown := sorted(words.difference(WORDS)):
         raise InvalidArgument(
@@ -29,7 +29,7 @@ def security(env: Mapping[str, str]) -> frozenset[str]:
 
 
 def named_key(env: Mapping[str, str]) -> tuple[bytes, str] | None:
-    """Return the key in PYCOLLECTIVE_KEY_FILE and its source, or None if it is not set."""
+    """Return the key in PYCOLLECTIVE_KEY_FILE and its source, or None if that is not set."""
     if not env.get(FILE):
         return None
     path = Path(env[FILE])
@@ -37,7 +37,10 @@ def named_key(env: Mapping[str, str]) -> tuple[bytes, str] | None:
 
 
 def users_key(env: Mapping[str, str]) -> tuple[bytes, str]:
-    """Return the default key that all jobs of this user share. It is made at first use."""
+    """Return the default key, which all jobs of this user share, and its source.
+
+    The key file is created at first use.
+    """
     path = users_file(env)
     try:
         if not path.exists():
@@ -52,15 +55,15 @@ def users_key(env: Mapping[str, str]) -> tuple[bytes, str]:
 
 def users_file(env: Mapping[str, str]) -> Path:
     home = env.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(home):  # its specification says that a relative path counts as unset
+    if not os.path.isabs(home):  # the XDG specification: a relative path counts as unset
         home = os.path.join(env.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir, ".config")
     return Path(home, "pycollective", "key")
 
 
 def make(path: Path) -> None:
-    """Make the key file. If several ranks race, all find the same key.
+    """Create the key file. If several ranks race, all of them get the same key.
 
-    os.link() is atomic and exclusive.
+    The file is published by os.link(), which is atomic and fails if the file exists.
     """
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -78,7 +81,10 @@ def make(path: Path) -> None:
 
 
 def read(path: Path, what: str) -> bytes:
-    """Return the key in a private file: 32 raw bytes, or 64 hexadecimal digits."""
+    """Return the key in a file that only its owner can read.
+
+    The file has 32 raw bytes or 64 hexadecimal digits.
+    """
     here = f"{what} on {socket.gethostname()}"
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe must not block

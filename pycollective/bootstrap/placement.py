@@ -1,4 +1,4 @@
-"""What a launcher specifies about the place of one process in the world."""
+"""The placement of one process in the world, as its launcher specifies it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from pycollective.bootstrap.kvs.kvs import Kvs
 
 @dataclass(frozen=True)
 class Placement:
-    """One rank's place, and how it finds the other ranks; see `bootstrap.rendezvous`.
+    """One rank's placement, and how the rank finds the other ranks; see `bootstrap.rendezvous`.
 
-    A rank tries `store_addresses` in order, then `also_at`, repeatedly until its deadline, and uses
-    the first store that proves to know the job's key. If `hosts_store`, this rank (always rank 0)
-    first opens the store itself, at the first port of these addresses that can be bound at all of
-    them. With a `kvs` there are no addresses: rank 0 opens its store at any address and publishes
-    it. A world of one has neither.
+    A rank tries `store_addresses` in order, then `also_at`, repeatedly until its deadline. It uses
+    the first store that proves to know the job's key. If `hosts_store` is true, this rank (always
+    rank 0) first opens the store itself, at the first port that can be bound at all of these
+    addresses. With a `kvs` there are no addresses: rank 0 opens its store at any address and
+    publishes the address. A world of one has neither addresses nor a KVS.
     """
 
     rank: int
     size: int
     local_rank: int
-    local_size: int  # 0 if the launcher does not specify it; the host map of init() has it
+    # 0 if the launcher does not specify it; init() then counts the local ranks with its host map
+    local_size: int
     launcher: str  # for messages: "pycollective run", "torchrun", "Open MPI"
-    one_host: bool = False  # the launcher specifies that all ranks are on this host, so loopback suffices
+    # whether the launcher specifies that all ranks are on this host, so that loopback suffices
+    one_host: bool = False
     store_addresses: tuple[str, ...] = ()  # always numeric: "127.0.0.1:4711" or "[::1]:4711"
-    also_at: tuple[str, ...] = ()  # other spellings of them, if they are on this host
+    # other addresses of the same host, if rank 0 may have been given one of those
+    also_at: tuple[str, ...] = ()
     hosts_store: bool = False
     kvs: Callable[[], Kvs] | None = None  # opens the launcher's KVS
-    job: str = ""  # text that all ranks know and no other job has; a KVS's card replaces it
+    # text that is equal on all ranks and differs between jobs; unused with a KVS, because the card
+    # has the job
+    job: str = ""
     key: bytes | None = field(default=None, repr=False)  # 32 bytes, if the launcher provided one
-    variables: tuple[str, ...] = ()  # the variables that determined the place
+    variables: tuple[str, ...] = ()  # names of the variables that determined the placement

@@ -1,4 +1,4 @@
-"""From a place in the world to the other ranks: the store, the key, and the listening addresses."""
+"""Determines from a placement how ranks find each other: the store, the key, the addresses."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The caller calls all_joined() after every rank has joined, and close() at the end."""
+    """The caller must call all_joined() after every rank has joined, and close() at the end."""
 
     store_addresses: list[str]
-    host_store: list[str] | None  # rank 0 opens the store at the first of these that can be bound
+    # on rank 0: addresses for its store, of which the first port that can be bound is used
+    host_store: list[str] | None
     job: bytes  # 16 bytes
     key: bytes = field(repr=False)  # 32 bytes
-    key_source: str  # for messages
-    listen: list[str]  # where this rank's listener binds; if empty, the address by which it reached the store
+    key_source: str  # where the key comes from, for messages
+    # addresses for this rank's listener; if empty, the one from which it connected to the store
+    listen: list[str]
     encrypts: bool = False
-    server: _core.StoreServer | None = None  # open on rank 0 if there is a KVS
-    withdraw: Callable[[], None] | None = None  # removes rank 0's card from the KVS
-    advice: str = ""  # what to add to the error if not all ranks join
+    server: _core.StoreServer | None = None  # rank 0's open store if the world has a KVS
+    withdraw: Callable[[], None] | None = None  # on rank 0: removes its card from the KVS
+    advice: str = ""  # added to the error if not all ranks join
 
     def all_joined(self) -> None:
         if self.withdraw is not None:
@@ -48,7 +50,7 @@ class Rendezvous:
 def placed(
     place: Callable[[], Placement], *, deadline: float, clock: Callable[[], float] = time.monotonic
 ) -> Placement:
-    """Return the place, as soon as the name of rank 0's host resolves."""
+    """Return the placement. Waits until the name of rank 0's host resolves."""
     begin, pause, warned = clock(), FIRST_PAUSE_S, False
     while True:
         try:
@@ -99,15 +101,18 @@ def find_rendezvous(placement: Placement, *, number: int, timeout_s: float) -> R
 
 
 def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
-    """Return where this rank listens. Ranks on rank 0's host listen wherever the store does.
+    """Return the addresses for this rank's listener, as in Rendezvous.listen.
 
-    They do not know which of the host's addresses the other ranks will use.
+    Ranks on rank 0's host listen at the store's addresses, because they do not know which addresses
+    of the host the other ranks will use.
     """
     if chosen := addresses.chosen_by_user():
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
     if placement.also_at and not placement.hosts_store and len(hosts) == 1:
-        return []  # the store may be at another address of this host, which other ranks use
+        # Other ranks may know the store by another address of this host. So this rank listens where
+        # it connects to the store.
+        return []
     opens_it = placement.hosts_store or (placement.kvs is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []
 

@@ -1,4 +1,4 @@
-"""No launcher: a world of one."""
+"""The placement without a launcher: a world of one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Calls of the core that need Python: packing of arrays, lists, messages, awaiting."""
+"""Calls of the core that need Python: packed arrays, lists, messages of unknown shape, awaiting."""

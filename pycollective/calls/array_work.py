@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class ArrayWork(Generic[R]):
-    """A call on an internal block. `finish` makes the result array after the call has ended."""
+    """A call on an internal block. `finish` makes the result array after the call has completed."""
 
     def __init__(self, work: Work[Any], finish: Callable[[], R]) -> None:
         self._work = work
@@ -28,13 +28,13 @@ class ArrayWork(Generic[R]):
         return repr(self._work)
 
     def done(self) -> bool:
-        """Return the same as Work.done()."""
+        """See Work.done()."""
         return self._work.done()
 
     def wait(self, timeout: float | None = None, *, host: bool = False) -> R:
         """Return the new array.
 
-        This blocks the host, because the array is made of the call's output.
+        This always blocks the host, because the array is made of the call's output.
         """
         self._work.wait(timeout, host=True)
         return self._result()
@@ -45,11 +45,11 @@ class ArrayWork(Generic[R]):
         return self._result()
 
     def exception(self, timeout: float | None = None) -> CollectiveError | None:
-        """Return the same as Work.exception()."""
+        """See Work.exception()."""
         return self._work.exception(timeout)
 
     def info(self) -> dict[str, Any]:
-        """Return the same as Work.info()."""
+        """See Work.info()."""
         return self._work.info()
 
     def __await__(self) -> Generator[Any, None, R]:

@@ -23,7 +23,7 @@ def library_for(function: str, argument: str, x: Any, out: Any = None) -> Librar
     """Return the library of `x`, for a call that returns a new array or writes to `out`."""
     try:
         library = library_of(x)
-        library.shape(x)  # raises if `x` cannot be read
+        library.shape(x)  # raises if this process cannot read `x`
         return library if out is None or is_on_gpu(out) else on_the_host(library)
     except CollectiveError as error:
         error.args = (f"{function}: {argument}: {error}",)
@@ -38,9 +38,9 @@ def writable_for(function: str, argument: str, x: Any) -> Library:
 
 
 def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
-    """Refuse shapes without pairs (value, location).
+    """Refuse an array if its last axis does not hold (value, location) pairs.
 
-    The core sees only a flat sequence of elements.
+    The core cannot check this, because it receives a flat sequence of elements.
     """
     if op in ("minloc", "maxloc") and shape[-1:] != (2,):
         raise InvalidArgument(
@@ -52,9 +52,9 @@ def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
 def check_block(
     function: str, argument: str, library: Library, x: Any, op: Any = None, *, is_block: bool | None = None
 ) -> None:
-    """Refuse what the core refuses: unsupported element types or operations, masks, other devices.
+    """Raise the core's error for unsupported element types or operations, masks, or other devices.
 
-    `is_block` is library.is_block(x) if the caller knows it already.
+    `is_block` is library.is_block(x) if the caller already knows it.
     """
     if is_block is None:
         is_block = library.is_block(x)
@@ -63,7 +63,7 @@ def check_block(
 
 
 def block_of(library: Library, x: Any, scratch: Scratch) -> Any:
-    """Return `x` itself if the core can use it, else a copy."""
+    """Return `x` itself if the core can use it in place, else a copy."""
     return x if library.is_block(x) else copy_of(library, x, scratch)
 
 
@@ -74,7 +74,8 @@ def copy_of(library: Library, x: Any, scratch: Scratch) -> Any:
 
 
 def unfilled(library: Library, like: Any, shape: Shape, scratch: Scratch) -> Any:
-    nbytes = library.nbytes(like)  # for as many elements as `like` has
+    # size of the elements of `like`, which may have another number than `shape`
+    nbytes = library.nbytes(like)
     have = int(np.prod(library.shape(like), dtype=np.int64))
     itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))
     return library.on(scratch.take(int(np.prod(shape, dtype=np.int64)) * itemsize), like, shape)

@@ -33,7 +33,7 @@ class _Kind:
 class Coalesced:
     """Collects calls until its `with` block ends; see coalesce().
 
-    Thread-safety: one thread at a time.
+    Thread-safety: one thread at a time may use an object.
     """
 
     def __init__(self, group: Group, timeout: float | None) -> None:
@@ -46,7 +46,7 @@ class Coalesced:
     def allreduce(self, x: X, op: Op = "sum") -> X:
         """Collect an allreduce.
 
-        Returns `x`, which has its result when the block has ended.
+        Returns `x`, which holds the result after the block has ended.
         """
         return self._add("allreduce", x, op=op)
 
@@ -134,16 +134,16 @@ def coalesce(*, group: Group | None = None, timeout: float | None = None) -> Coa
 
     Args:
         group: the ranks that take part; default the world.
-        timeout: seconds for all of them; default that of init(), for each message.
+        timeout: seconds for all calls together; by default each message has the timeout of init().
 
     Returns:
-        An object with the methods allreduce, broadcast, reduce, scan and exscan. They return
-        their array at once; it has its result when the block has ended. If the block raises,
+        An object with the methods allreduce, broadcast, reduce, scan and exscan. Each returns its
+        array at once. The array holds the result after the block has ended. If the block raises,
         nothing is sent.
 
     Raises:
-        InvalidArgument: at the call: an array that cannot be written, or that shares memory
-            with an earlier one.
+        InvalidArgument: at the call: an array cannot be written, or shares memory with an array of
+            an earlier call.
         CollectiveMismatch: at the end of the block: ranks have collected different calls.
 
     Example:

@@ -1,6 +1,6 @@
-"""Lists, tuples and dicts of arrays in one call: arrays of one dtype are one array in pieces.
+"""Lists, tuples and dicts of arrays in one call. All arrays of one dtype are sent as one array.
 
-A dict of numbers is such a list too. Numbers among arrays are refused, because the arrays would be
+A dict of numbers is supported too. Numbers among arrays are refused, because the arrays would be
 written in place and the numbers could not.
 """
 
@@ -28,7 +28,7 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 __all__ = ["Planned", "begin_coalesced", "is_list_of_arrays", "plan_coalesced", "run_coalesced"]
 
 ALIGNED_NBYTES = 64
-MOST_SHOWN = 8  # arrays of a list, in an error message
+MOST_SHOWN = 8  # arrays of a list that an error message shows
 X = TypeVar("X")
 
 
@@ -40,7 +40,7 @@ def is_list_of_arrays(x: Any) -> bool:
 
 
 def _holds_numbers(x: Any) -> bool:
-    """Return whether `x` is a dict of numbers and of such dicts."""
+    """Return whether `x` is a dict with only numbers and such dicts as values."""
     return isinstance(x, dict) and len(x) > 0 and all(is_number(v) or _holds_numbers(v) for v in x.values())
 
 
@@ -50,7 +50,7 @@ class _Member:
     array: Any
     library: Library
     nbytes: int
-    # path of an earlier member on exactly the same memory, if the data need not be moved again
+    # Path of an earlier member with the same memory, if the call only moves data: it is sent once.
     same_as: str = ""
 
     @cached_property
@@ -60,9 +60,9 @@ class _Member:
 
 
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
-    """Return the arrays in `x`, dicts by sorted key.
+    """Return the arrays in `x`, those of dicts by sorted key.
 
-    JAX arrays stay on a GPU if all of them are on the same one.
+    JAX arrays are used on the GPU only if all of them are on the same one.
     """
     found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
     stays = [on_the_host(member.library) is not member.library for member in found]
@@ -108,7 +108,7 @@ def _found(function: str, path: str, x: Any, op: Any, *, takes_numbers: bool) ->
 
 
 def _find_tied(members: list[_Member]) -> None:
-    """Mark arrays that occur under several names, such as tied weights.
+    """Mark each array that occurs again under another name, such as tied weights.
 
     The first occurrence is not marked.
     """
@@ -125,13 +125,16 @@ def _only_moves(function: str) -> bool:
 
 
 def _else(function: str) -> str:
-    """Return an alternative for arrays mixed with other objects, such as an optimizer's state."""
+    """Return advice for arrays mixed with other objects, such as an optimizer's state, or ""."""
     moves = _only_moves(function)
     return f" ({function.removesuffix('_async')}_object() takes such mixtures)" if moves else ""
 
 
 def _by_dtype(members: list[_Member]) -> list[list[int]]:
-    """Return groups of members that are sent together. The groups are equal on all ranks."""
+    """Return the positions of the members that are sent together: one list per dtype.
+
+    The lists are equal on all ranks.
+    """
     found: dict[str, list[int]] = {}
     for place, member in enumerate(members):
         if not member.same_as:
@@ -140,7 +143,7 @@ def _by_dtype(members: list[_Member]) -> list[list[int]]:
 
 
 def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> None:
-    """Refuse, before anything is sent, what the core would refuse later. Also marks tied arrays."""
+    """Raise the core's errors for all members before anything is sent. Also marks tied arrays."""
     for member in members:
         library, array = member.library, member.array
         check_pairs(function, member.path, library.shape(array), op)
@@ -151,8 +154,8 @@ def _check(function: str, members: list[_Member], op: Any, *, writes: bool) -> N
     for member in mutable if writes else ():
         if why := member.library.why_not_written(member.array):
             raise InvalidArgument(f"{function}: {member.path} {why}")
-    # The root of a broadcast is checked like the other ranks, which would otherwise fail and leave
-    # it waiting.
+    # In a broadcast the root's list is checked too, although it is not written. Otherwise the other
+    # ranks would fail and leave the root waiting.
     if writes or function.startswith("broadcast"):
         _check_apart(function, [member for member in mutable if member.nbytes and not member.same_as])
 
@@ -167,7 +170,7 @@ def _check_apart(function: str, members: list[_Member]) -> None:
 
 
 def _digest(members: list[_Member]) -> int:
-    """Return the number of arrays and a checksum of their places, keys, dtypes and shapes."""
+    """Return the number of arrays and a checksum of their positions, keys, dtypes and shapes."""
     return len(members) << 32 | zlib.crc32("\n".join(map(_text, members)).encode())
 
 
@@ -180,7 +183,7 @@ def _text(member: _Member) -> str:
 
 @contextlib.contextmanager
 def _telling(function: str, members: list[_Member]) -> Iterator[None]:
-    """Add this rank's list to a mismatch error, because the core knows only its digest."""
+    """Add this rank's list to a mismatch error, of which the core knows only the digest."""
     try:
         yield
     except CollectiveMismatch as error:
@@ -201,7 +204,7 @@ def _words(function: str, members: list[_Member]) -> str:
 def run_coalesced(
     function: str, x: Any, call: Callable[[list[Any], int], object], *, writes: bool, op: Any = None
 ) -> Any:
-    """Pass the arrays of each dtype to `call`, as blocks, with the digest of the whole list."""
+    """Pass the arrays of each dtype to `call` as blocks, with the digest of the whole list."""
     members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     results = [member.array for member in members]
@@ -223,7 +226,8 @@ def run_coalesced(
                     made.append((place, member, block))
     if not made:
         return x  # everything was written in place
-    # after all calls, because a result that does not fit into 64 bits raises here
+    # Results are finished after all calls, because a result that does not fit into 64 bits raises
+    # here.
     for place, member, block in made:
         results[place] = member.library.finished(block, member.array)
     return _rebuilt(x, iter(results))
@@ -232,7 +236,7 @@ def run_coalesced(
 def begin_coalesced(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
-    """Begin the same call in the background, where nothing can be copied at its end."""
+    """Begin the call in the background. Refuses lists with results to be copied back."""
     members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     for member in members:
@@ -259,15 +263,18 @@ def begin_coalesced(
 
 @dataclass(frozen=True)
 class Planned:
-    """A checked list with arrays that can be used in place."""
+    """A checked list in which the core can use all arrays in place."""
 
-    blocks: list[list[Any]]  # for each dtype
+    blocks: list[list[Any]]  # one list for each dtype
     digest: int
-    words: str  # for a mismatch error
+    words: str  # describes the list for a mismatch error
 
 
 def plan_coalesced(function: str, x: Any, op: Any) -> Planned | None:
-    """Return what repeated in-place calls on `x` need, or None if they need copies or a GPU."""
+    """Return what repeated in-place calls on `x` need.
+
+    Returns None if an array is on a GPU or needs a copy.
+    """
     members = _members(function, x, op)
     _check(function, members, op, writes=True)
     if any(is_on_gpu(member.array) for member in members):
@@ -279,14 +286,14 @@ def plan_coalesced(function: str, x: Any, op: Any) -> Planned | None:
 
 
 def _nothing(op: Any) -> Any:
-    """Return an empty array of a dtype that the operation supports."""
+    """Return an empty array of a dtype that the operation supports, for an empty list."""
     return np.empty(0, np.uint8 if op in ("band", "bor", "bxor") else np.float32)
 
 
 def _blocks(members: list[_Member], scratch: Scratch, *, writes: bool) -> list[Any]:
-    """Return each array itself if it is usable as a block, else a copy.
+    """Return for each member the array itself if the core can use it in place, else a copy.
 
-    Copies of mutable arrays are adjacent.
+    Copies of mutable arrays are adjacent in memory.
     """
     copied = [m for m in members if not m.is_block and (m.library.mutable or not writes)]
     if not copied and not (writes and any(not member.library.mutable for member in members)):
@@ -316,7 +323,7 @@ def _write_back(member: _Member, block: Any) -> None:
 
 
 def _rebuilt(x: Any, results: Iterator[Any]) -> Any:
-    """Return `x` itself if all its arrays were written in place, else a container of new arrays."""
+    """Return a container like `x` with the results; `x` itself if all were written in place."""
     if isinstance(x, dict):
         by_key = {key: _rebuilt(x[key], results) for key in sorted(x)}
         return x if all(by_key[key] is x[key] for key in x) else {key: by_key[key] for key in x}

@@ -1,4 +1,4 @@
-"""Calls with equal shapes on all ranks, for arrays that the core cannot use in place."""
+"""Calls with arrays of equal shape on all ranks, for arrays that the core cannot use in place."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Elementwise:
     op: Any
     timeout: float | None
     root: int = 0
-    writes: bool = True  # this rank gets a result
+    writes: bool = True  # whether this rank gets a result
     fixed_order: bool = False
 
     def __post_init__(self) -> None:
         self._clock = Clock(self.timeout)
 
     def make(self, x: Any, out: Any = None) -> Any:
-        """Make the call on `x`: an array, a number or a list of arrays."""
+        """Make the call on `x`: an array, a number or a list of arrays. Returns the result."""
         if is_list_of_arrays(x):
             if out is not None:
                 raise InvalidArgument(

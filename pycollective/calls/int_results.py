@@ -1,4 +1,4 @@
-"""Reductions of Python's ints: checks and writes out=, and explains mismatches."""
+"""Reductions of Python's ints: the checks of out=, writing to it, and messages for mismatches."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -20,7 +20,7 @@ DTYPES = ("int64", "uint64")
 
 
 def int_target(function: str, out: Any, shape: Shape) -> Library:
-    """Return the library of `out` for ints. It checks dtype and shape, but never the values."""
+    """Return the library of `out`, which receives ints. Checks dtype and shape, but not values."""
     target = writable_for(function, "out", out)
     if target.dtype(out) not in DTYPES or target.shape(out) != shape or is_on_gpu(out):
         raise InvalidArgument(
@@ -33,7 +33,7 @@ def int_target(function: str, out: Any, shape: Shape) -> Library:
 def write_ints(function: str, values: int | Sequence[int], op: str, target: Library, out: Any) -> None:
     """Write the ints to `out`.
 
-    Raises InvalidArgument if they do not fit, and leaves `out` unchanged.
+    Raises InvalidArgument, and leaves `out` unchanged, if they do not fit.
     """
     numbers = array_of(function, values, op, target.dtype(out))
     with Scratch() as scratch:
@@ -44,7 +44,7 @@ def write_ints(function: str, values: int | Sequence[int], op: str, target: Libr
 
 @contextlib.contextmanager
 def mismatches_explained() -> Iterator[None]:
-    """Add this rank's kind of ints to a mismatch error, because the core sees only words."""
+    """Add the kind of this rank's ints to a mismatch error. The core knows only arrays of words."""
     try:
         yield
     except CollectiveMismatch as error:

@@ -20,7 +20,7 @@ __all__ = ["Incoming"]
 class Incoming:
     """One message of `peer`, or a list of arrays with one message per dtype.
 
-    The first message determines the source for ANY_SOURCE.
+    If `peer` is ANY_SOURCE, the sender of the first message is the source of the rest of the list.
     """
 
     def __init__(self, group: Group, peer: int, tag: int, timeout: float | None) -> None:
@@ -44,7 +44,7 @@ class Incoming:
         try:
             block = np.empty(shape, _dtype_called(dtype, source))
         except BaseException:
-            del token  # returns the message to the queue; the traceback would keep it alive
+            del token  # return the message to the queue: the traceback would keep the token alive
             raise
         self.source = source
         return self._group._receive(block, token, None)
@@ -56,7 +56,7 @@ class Incoming:
 def _dtype_called(name: str, source: int) -> np.dtype[Any]:
     """Return NumPy's dtype of that name.
 
-    The name is one of the core's, or str() of a dtype that only its library supports.
+    The name is one of the core's, or the str() of a dtype that only the sender's library supports.
     """
     if not name:
         raise Unsupported(

@@ -1,9 +1,9 @@
 """Calls on arguments that the core cannot use in place. The core makes all other calls itself.
 
-These are arrays that are not in one block or cannot be written, numbers, lists of arrays, parts of
-different sizes, and axes other than the first. Elements are copied into one block if necessary, and
-results are copied back. bindings/docs/group_docs.h and part_docs.h have the user documentation of
-these calls; the parameters are the same.
+Such arguments are arrays that are not contiguous or cannot be written, numbers, lists of arrays,
+parts of different sizes, and axes other than the first. Elements are copied into one block if
+necessary, and results are copied back. The user documentation of these calls and their parameters
+is in bindings/docs/group_docs.h and part_docs.h.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ __all__ = [
 ]
 
 
-# ---- elementwise: all ranks' arrays have the same shape
+# ---- elementwise calls: the arrays of all ranks have the same shape
 
 
 def allreduce(
     group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Every rank gets the combination of all arrays."""
+    """Every rank gets the combination of all ranks' arrays."""
     if reproducible == "world":
         if out is not None:
             raise InvalidArgument('allreduce: reproducible="world" gives a new array: copy it into yours')
@@ -81,7 +81,7 @@ def allreduce(
 def plan_allreduce(
     group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> PlannedCall[Any]:
-    """Plan an allreduce(). A list of arrays that are used in place does not need Python again."""
+    """Plan an allreduce(). If no array of a list needs a copy, later calls do not use Python."""
     if reproducible == "world":
         _check_leaves("plan_allreduce", x, op, out)
     elif is_list_of_arrays(x):
@@ -105,7 +105,7 @@ def plan_allreduce(
 
 
 def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
-    """Refuse what sum_of_leaves() would refuse, as far as this rank can detect it."""
+    """Refuse what sum_of_leaves() would refuse, as far as one rank can detect it."""
     why = f'{function}: reproducible="world"'
     if out is not None:
         raise InvalidArgument(f"{why} gives a new array: copy it into yours")
@@ -124,7 +124,7 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
 def _scan(
     name: str, group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Every rank gets the combination of the ranks before it (scan: and its own)."""
+    """Every rank gets the combination of the ranks before it; in a scan, of its own array too."""
     return Elementwise(group, name, op, timeout, fixed_order=_by_shape(name, reproducible)).make(x, out)
 
 
@@ -135,7 +135,7 @@ exscan = functools.partial(_scan, "exscan")
 def reduce(
     group: Group, *, x: Any, op: Any, root: int, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """The root gets the combination of all arrays."""
+    """The root gets the combination of all ranks' arrays."""
     writes = operator.index(root) == group.rank
     fixed_order = _by_shape("reduce", reproducible)
     return Elementwise(group, "reduce", op, timeout, root, writes, fixed_order).make(x)
@@ -152,7 +152,7 @@ def broadcast(group: Group, *, x: Any, root: int, timeout: float | None) -> Any:
     return Elementwise(group, "broadcast", None, timeout, root, operator.index(root) != group.rank).make(x)
 
 
-# ---- the same calls in the background, for lists
+# ---- elementwise calls in the background, for lists of arrays
 
 
 def _begin(
@@ -234,7 +234,7 @@ def _received(x: Any, message: Incoming) -> Any:
 def sendrecv(
     group: Group, *, x: Any, dest: int, source: int | None, out: Any, tag: int, timeout: float | None
 ) -> Any:
-    """Send one array to a rank, and receive another from a rank."""
+    """Send one array to rank `dest`, and receive another from rank `source`."""
     if is_list_of_arrays(x):
         raise Unsupported("sendrecv: x is a list or dict of arrays: send_async() and recv() take those")
     library = library_for("sendrecv", "x", x, out)
@@ -253,7 +253,7 @@ def sendrecv(
     return out
 
 
-# ---- parts: every rank has a part of one array
+# ---- calls on parts: every rank has a part of one array
 
 
 def allgather(group: Group, *, x: Any, out: Any, counts: Counts, axis: int, timeout: float | None) -> Any:
@@ -303,7 +303,7 @@ def reduce_scatter(
     timeout: float | None,
     reproducible: str | None,
 ) -> Any:
-    """Every rank gets its part of the combination of all."""
+    """Every rank gets its part of the combination of all ranks' arrays."""
     fixed_order = _by_shape("reduce_scatter", reproducible)
     call = Parts("reduce_scatter", group, axis, timeout)
     if is_exact(x, op):
@@ -407,7 +407,7 @@ def scatter(
     else:
         library = library_for("scatter", "x", x)
         if library is not (host := on_the_host(library)):
-            library = host  # so that the other ranks need not handle GPU arrays
+            library = host  # use host memory, because the other ranks may not handle GPU arrays
         elif library.name != "jax" and is_on_gpu(x):
             refused = "x lies on a GPU, and the others do not know where their parts would lie: pass out= on all ranks"
             group.broadcast_object(refused, root, timeout=call.clock.left_s())
@@ -425,7 +425,7 @@ def scatter(
 
 
 def _element(library: Library, x: Any) -> Any:
-    """Encode the element type for another rank: an array without elements, or a list of fields."""
+    """Encode the element type for other ranks: an empty array, or a list of fields."""
     empty = library.empty(x, (0,))
     return np.lib.format.dtype_to_descr(empty.dtype) if getattr(empty.dtype, "names", None) else empty
 

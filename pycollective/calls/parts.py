@@ -1,6 +1,6 @@
 """Calls on an array that is divided among the ranks.
 
-Parts may be uneven, along any axis, and arrays need not be in one block.
+Parts may have different lengths, along any axis, and arrays need not be contiguous.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Counts = Sequence[int] | Literal["auto"] | None
 
 
 class Parts:
-    """One call on an array that is divided among the ranks, as this rank makes it."""
+    """This rank's side of one call on an array that is divided among the ranks."""
 
     def __init__(self, name: str, group: Group, axis: int, timeout: float | None) -> None:
         self.name, self.group, self.clock = name, group, Clock(timeout)
@@ -60,7 +60,7 @@ class Parts:
         return lengths
 
     def lengths_of_all(self, mine: int) -> list[int]:
-        """Return the lengths of all ranks, by an allgather."""
+        """Return the lengths of all ranks' parts, which an allgather collects."""
         gathered = self.group.allgather(np.array([mine]), timeout=self.clock.left_s())
         return [int(length) for length in gathered]
 
@@ -78,7 +78,7 @@ class Parts:
         self,
         source: tuple[Library, Any] | None,
         result: tuple[Library, Any, Shape]
-        | None,  # library, an array of the wanted type, and the result's shape (with the parts' axis first)
+        | None,  # library, an array of its element type, and the result's shape with the parts' axis first
         out: Any,
         *,
         op: Any = None,
@@ -88,7 +88,7 @@ class Parts:
         row: int = 1,
         fixed_order: bool = False,
     ) -> Any:
-        """Make the call: converts rows to element counts, and arrays to and from blocks."""
+        """Make the call. Converts row counts to element counts, and arrays to and from blocks."""
         with Scratch() as scratch:
             block_in = None if source is None else block_of(*source, scratch)
             block_out, finish = (

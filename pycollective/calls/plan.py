@@ -34,9 +34,9 @@ def explain(
         model: the link that times are predicted for: "loopback", "shared_memory",
             "ethernet_10g" or "ethernet_100g" (default: "loopback" on one host, "ethernet_10g"
             between several).
-        device: "cuda": which path arrays on GPUs use in the current world (NCCL, direct access,
-            through the host), and why no other. This communicates nothing, so a rank that has
-            not yet called with such arrays cannot know it.
+        device: "cuda": explain which path arrays on GPUs use in the current world (NCCL, direct
+            access, through the host), and why no other. This communicates nothing, so a rank knows
+            the path only after its first call with such arrays.
 
     Returns:
         A text with the algorithm, the row of the selection table that selects it, the number of
@@ -51,7 +51,7 @@ def explain(
     Raises:
         InvalidArgument: there is no such collective, root, rank, model or device, or a number
             is out of range.
-        NotInitialized: there is no world, and no `size`.
+        NotInitialized: there is no world, and no `size` was passed.
 
     Example:
         >>> import pycollective as pc

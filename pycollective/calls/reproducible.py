@@ -1,15 +1,16 @@
 """Sums with the same bits on any number of ranks: allreduce(leaves, reproducible="world").
 
-Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree: node i of
-         level l is the combination of nodes 2i and 2i + 1 of the level below, or the first of
-         them alone at the end. The result does not depend on which rank computes a node.
-Steps    1. every rank combines its leaves into the largest nodes inside its range: at most
-            2 log2(leaves) of them;
+Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree. Node i of
+         level l is the combination of nodes 2i and 2i + 1 of the level below; the last node of
+         an odd level has only the first of these. The result does not depend on which rank
+         computes a node.
+Steps    1. Every rank combines its leaves into the largest nodes inside its range: at most
+            2 log2(leaves) of them.
          2. alltoall: every rank gets all ranks' nodes for its slice of the elements, and
-            combines them up to the root;
+            combines them up to the root.
          3. allgather of the slices.
 n = 4    leaves 0 1 | 2 3 4 | 5 | 6 7, with bars between ranks:
-         rank 0 has node (0 1), rank 1 (2 3) and 4, rank 2 has 5, rank 3 (6 7)
+         rank 0 has node (0 1), rank 1 has (2 3) and 4, rank 2 has 5, rank 3 has (6 7)
          then     ((0 1) (2 3))   ((4 5) (6 7))
 Source   C. Stelz, Core-count independent reproducible reduce, Karlsruhe Institute of Technology,
          2022 (in KaMPIng).
@@ -41,7 +42,7 @@ OPS = ("sum", "add", "prod", "min", "max")
 
 
 class Node(NamedTuple):
-    """A tree node: the combination of leaves place << level up to (place + 1) << level."""
+    """A tree node: the combination of the leaves from place << level to (place + 1) << level."""
 
     level: int
     place: int
@@ -60,16 +61,16 @@ def nodes_of(begin: int, end: int) -> list[Node]:
 
 
 def _to_the_root(rows: dict[Node, Any], leaves: int, op: Any) -> Any:
-    """Combine nodes that cover all leaves.
+    """Combine nodes that cover all leaves into the root.
 
-    A row has the elements of a node, and may be overwritten.
+    `rows` has the elements of each node. They may be overwritten.
     """
     level = 0
     while leaves > 1 << level:
         for node in sorted(node for node in rows if node.level == level):
             row = rows.pop(node, None)
             if row is None:
-                continue  # the second node of a pair
+                continue  # it was combined with the first node of its pair
             other = rows.pop(Node(level, node.place + 1), None)
             if other is not None:
                 _core._combine(row, row, other, op)
@@ -80,9 +81,9 @@ def _to_the_root(rows: dict[Node, Any], leaves: int, op: Any) -> Any:
 
 
 def sum_of_leaves(group: Group, x: Any, op: Any, timeout: float | None) -> Any:
-    """Return the combination of all ranks' leaves x[0], x[1], ...
+    """Return the combination of all ranks' leaves, a new array that is equal on all ranks.
 
-    as a new array, equal on all ranks.
+    The leaves of a rank are x[0], x[1], ...
     """
     if op not in OPS:
         raise Unsupported(f'allreduce: reproducible="world" takes op {", ".join(OPS)}, not {op!r}')

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_KEPT_NBYTES", "Scratch"]
 
-MOST_KEPT_NBYTES = 256 << 20  # in total
+MOST_KEPT_NBYTES = 256 << 20  # size of all kept memory
 MOST_KEPT = 8
 _lock = allocate_lock()
 _kept: list[Memory] = []  # smallest first
 
 
 class Scratch:
-    """The scratch memory of one call. It is released at the end of the block.
+    """The scratch memory of one call. The end of the `with` block releases it for later calls.
 
     with Scratch() as scratch:
         memory = scratch.take(nbytes)

@@ -1,4 +1,4 @@
-"""`await work`: an eventfd notifies the event loop that calls have ended."""
+"""`await work`: an eventfd notifies the event loop when calls complete."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["wait_in_loop"]
 
 
 class _Notifier:
-    """A descriptor that the core makes readable when a call ends.
+    """A descriptor that the core makes readable when an awaited call completes.
 
-    There is one for each loop while a task of that loop awaits a Work.
+    An event loop has a notifier while any of its tasks awaits a Work.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -40,9 +40,9 @@ _notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Notifier] = we
 
 
 def wait_in_loop(work: Work[Any]) -> Generator[Any, None, Any]:
-    """Implement Work.__await__: behaves as wait(), but lets the loop run meanwhile.
+    """Implement Work.__await__: like wait(), but the event loop runs meanwhile.
 
-    Cancelling the task does not affect the call.
+    Cancelling the task does not cancel the call.
     """
     loop = asyncio.get_running_loop()
     notifier = _notifiers.get(loop)

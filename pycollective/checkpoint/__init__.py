@@ -13,7 +13,7 @@ from pycollective.checkpoint.calls import load, save
 
 __all__ = ["load", "save"]
 
-if not TYPE_CHECKING:  # type checkers would believe that every name exists
+if not TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

@@ -34,10 +34,10 @@ def save(
 ) -> None:
     """Save one rank's state to a file, and return on all ranks once it is on the disk.
 
-    All ranks of the group must call it. Even if the process is killed or the machine fails, either
-    the old or the new file exists, complete: the new one is written under a temporary name in the
-    same folder, flushed to the disk and renamed. The state must not change during the call. Without
-    a world this process saves.
+    All ranks of the group must call it. Even if the process is killed or the machine fails, a
+    complete file exists, either the old or the new one: the new file is written under a temporary
+    name in the same folder, flushed to the disk and renamed. The state must not change during the
+    call. Without a world, this process saves its own state.
 
     Parameters:
         state: the state to save; only that of `rank` is used. The default format supports what
@@ -45,10 +45,11 @@ def save(
             parameters and tensors on any device (loaded on the CPU, without gradients), JAX
             arrays (loaded as NumPy arrays).
         path: the file, in a folder that exists.
-        write: a function of state and file that writes it in another format, like torch.save.
+        write: a function write(state, file) that writes the state in another format, like
+            torch.save.
         rank: the rank in the group that saves.
         group: the ranks that take part; default the world.
-        timeout: seconds that the other ranks wait for it; default that of the group.
+        timeout: seconds that the other ranks wait for `rank`; default that of the group.
 
     Raises:
         OSError: on every rank: e.g. the disk is full or the folder is missing. The old file is
@@ -89,12 +90,12 @@ def load(
     """Load a file of save(): one rank reads the file and sends the state to the other ranks.
 
     All ranks of the group must call it. A file that save() did not write, or that is incomplete, is
-    refused. Without a world this process loads. The arrays and tensors of the state are writable
-    views of one block of memory.
+    refused. Without a world, this process reads the file. The arrays and tensors of the state are
+    writable views of one block of memory.
 
     Parameters:
         path: the file; only the root's path is used.
-        read: a function of a file that reads another format, like functools.partial(torch.load,
+        read: a function read(file) for another format, like functools.partial(torch.load,
             weights_only=True, map_location="cpu"). If there are other ranks, its result is sent
             in the default format of save(): it must hold only what that format supports, and is
             decoded from it on every rank, including the root.
@@ -105,7 +106,7 @@ def load(
     Raises:
         OSError: on every rank: FileNotFoundError if there is no such file.
         InvalidArgument: on every rank: the file is not a checkpoint, or is damaged.
-        Unsupported: it has an array of a library that is not installed here.
+        Unsupported: the state has an array of a library that is not installed here.
         PeerFailure: the root has died.
 
     An exception of `read` is raised on every rank; on the other ranks its cause is a RemoteError.
@@ -132,7 +133,8 @@ def load(
             else:
                 refusal = "checkpoint.load: what read= returns cannot be sent to the other ranks"
                 bodies.append(typed_file.encoded(read(file), refusal))
-        return typed_file.decoded(bodies[0])  # decoded here, so that an error is raised on all ranks
+        # an error is raised inside this function, and therefore on all ranks
+        return typed_file.decoded(bodies[0])
 
     state = rank0.single_process(rank=root, share=False, group=group, timeout=timeout)(checkpoint_load)()
     if members is None or is_alone:

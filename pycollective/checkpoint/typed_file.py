@@ -27,10 +27,10 @@ from pycollective.objects.object_codec import MOST_NESTED, Bytes, Malformed
 
 __all__ = ["NO_LIMIT", "decoded", "encoded", "read", "write"]
 
-MAGIC = b"\x89PCckpt\n"  # no text file begins like this, and a conversion of line ends breaks it
+MAGIC = b"\x89PCckpt\n"  # text files do not begin like this, and a conversion of line ends would change it
 FORMAT = 1
 HEADER = struct.Struct("<8sIIQ8x")
-AT_ONCE = 1 << 20  # bytes
+AT_ONCE = 1 << 20  # bytes per write
 NO_LIMIT = 1 << 62  # bytes; only the available memory limits the size
 
 
@@ -56,14 +56,14 @@ def write(state: object, file: BinaryIO) -> None:
 
 
 def encoded(state: object, refusal: str) -> Bytes:
-    """Return the state as encoded by the object codec. InvalidArgument begins with `refusal`."""
+    """Return the state, encoded by the object codec. An InvalidArgument begins with `refusal`."""
     with refused(refusal):
         return object_codec.encode(plain(state), most_nbytes=NO_LIMIT)
 
 
 @contextlib.contextmanager
 def refused(refusal: str) -> Iterator[None]:
-    """Rephrase the codec's InvalidArgument for checkpoints."""
+    """Prefix the codec's InvalidArgument with `refusal`."""
     try:
         yield
     except InvalidArgument as error:
@@ -75,7 +75,7 @@ def refused(refusal: str) -> Iterator[None]:
 
 
 def decoded(body: Bytes) -> object:
-    """Undo encoded()."""
+    """Decode the result of encoded()."""
     try:
         return object_codec.decode(body)
     except Malformed as error:
@@ -83,7 +83,7 @@ def decoded(body: Bytes) -> object:
 
 
 def read(file: BufferedReader) -> Bytes:
-    """Return the body. Raises InvalidArgument if the file is not a checkpoint or is incomplete."""
+    """Return the body. Raises InvalidArgument if the file is no checkpoint or is incomplete."""
     header = file.read(HEADER.size)
     if len(header) < HEADER.size and MAGIC.startswith(header[: len(MAGIC)]):
         what = "ends within its header" if header else "is empty"
@@ -102,7 +102,7 @@ def read(file: BufferedReader) -> Bytes:
             f"checkpoint.load: {file.name} has format {version}, and this version reads {FORMAT}"
         )
     there = file.seek(0, 2) - HEADER.size
-    if there != nbytes:  # checked before memory is allocated for a length that may be false
+    if there != nbytes:  # checked before allocating memory for a length that may be wrong
         state = "cut short" if there < nbytes else "damaged"
         raise InvalidArgument(
             f"checkpoint.load: {file.name} is {state}: {there} bytes behind the header instead of {nbytes}"
@@ -115,19 +115,19 @@ def read(file: BufferedReader) -> Bytes:
 
 
 def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
-    """Convert what frameworks use to what the codec supports.
+    """Convert types of frameworks to types that the codec supports.
 
-    OrderedDict becomes dict, and tensors and arrays become values in CPU memory without gradients.
+    OrderedDict becomes dict. Tensors and arrays become values in CPU memory without gradients.
     """
     kind = type(value)
     if depth > MOST_NESTED:
-        return value  # the codec refuses it, with the path to it
+        return value  # the codec raises an error for it that has the path to it
     if kind is dict or kind is OrderedDict:
         return {key: plain(each, depth + 1) for key, each in value.items()}
     if kind is list or kind is tuple:
         return kind(plain(each, depth + 1) for each in value)
     if getattr(value, "is_meta", False):
-        return value  # the codec refuses it
+        return value  # the codec raises an error for it
     if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch or Paddle, or a parameter
         return value.detach().cpu()
     jax = sys.modules.get("jax")

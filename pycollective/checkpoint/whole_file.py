@@ -1,7 +1,8 @@
 """Replaces a file atomically, even if the process or the machine dies.
 
-The new file is written in the same folder under another name, flushed to the disk, and renamed. The
-next process that writes this file removes what a killed process has left there.
+The new file is written in the same folder under a temporary name, flushed to the disk, and renamed.
+If a process is killed meanwhile, the next process that replaces this file removes the temporary
+file.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["replacing"]
 
-ENDING = "saving"  # of the temporary file: .last.ckpt.0123456789abcdef.saving
+ENDING = "saving"  # ends the name of a temporary file: .last.ckpt.0123456789abcdef.saving
 
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` at the end of the block, unless the block raises."""
-    path = os.path.realpath(path)  # the target of a link, not the link itself
+    path = os.path.realpath(path)  # if `path` is a symbolic link, its target is replaced
     mode = mode_of(path)
     folder, name = os.path.split(path)
     remove_leftovers(folder, name)
@@ -49,7 +50,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 def mode_of(path: str) -> int | None:
     """Return the permissions of the existing file, or None if there is none.
 
-    The new file gets them too, so that it has no more readers than the old one.
+    The new file gets the same permissions, so that it has no more readers than the old one.
     """
     try:
         mode = os.stat(path).st_mode

@@ -1,4 +1,4 @@
-"""Steps before a collective call: an error on one rank is raised on all, so that no rank waits."""
+"""Steps before a collective call: all ranks raise an error of one rank, so that no rank waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float | None = None) -> list[T]:
-    """Return the function's results by rank. An exception on one rank is raised on all ranks.
+    """Return the results of `function` by rank. An exception on one rank is raised on all ranks.
 
     Raises:
         CollectiveMismatch: another rank makes another call.
@@ -25,7 +25,8 @@ def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float
     try:
         result = function()
     except BaseException as error:
-        with contextlib.suppress(CollectiveError):  # the caller gets the first of two errors
+        # the caller gets the exception of `function`, not that of this call
+        with contextlib.suppress(CollectiveError):
             objects.allgather_object(group, (call, record_of(error), None), timeout=timeout)
         raise
     answers = objects.allgather_object(group, (call, None, result), timeout=timeout)
@@ -42,7 +43,7 @@ def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float
 
 
 def check_alike(call: str, facts: Sequence[Mapping[str, object]]) -> None:
-    """Raise CollectiveMismatch unless the facts (given by rank) are equal on all ranks."""
+    """Raise CollectiveMismatch unless the facts, listed by rank, are equal on all ranks."""
     for rank, theirs in enumerate(facts):
         for name, value in facts[0].items():
             if theirs[name] != value:

@@ -1,4 +1,4 @@
-"""Results of each rank's samples, on all ranks, in the order of the dataset."""
+"""Gathers the results for each rank's samples on all ranks, in the order of the dataset."""
 
 from __future__ import annotations
 
@@ -107,12 +107,13 @@ def _kind(values: Any, count: int) -> object:  # noqa: ANN401
     if is_list:
         return "a list"
     library = library_for(CALL, "values", values)
-    check_block(CALL, "values", library, values)  # checked here, so that an error is raised on all ranks
+    # checked before the collective call, so that all ranks raise the error
+    check_block(CALL, "values", library, values)
     return f"{library.dtype(values)} rows of shape {shape[1:]}"
 
 
 def _row_of_each_sample(sampler: Epochs, positions: Indices) -> Indices:
-    """For each sample, return the row of its value in the concatenated values of all ranks."""
+    """Return for each sample the row of its value in the concatenated values of all ranks."""
     assert sampler._iteration is not None
     samples = sampler._order.of(sampler._iteration.epoch)
     own = np.flatnonzero(positions < sampler._order.n)  # the remaining positions are pads
@@ -122,7 +123,7 @@ def _row_of_each_sample(sampler: Epochs, positions: Indices) -> Indices:
 
 
 def _gathered(group: Group, values: Any, counts: list[int], rows: Indices, clock: Clock) -> Any:  # noqa: ANN401
-    if isinstance(values, dict):  # sorted by key, because the order of keys may differ between ranks
+    if isinstance(values, dict):  # sorted by key, because the dicts of two ranks may have different orders
         found = {key: _gathered(group, values[key], counts, rows, clock) for key in sorted(values, key=repr)}
         return {key: found[key] for key in values}
     if isinstance(values, tuple):

@@ -1,8 +1,8 @@
 """Common base of the samplers: the next epoch, the program's position in it, and the saved state.
 
-An iteration uses the epoch that set_epoch() specified, or else the epoch after the last one. It
-chooses the epoch when its first sample is drawn, not when iter() is called: torch's DataLoader
-calls iter() twice and discards one iterator.
+An iteration uses the epoch that set_epoch() specified, or else the epoch after the last one. The
+epoch is chosen when the first sample is drawn, not when iter() is called, because torch's
+DataLoader calls iter() twice and discards one of the iterators.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from pycollective.errors import InvalidArgument
 __all__ = ["Epochs", "Iteration"]
 
 T = TypeVar("T")
-VERSION = 1  # of the saved states
+VERSION = 1  # version of the saved states
 
 
 @dataclass(eq=False)
 class Iteration:
-    """An iteration through an epoch, from a position on. Counts are of items of the sampler."""
+    """An iteration over an epoch, from a position on. It counts the sampler's items."""
 
     epoch: int
     start: int
-    ahead: bool  # a DataLoader draws the samples, and may prefetch
+    ahead: bool  # whether a DataLoader draws the items, possibly before the program gets them
     drawn: int = 0
-    counted: int | None = None  # what the program has received, if counting() observes the loader
+    counted: int | None = None  # items that the program has received, if counting() observes the loader
     ended: bool = False
 
     def done(self) -> int:
-        """Return how many units the program has received."""
+        """Return how many items the program has received."""
         if self.counted is not None:
             return self.counted
         if self.ahead:
@@ -50,7 +50,7 @@ class Iteration:
 
 
 class Epochs(ABC):
-    """The base of all samplers. Subclasses define what is handed out."""
+    """The base of all samplers. Subclasses define the items."""
 
     def __init__(self, call: str, place: Place, make: Callable[[], tuple[Order, Cut]]) -> None:
         if place.group is None:
@@ -63,7 +63,7 @@ class Epochs(ABC):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the running or last iteration, or of the next one if none has begun."""
+        """The epoch of the current or last iteration, or of the next one if none has begun."""
         return self._next[0] if self._iteration is None else self._iteration.epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -172,7 +172,7 @@ class Epochs(ABC):
             raise InvalidArgument(
                 f"load_state_dict: position={position} is behind the last of {self._order.n} samples"
             )
-        # the rest of the epoch has no whole batch here and is dropped
+        # The rest of the epoch has no complete batch with these settings, and is dropped.
         over = position > 0 and not self._cut.steps(position)
         self._next, self._iteration = (epoch + 1, 0) if over else (epoch, position), None
 
@@ -180,7 +180,10 @@ class Epochs(ABC):
         return {"n": self._order.n, "seed": self._order.seed, "order": self._order.kind}
 
     def _begin(self) -> Iteration:
-        """Begin an iteration. __iter__ is a generator, so its first item triggers this."""
+        """Begin an iteration.
+
+        __iter__ is a generator, so this runs when the first item is drawn.
+        """
         epoch, start = self._next
         self._next = (epoch + 1, 0)
         self._iteration = Iteration(epoch, start, ahead=_is_drawn_by_a_loader())
@@ -188,19 +191,19 @@ class Epochs(ABC):
 
     @abstractmethod
     def _steps(self, start: int = 0) -> int:
-        """Return how many items the sampler hands out on this rank, from a position on."""
+        """Return how many items this rank gets from position `start` on."""
 
     @abstractmethod
     def _steps_of_one(self, loader: object) -> int:
-        """Return how many items of the sampler are in one item of the loader."""
+        """Return how many items of the sampler one item of the loader has."""
 
     @abstractmethod
     def _positions(self, rank: int) -> Indices:
-        """Return all positions of a rank in an epoch, in the order in which the rank gets them."""
+        """Return all positions of a rank in an epoch, in the order in which it gets them."""
 
 
 def _is_drawn_by_a_loader() -> bool:
-    """Return whether a DataLoader draws the first sample, possibly through a user's own sampler."""
+    """Return whether a DataLoader draws the first sample, directly or through another sampler."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("torch.utils.data."):

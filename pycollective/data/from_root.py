@@ -1,4 +1,4 @@
-"""One rank reads batches for all ranks, and each rank gets its slice."""
+"""One rank reads the batches for all ranks, and each rank gets its slice."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def _to_others(
                 batch = next(batches, END)
             parts = [] if batch is END else _slices(batch, group.size)
         except BaseException as error:
-            with contextlib.suppress(CollectiveError):  # the caller gets the first of two errors
+            # the caller gets the exception of the iterable, not that of this call
+            with contextlib.suppress(CollectiveError):
                 objects.scatter_object(
                     group, [("error", record_of(error))] * group.size, root, timeout=timeout
                 )
@@ -123,7 +124,7 @@ def _slices(batch: Any, size: int) -> list[Any]:  # noqa: ANN401  arrays of any 
 
 
 def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
-    """Yield the length of everything in the batch that is to be cut."""
+    """Yield the length of each array or list in the batch that is to be cut."""
     if _is_whole(batch):
         return
     if _is_array(batch):
@@ -151,14 +152,17 @@ def _sliced(batch: Any, begin: int, end: int) -> Any:  # noqa: ANN401
 
 
 def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the members of a container that are cut alike, or None if the container is cut."""
+    """Return the members of a container that are cut one by one.
+
+    Returns None if the batch is not such a container: it is then cut as a whole.
+    """
     if isinstance(batch, dict):
         return list(batch.values())
     if isinstance(batch, tuple):
         return list(batch)
     if not isinstance(batch, list):
         return None
-    if any(_is_array(each) for each in batch):  # torch's collate function returns a list
+    if any(_is_array(each) for each in batch):  # columns, which torch's collate function returns as a list
         return batch
     if any(isinstance(each, (dict, list)) and _has_arrays(each) for each in batch):
         raise InvalidArgument(
@@ -170,7 +174,7 @@ def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
 
 def _has_arrays(value: Any) -> bool:  # noqa: ANN401
     members = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    if PLAIN.issuperset(map(type, members)):  # a fast path, because a list of numbers may be long
+    if PLAIN.issuperset(map(type, members)):  # fast path for a long list of numbers
         return _is_array(value)
     return any(_has_arrays(each) for each in members)
 

@@ -1,4 +1,4 @@
-"""A loader that shards a dataset: a BatchSampler chooses the samples, the framework reads them."""
+"""A loader for one rank: a BatchSampler chooses the samples, and the framework reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pycollective.training.rank0 import members_of
 __all__ = ["DataLoader"]
 
 CALL = "pc.data.DataLoader"
-# The module of each framework that has its Dataset and DataLoader.
+# For each framework, the module with its Dataset and DataLoader.
 FRAMEWORKS = {"torch": "torch.utils.data", "paddle": "paddle.io"}
 
 
@@ -137,24 +137,24 @@ class DataLoader:
         self._batches = _Batches(self.sampler, lambda batch: collate([one(each) for each in batch]))
 
     def __len__(self) -> int:
-        """Return the number of batches of an epoch, which is the same on every rank."""
+        """Return the number of batches in an epoch, which is equal on all ranks."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the next epoch, or through the rest of it after load_state_dict()."""
+        """Iterate the next epoch, or the rest of the epoch after load_state_dict()."""
         return self.sampler.counting(self._batches)
 
     @property
     def epoch(self) -> int:
-        """The epoch of the running or last iteration, or of the next one if none has begun."""
+        """The epoch of the current or last iteration, or of the next one if none has begun."""
         return self.sampler.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration go through this epoch. By default it uses the next epoch."""
+        """Make the next iteration use this epoch. By default, each iteration uses the next one."""
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int | str]:
-        """Return the position of the program, also within an epoch. It is the same on all ranks."""
+        """Return the program's position, also within an epoch. The state is equal on all ranks."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ class DataLoader:
 
 
 class _Batches:
-    """Makes a batch of data from each batch of indices, when it is requested."""
+    """Reads the samples of each batch of indices when the batch is requested."""
 
     def __init__(self, sampler: BatchSampler, make: Callable[[list[int]], Any]) -> None:
         self._sampler = sampler
@@ -175,7 +175,7 @@ class _Batches:
 
 class _Found(NamedTuple):
     framework: str | None
-    is_columns: bool  # the dataset is arrays that are indexed alike
+    is_columns: bool  # whether the dataset consists of arrays that are indexed with the same indices
     length: int
 
 
@@ -186,7 +186,7 @@ def _look_at(
     uneven: Uneven,
     only_of_framework: bool,
 ) -> _Found:
-    """Determine how the dataset is read, or refuse it.
+    """Determine how to read the dataset, or raise InvalidArgument.
 
     `only_of_framework` is true if an argument applies only to a framework's DataLoader.
     """
@@ -208,7 +208,7 @@ def _look_at(
 
 
 def _framework_of(dataset: object) -> str | None:
-    """Return the loaded framework that has this Dataset class, or None."""
+    """Return the imported framework with the class of this Dataset, or None."""
     for framework, module in FRAMEWORKS.items():
         loaded = sys.modules.get(module)
         if loaded is None or not isinstance(dataset, loaded.Dataset):
@@ -223,9 +223,9 @@ def _framework_of(dataset: object) -> str | None:
 
 
 def _columns_of(dataset: Any, *, collates: bool) -> list[Any] | None:  # noqa: ANN401
-    """Return the arrays that are indexed alike, or None for a sequence of samples.
+    """Return the arrays of a dataset of columns, or None for a sequence of samples.
 
-    Refuses a dataset that may be either.
+    Raises InvalidArgument if the dataset may be either.
     """
     if isinstance(dataset, list):
         if not collates and _arrays_in(dataset) is not None:
@@ -271,7 +271,7 @@ def _members(value: Any) -> Iterable[Any]:  # noqa: ANN401
 
 
 def _arrays_in(value: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the arrays of an array or container, or None if it is empty or has other members."""
+    """Return all arrays in a container, or None if it is empty or has other members."""
     if _is_array(value):
         return [value]
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""The rank and size that a sampler uses: given explicitly, or taken from a group."""
+"""The rank and size that a sampler uses: passed explicitly, or taken from a group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """This rank among the ranks that share the samples."""
+    """This rank's number among the ranks that share the samples."""
 
     rank: int
     size: int
@@ -22,7 +22,7 @@ class Place:
 
     @classmethod
     def of(cls, call: str, rank: int | None, size: int | None, group: Group | None) -> Place:
-        """Return the given place, or else the place in the group, or else in the world."""
+        """Return the given rank and size, or else those in the group, or else in the world."""
         if (rank is None) != (size is None) or (rank is not None and group is not None):
             raise InvalidArgument(f"{call}: give rank= and size=, or group=, or none of them")
         if rank is not None and size is not None:

@@ -1,4 +1,4 @@
-"""Samplers for the samples of this rank, one by one or in batches."""
+"""Samplers for this rank's samples, one by one or in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["BatchSampler", "Sampler"]
 
-AT_ONCE = 1 << 14  # samples that are looked up together
+AT_ONCE = 1 << 14  # samples that are looked up at a time
 
 
 class Sampler(Epochs):
@@ -32,14 +32,14 @@ class Sampler(Epochs):
     Parameters:
         n_or_dataset: the number of samples, or an object with that length.
         shuffle: use another order in each epoch; otherwise the order is always 0, 1, 2, ...
-        replacement: draw n samples, each time from all of them.
+        replacement: draw n samples, each from all n, so that a sample may occur repeatedly.
         weights: shape (n,), the relative probability of each sample; requires replacement.
             Default: all equal.
         seed: from 0; the same on all ranks.
-        uneven: the handling if the number of ranks does not divide n. "pad": all ranks have the
-            same number, and the first samples are repeated; "drop": all ranks have the same
-            number, and the last samples are left out; "exact": each sample occurs once, and
-            some ranks have one less.
+        uneven: the handling if the number of ranks does not divide n. "pad": all ranks have equally
+            many samples, and the first samples are repeated; "drop": all ranks have equally many
+            samples, and the last samples are left out; "exact": each sample occurs once, and some
+            ranks have one sample less.
         rank, size: this rank, and the number of ranks; default those of the group.
         group: the ranks that share the samples; default the world.
 
@@ -83,11 +83,11 @@ class Sampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """Return this rank's number of samples in a whole epoch, even if the next is shorter."""
+        """Return this rank's number of samples in a whole epoch, even if the next is partial."""
         return self._steps()
 
     def __iter__(self) -> Iterator[int]:
-        """Go through the next epoch, or through the rest of it after load_state_dict()."""
+        """Iterate the next epoch, or the rest of the epoch after load_state_dict()."""
         here = self._begin()
         samples = self._order.of(here.epoch)
         positions = self._own(self.rank, here.start)
@@ -96,7 +96,7 @@ class Sampler(Epochs):
             for sample in samples(_array(some)).tolist():
                 here.drawn += 1
                 yield sample
-        here.drawn += 1  # so that a rank with one sample less than other ranks has also reached the end
+        here.drawn += 1  # a rank with one sample less than other ranks must also count as being at the end
 
     def _own(self, rank: int, start: int = 0) -> range:
         return range(start + rank, self._cut.end(start), self.size)
@@ -183,11 +183,11 @@ class BatchSampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """Return the number of batches in a whole epoch, even if the next iteration is partial."""
+        """Return the number of batches in a whole epoch, even if the next is partial."""
         return self._steps()
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Go through the next epoch, or through the rest of it after load_state_dict()."""
+        """Iterate the next epoch, or the rest of the epoch after load_state_dict()."""
         here = self._begin()
         samples = self._order.of(here.epoch)
         for step in range(self._steps(here.start)):

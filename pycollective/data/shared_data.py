@@ -1,10 +1,10 @@
 """One copy of a dataset per host, in memory that all local ranks map.
 
 The memory is a memfd: it has no name, and the kernel frees it when the last process that maps it
-has ended, for whatever reason. The first rank of the host fills and seals it; the other ranks open
-it through /proc/<pid>/fd/<number>. A random mark at its end proves to them that it is the right
-memory. If a pid means another process to a rank (containers that share a host but not a pid
-namespace), that rank receives a copy by message instead.
+has ended, for whatever reason. The first rank of the host fills and seals it; the other local ranks
+open it through /proc/<pid>/fd/<number>. Random bytes at its end, the mark, prove to them that it is
+the right memory. If containers share a host but not a pid namespace, the pid may be that of another
+process. A rank that does not find the mark receives a copy of the data by message instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["shared"]
 
 TAG = 0xFFFF_0B22  # tag of the message that carries a copy
 MARK_NBYTES = 16
-ALIGNMENT = 64  # a cache line; also suits vector instructions
+ALIGNMENT = 64  # of each array: a cache line, which also suits vector instructions
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
@@ -46,7 +46,7 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
 
     All ranks of the group must call it. The arrays are read-only NumPy arrays, and stay valid as
     long as they are referenced. The memory has no name, so nothing is left over when processes are
-    killed. Without a world, only `load` runs.
+    killed. Without a world, this process calls `load`.
 
     Parameters:
         load: returns an array, or a tuple or dict of arrays. They are copied, so the data is
@@ -92,7 +92,7 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
             return layout.words(), os.getpid(), fd, mark
 
         by_rank = on_all(members, "pc.data.shared", load_first, timeout=clock.left_s())
-        # for each rank, that of its host's leader
+        # the offer that applies to each rank: that of the first rank of its host
         offers = cast("list[Offer]", [by_rank[hosts.index(host)] for host in hosts])
         check_alike("pc.data.shared", [{"what was loaded": words} for words, *_ in offers])
         words, pid, fd, mark = offers[members.rank]
@@ -109,32 +109,32 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
 
 Memory: TypeAlias = mmap.mmap | npt.NDArray[np.uint8]
 Words: TypeAlias = tuple[str, list[Any], list[Any], list[Any], list[int], int]
-# The layout, and the process id, descriptor and mark by which another rank finds the memory.
+# The layout, and the process id, descriptor and mark by which a local rank finds the memory.
 Offer: TypeAlias = tuple[Words, int, int, bytes]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The positions of the arrays in the memory, in a form that can be sent."""
+    """The positions of the arrays in the shared memory, in a form that can be sent."""
 
     container: str  # "dict", "tuple", or "array" for a single array without a container
     keys: list[Any]
-    descriptions: list[Any]  # of the element types
+    descriptions: list[Any]  # the element type of each array
     shapes: list[Any]
     offsets: list[int]
     nbytes: int
 
     def words(self) -> Words:
-        """Return all fields, as arguments for another Layout."""
+        """Return all fields as a tuple of arguments for Layout()."""
         return self.container, self.keys, self.descriptions, self.shapes, self.offsets, self.nbytes
 
     def views_of(self, memory: Memory) -> list[npt.NDArray[Any]]:
-        """Return the arrays, each as a view of the memory."""
+        """Return the arrays, each as a view of `memory`."""
         rows = zip(self.shapes, self.descriptions, self.offsets, strict=True)
         return [np.ndarray(shape, descr_to_dtype(kind), memory, offset) for shape, kind, offset in rows]
 
     def arrays_in(self, memory: Memory) -> Any:  # noqa: ANN401
-        """Return the arrays in their container."""
+        """Return the arrays of `memory` in their container."""
         return _contained(self.container, self.keys, self.views_of(memory))
 
 
@@ -153,7 +153,8 @@ def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
     """Return a descriptor of memory that holds these arrays and is sealed against writes."""
     fd = os.memfd_create("pycollective-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.posix_fallocate(fd, 0, layout.nbytes)  # raises if there is no room; a later write would be killed
+        # raises if memory is short; a later write would kill the process by SIGBUS
+        os.posix_fallocate(fd, 0, layout.nbytes)
         _write(layout, arrays, mark, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
@@ -165,7 +166,8 @@ def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
 def _write(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes, fd: int) -> None:
     """Write the arrays and the mark.
 
-    The writable mapping ends when this returns, with the last view of it. Sealing requires that.
+    The last view of the writable mapping is released on return. Sealing requires that no writable
+    mapping exists.
     """
     memory = mmap.mmap(fd, layout.nbytes)
     for view, array in zip(layout.views_of(memory), arrays, strict=True):
@@ -174,10 +176,11 @@ def _write(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes, fd: int)
 
 
 def _mapped(pid: int, fd: int, nbytes: int, mark: bytes) -> mmap.mmap | None:
-    """Return the memory of another process's descriptor, or None if this process cannot see it."""
+    """Return the memory of another process's descriptor, or None if that is not accessible here."""
     path = f"/proc/{pid}/fd/{fd}"
     try:
-        facts = os.stat(path)  # checked first, because opening something else, e.g. a pipe, might block
+        # checked before opening, because opening another kind of file, e.g. a pipe, may block
+        facts = os.stat(path)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size != nbytes:
             return None
         here = os.open(path, os.O_RDONLY)
@@ -191,9 +194,10 @@ def _mapped(pid: int, fd: int, nbytes: int, mark: bytes) -> mmap.mmap | None:
 
 
 def _map(fd: int, nbytes: int) -> mmap.mmap:
-    """Map the pages. No process writes, so MAP_PRIVATE copies nothing.
+    """Map the memory.
 
-    Old kernels refuse MAP_SHARED for sealed memory.
+    MAP_PRIVATE is used because old kernels refuse MAP_SHARED for sealed memory. It copies no page,
+    because no process writes.
     """
     return mmap.mmap(fd, nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
 

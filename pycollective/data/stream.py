@@ -33,9 +33,9 @@ def shard(
     Parameters:
         stream: any iterable.
         uneven: the handling if the number of ranks does not divide the stream's length. "pad":
-            all ranks have the same number, and the first items are repeated; "drop": all ranks
-            have the same number, and the last items are left out; "exact": each item occurs
-            once, and some ranks have one less.
+            all ranks have equally many items, and the first items are repeated; "drop": all ranks
+            have equally many items, and the last items are left out; "exact": each item occurs
+            once, and some ranks have one item less.
         rank, size: this rank, and the number of ranks; default those of the group.
         group: the ranks that share the stream; default the world.
 

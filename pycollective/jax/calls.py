@@ -1,6 +1,6 @@
 """The callbacks for JAX, and their adjoints.
 
-Calls are compared by value, so that JAX compiles a call once, even if a program makes it often.
+Calls are compared by value, so that JAX compiles equal calls only once.
 """
 # ruff: noqa: D101, D102  nothing in here is public
 
@@ -35,7 +35,7 @@ __all__ = [
     "made",
 ]
 
-# the bit that distinguishes gradients from forward messages between the same two ranks
+# tag bit of gradients, which distinguishes them from forward messages between the same ranks
 GRADIENT_TAG = 1 << 30
 
 Host = npt.NDArray[Any]
@@ -43,7 +43,7 @@ Host = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Call(ABC):
-    """One call: from one array to a new one."""
+    """One call. It takes one array and returns a new one."""
 
     group: Group
     timeout: float | None
@@ -88,8 +88,8 @@ def _forward(call: Call, x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _backward(call: Call, zero: jax.Array, g: jax.Array) -> tuple[jax.Array]:
-    # The received gradient does not depend on g, but through the peer on x: JAX must not treat it
-    # as a constant.
+    # g is a constant for JAX, but the gradient that Send receives depends on x through the peer.
+    # Adding a zero that depends on x prevents JAX from treating the gradient as a constant.
     return (call.adjoint(g + zero if isinstance(call, Send) else g),)
 
 
@@ -187,7 +187,11 @@ class Alltoall(Call):
 
 @dataclass(frozen=True)
 class Message(Call):
-    """A message and its peer: the same fields at both ends, so each is the other's adjoint."""
+    """A message and its peer.
+
+    send() on one rank and recv() on the other have the same fields, so each is the adjoint of the
+    other.
+    """
 
     peer: int
     tag: int
@@ -195,7 +199,7 @@ class Message(Call):
     sent_dtype: np.dtype[Any]
 
     def back(self, kind: type[Message]) -> Message:
-        """Returns the message for its gradient. Raises Unsupported if it is one already."""
+        """Returns the message for the gradient. Raises Unsupported if this is a gradient itself."""
         if self.tag & GRADIENT_TAG:
             raise Unsupported(
                 "send, recv: there are no second derivatives through messages, only through collectives"
@@ -230,4 +234,4 @@ class Recv(Message):
         return self.sent_dtype
 
     def adjoint(self, g: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(made(self.back(Send), g), g.shape)  # the token is zero
+        return jnp.broadcast_to(made(self.back(Send), g), g.shape)  # the operand's gradient is zeros

@@ -69,7 +69,7 @@ def reduce(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> jax.Array:
-    """Combines the arrays of all ranks; the root gets the result, the others zeros.
+    """Combines the arrays of all ranks; the root gets the result, the other ranks zeros.
 
     Otherwise it is like allreduce(). Its adjoint gives the root's gradient to every rank; gradients
     of the zeros are ignored.

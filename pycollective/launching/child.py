@@ -1,6 +1,6 @@
-"""One rank as a child process: it has its own session and dies with the launcher.
+"""One rank as a child process, which has its own session and dies with the launcher.
 
-It is reaped only when its whole process group may be killed.
+It is reaped only when the remaining processes of its group may be killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pycollective.launching import guard
 PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(
     None
-).prctl  # looked up here: code between fork and exec must not import or allocate much
+).prctl  # looked up here, because code between fork and exec must not import or allocate much
 
 
 @dataclass
@@ -35,22 +35,24 @@ class Child:
         return self.process.pid
 
     def signal(self, number: int) -> None:
-        """Signal the rank and all that it started.
+        """Signal the rank and all processes of its group.
 
-        This is safe until reap(): an unreaped process keeps the group's number.
+        This is safe until reap(): while the rank is not reaped, no other process gets its group's
+        number.
         """
         try:
             os.killpg(self.group, number)
-        except ProcessLookupError:  # no process is left
+        except ProcessLookupError:  # no process of the group is left
             pass
 
     def signal_alone(self, number: int) -> None:
         os.kill(self.process.pid, number)  # not Popen.send_signal, which reaps
 
     def exit_status(self) -> int | None:
-        """Return None while it runs, else its exit code, or minus the signal that killed it.
+        """Return the rank's exit code, or None while it runs.
 
-        Does not reap the process.
+        The result is negative, minus the number of the signal, if a signal killed the rank. This
+        does not reap the process.
         """
         info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if info is None:
@@ -58,7 +60,7 @@ class Child:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def reap(self) -> None:
-        """Kill what is left of the group, then release its number."""
+        """Kill the remaining processes of the group, then release the group's number."""
         self.signal(signal.SIGKILL)
         self.process.wait()
 
@@ -77,8 +79,8 @@ def start(
     parent = os.getpid()
 
     def die_with_parent() -> None:
-        # The signal is sent when the thread that forked ends; callers start and end children in the
-        # same thread.
+        # The kernel sends the signal when the thread that forked ends, not only the process.
+        # Therefore callers start and end children in the same thread.
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # the parent died before prctl()
             os._exit(1)
@@ -98,7 +100,10 @@ def start(
 
 @contextlib.contextmanager
 def guarded() -> Iterator[int]:
-    """Run a process that kills the groups of notify_guard() if this process disappears."""
+    """Run a guard process while the block runs. Yields the descriptor for notify_guard().
+
+    If this process disappears, the guard kills the process groups that are registered with it.
+    """
     command = [sys.executable, "-I", "-S", guard.__file__]
     null = subprocess.DEVNULL
     with subprocess.Popen(  # unbuffered: closing it needs no flush that could fail
@@ -109,16 +114,16 @@ def guarded() -> Iterator[int]:
 
 
 def notify_guard(guard_fd: int, sign: str, each: Child) -> None:
-    """Tell the guard that a rank has begun ("+"), or that all its processes have ended ("-")."""
+    """Inform the guard that a rank has begun ("+"), or that all its processes have ended ("-")."""
     with contextlib.suppress(BrokenPipeError):  # the guard was killed: continue without it
         os.write(guard_fd, b"%s%d\n" % (sign.encode(), each.group))
 
 
 @contextlib.contextmanager
 def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
-    """Yield one key file per rank, open until all ranks are started.
+    """Yield a descriptor of a key file for each rank. All are closed at the end of the block.
 
-    Without a key there are none: the ranks get one elsewhere.
+    Without a key the descriptors are None, because the ranks then use another source of the key.
     """
     if key is None:
         yield [None] * count
@@ -132,5 +137,5 @@ def key_files(key: bytes | None, count: int) -> Iterator[Sequence[int | None]]:
 
 
 def descriptors_hint(error: OSError) -> str:
-    """Return a remedy if the error is a lack of descriptors, else ""."""
+    """Return advice if the error is a lack of descriptors, else ""."""
     return "; raise the limit with `ulimit -n`" if error.errno == errno.EMFILE else ""

@@ -14,23 +14,24 @@ PREFIX = "PYCOLLECTIVE_"
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
 ATTEMPT = PREFIX + "RESTART_COUNT"
-TERMINAL = PREFIX + "TERMINAL"  # set if the launcher displays unfinished lines of the ranks' standard error
+# set if the launcher displays unfinished lines of the ranks' standard error on a terminal
+TERMINAL = PREFIX + "TERMINAL"
 # Variables of an outer launcher. They do not apply to the ranks of this one.
 OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER", *paddle.OF_PLACE))
 
 
 @dataclass(frozen=True)
 class World:
-    """The common facts of the ranks of one launch on this host."""
+    """The facts that all ranks of one launch on this host have in common."""
 
-    size: int  # over all hosts
+    size: int  # number of ranks on all hosts
     store: str | None  # address of the launcher's rendezvous store; None if rank 0 has the store, at `master`
     master_port: int  # for the program (torch.distributed); pycollective never binds it
     master: str = "127.0.0.1"
     store_port: int = 0  # port of rank 0's store
-    first: int = 0  # first rank on this host
+    first: int = 0  # number of the first rank on this host
     local_size: int = 0  # number of ranks on this host; 0 means all
-    attempt: int = 0  # how often the ranks were started before
+    attempt: int = 0  # how often the ranks have been restarted
 
     @property
     def ranks(self) -> range:
@@ -49,12 +50,13 @@ def usable_cores() -> int:
 
 
 def threads_per_rank(env: Mapping[str, str], local_size: int) -> str:
-    """Return the user's setting, else an equal share of the cores."""
+    """Return OMP_NUM_THREADS if the user has set it, else an equal share of the cores."""
     return env.get("OMP_NUM_THREADS", str(max(1, usable_cores() // local_size)))
 
 
 def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int | None) -> dict[str, str]:
-    # Variables of an outer torchrun would make torch.distributed use its agent.
+    # The variables of an outer torchrun are removed: they would make torch.distributed use its
+    # agent.
     env = {
         name: value
         for name, value in base.items()
@@ -78,7 +80,7 @@ def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: i
 
 
 def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
-    """Add the debugger hook for Python ranks: breakpoint() uses the launcher's terminal.
+    """Add the hook by which breakpoint() in Python ranks uses the launcher's terminal.
 
     A hook that the user has chosen is kept.
     """
@@ -86,7 +88,10 @@ def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_terminal(base: Mapping[str, str]) -> dict[str, str]:
-    """Add whether the launcher's standard error is a terminal. The rank's own is a pipe."""
+    """Add whether the launcher's standard error is a terminal.
+
+    A rank cannot determine this, because its own standard error is a pipe.
+    """
     env = {name: value for name, value in base.items() if name != TERMINAL}
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return {**env, TERMINAL: "1"} if is_terminal else env

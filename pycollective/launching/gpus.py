@@ -1,7 +1,7 @@
-"""The GPUs of this machine as launchers see them.
+"""The GPUs of this machine, for launchers.
 
-Checks that the GPUs of `pycollective run --gpus` exist, because ranks would otherwise compute on
-the CPU silently. Assigns GPUs to ranks, and chooses the default number of ranks.
+Checks that the GPUs of `pycollective run --gpus` exist, because ranks without a GPU would silently
+compute on the CPU. Assigns GPUs to ranks, and chooses the default number of ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def ranks_by_default() -> int:
 
 
 def missing(named: Sequence[str]) -> str:
-    """Return a warning about missing GPUs, or ""."""
+    """Return a warning if a GPU of --gpus does not exist, or ""."""
     if not named:
         return ""
     there = devices.gpus_of(named)
@@ -39,7 +39,7 @@ def missing(named: Sequence[str]) -> str:
 
 
 def of_ranks(named: Sequence[str], env: Mapping[str, str], ranks: range) -> dict[int, str]:
-    """Return the GPU of each rank of this machine, by nvidia-smi's name; see devices.device().
+    """Return the GPU of each rank on this machine, by nvidia-smi's name; see devices.device().
 
     The result is empty if there are no GPUs. `named` comes from --gpus, which has precedence over
     CUDA_VISIBLE_DEVICES.

@@ -1,8 +1,9 @@
-"""Kills what the ranks started if the launcher is killed: the kernel ends only the ranks.
+"""Kills the processes that the ranks started if the launcher is killed.
 
-Runs as its own process: `python guard.py`. Reads lines "+group" and "-group" on standard input.
-When the input ends (the launcher has ended in any manner), it kills the groups that are left.
-Imports nothing of pycollective, to be small and quick.
+The kernel kills only the ranks themselves then. This module runs as a process of its own,
+`python guard.py`. It reads lines "+group" and "-group" on standard input. When the input ends,
+because the launcher has ended in any manner, it kills the groups that are left. It imports nothing
+of pycollective, to be small and quick.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import sys
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # it must briefly outlive the launcher
+        signal.signal(number, signal.SIG_IGN)  # the guard must briefly outlive the launcher
     groups: set[int] = set()
     for line in sys.stdin:
         (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))

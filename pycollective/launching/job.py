@@ -1,4 +1,4 @@
-"""Sends a function and its arguments to the processes that call it: encoded here, found there."""
+"""Describes a function call so that another process can make it: pickled here, found there."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from typing import Any
 
 from pycollective.errors import InvalidArgument
 
-MAIN = "__pycollective_main__"  # name of the parent's main script in a rank
-SPAWNED = "__mp_main__"  # its name in a process that multiprocessing has spawned
+MAIN = "__pycollective_main__"  # name of the parent's main module in a rank
+SPAWNED = "__mp_main__"  # name of the main module in a process that multiprocessing has spawned
 OF_MAIN = ("__main__", SPAWNED, MAIN)
 COPIES = "install cloudpickle, with which lambdas, local functions and what was typed in travel as copies"
-# Whether this process is a rank that is looking for its function, which executes the user's
-# modules.
+# Whether this process is a rank that is importing the user's modules to find its function.
 _finding = False
 
 
@@ -36,25 +35,25 @@ class Name:
 
     module: str
     qualified: str
-    decorators: int  # how many decorators must be unwrapped to get it
+    decorators: int  # number of `__wrapped__` steps from the object of that name to the function
 
 
 @dataclass(frozen=True)
 class Script:
     """The main script of the parent, which the ranks execute under a name other than `__main__`."""
 
-    path: str  # for a zip file: app.zip/__main__.py
+    path: str  # ends in app.zip/__main__.py for a zip file
     package: str | None  # the package of a program that was started by `python -m`
 
     def load(self) -> None:
-        """Execute the definitions, as multiprocessing does.
+        """Execute the definitions of the script, as multiprocessing does.
 
         Code under `if __name__ == "__main__"` does not run.
         """
         module, code = self.of_zip_file() or self.of_file()
         if self.package:
             module.__package__, module.__spec__ = self.package, None
-        for name in OF_MAIN:  # a pickle of a rank or of a spawned process may use any of them
+        for name in OF_MAIN:  # a pickle may contain any of these names
             sys.modules[name] = module
         exec(code, module.__dict__)
 
@@ -85,16 +84,16 @@ class Script:
 
 @dataclass(frozen=True)
 class Job:
-    name: Name | None  # None if the pickle has the function itself
-    script: Script | None  # if something of it is needed
-    pickled: bytes  # function, args and kwargs; unpickled after their modules can be found
+    name: Name | None  # None if `pickled` has the function itself
+    script: Script | None  # None if the rank does not need the main script
+    pickled: bytes  # function, args and kwargs; unpickled after their modules are importable
     argv: list[str]
-    deadline: float | None  # on the monotonic clock, which all processes of a host share
+    deadline: float | None  # on the monotonic clock, which is the same for all processes of a host
     init: bool
-    by_value: bool  # whether cloudpickle handles results that plain pickle refuses
+    by_value: bool  # whether cloudpickle is used for results that plain pickle refuses
 
     def find(self) -> Callable[[], Any]:
-        """Return the call to make."""
+        """Return the call as a function without arguments."""
         global _finding
         _finding = True
         try:
@@ -124,7 +123,7 @@ def describe(
     init: bool,
     by_value: bool,
 ) -> Job:
-    """Describe a call of the function.
+    """Return a description of a call of the function.
 
     If `by_value`, objects that cannot be found by name, or that plain pickle refuses, are copied
     with their code.
@@ -153,7 +152,8 @@ def describe(
         advice=advice,
     )
     if of_main or (plain and names_main(pickled)):
-        sys.modules[MAIN] = sys.modules["__main__"]  # so that results that are defined there can be unpickled
+        # results may be instances of classes that the main script defines
+        sys.modules[MAIN] = sys.modules["__main__"]
     else:
         script = None
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -175,7 +175,7 @@ def dumps_call(
 
     try:
         return pickled((function, args, kwargs))
-    except Exception:  # an object's pickling may raise anything
+    except Exception:  # pickling an object may raise any exception
         parts: dict[str, object] = {f"{function!r}": function}
         parts |= {f"argument {number} ({type(each).__name__})": each for number, each in enumerate(args)}
         parts |= {f"argument {name}= ({type(each).__name__})": each for name, each in kwargs.items()}
@@ -194,7 +194,7 @@ def main_script() -> Script | None:
     main = sys.modules["__main__"]
     path = getattr(main, "__file__", None)
     if not path or not (os.path.isfile(path) or zipfile.is_zipfile(os.path.dirname(path))):
-        return None  # interactive, or piped into Python, which names it "<stdin>"
+        return None  # the program is interactive, or was piped into Python, which names it "<stdin>"
     return Script(os.path.abspath(path), getattr(main, "__package__", None))
 
 
@@ -211,8 +211,8 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
             there = resolve(sys.modules[module], qualified)
         except AttributeError:
             pass
-    # The function must be identical, as in pickle: the name alone could silently run another
-    # function.
+    # As in pickle, the name must lead to this very function, because the name alone could silently
+    # run another function.
     name, each = Name(str(module), qualified, 0), there
     while each is not None and each is not function:
         name, each = Name(name.module, qualified, name.decorators + 1), getattr(each, "__wrapped__", None)
@@ -256,17 +256,17 @@ def resolve(module: object, qualified_name: str) -> object:
 
 
 def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False) -> tuple[bytes, bool]:
-    """Return a pickle, and whether it is a plain one.
+    """Return a pickle, and whether plain pickle made it.
 
-    `has_main` means that its reader has, or can load, the main module of this process. `of_main`
-    means that the reader loads it in any case, so objects defined there are pickled by name even in
-    a copy, and keep their identity.
+    `has_main` means that the process that reads it has the main module of this process or can load
+    it. `of_main` means that it loads that module in any case. Objects of the main module are then
+    pickled by name even if cloudpickle is used, and so keep their identity.
     """
     try:
         pickled = pickle.dumps(what)
         if has_main or not by_value or not names_main(pickled):
             return pickled, True
-    except Exception:  # an object's pickling may raise anything
+    except Exception:  # pickling an object may raise any exception
         if not by_value:
             raise
     import cloudpickle

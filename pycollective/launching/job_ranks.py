@@ -1,4 +1,4 @@
-"""The ranks of a job on this host, as seen by their launcher: their output and how each ends."""
+"""The ranks of a pc.run() job on this host, for the launcher: their output and how each ends."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from pycollective.launching.streams.lines import visible
 from pycollective.launching.worker import Outcome
 from pycollective.runtime import lifetime
 
-DUMP_S = 1.0  # how long ranks may take after their deadline to print their stacks
-# sys.path comes first, so that the rank finds pycollective and the function as this process did.
+DUMP_S = 1.0  # after the deadline: time in which ranks print their stacks before they are killed
+# Sets sys.path first, so that the rank finds pycollective and the function as this process did.
 BOOT = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from pycollective.launching.worker import main; main()"
 )
-Show = Callable[[int, str, "list[str]"], None]  # rank, "out" or "err", whole lines
+Show = Callable[[int, str, "list[str]"], None]  # called with rank, "out" or "err", and whole lines
 
 
 class Terminal(Protocol):
-    """Displays unfinished lines too."""
+    """A display that also shows unfinished lines."""
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
         """Set the rank's unfinished line."""
@@ -68,13 +68,13 @@ def started(
     """Start the ranks, and end all of them with the block: no process is left behind.
 
     If `merged`, standard error is shown as "out", in the order in which it was written. `store` is
-    the store that the ranks use to connect, if it is in this process.
+    the ranks' rendezvous store, if this process has it.
     """
     ranks = JobRanks(show, None if job.init else store, terminal)
     with guarded() as guard_fd:
         try:
             with tempfile.TemporaryFile() as file, key_files(key, len(world.ranks)) as key_fds:
-                # Each rank reads the same file with its own file position.
+                # Each rank opens the same file, with a file position of its own.
                 pickle.dump(path_of_ranks(), file)
                 pickle.dump(job, file)
                 file.flush()
@@ -89,7 +89,7 @@ def started(
 
 
 def path_of_ranks() -> list[str]:
-    """Return sys.path, with relative folders also resolved against IMPORTED_IN."""
+    """Return sys.path. A relative folder is also resolved against IMPORTED_IN."""
     found: list[str] = []
     for each in sys.path:
         if isinstance(each, str) and not os.path.isabs(each) and lifetime.IMPORTED_IN:
@@ -99,7 +99,10 @@ def path_of_ranks() -> list[str]:
 
 
 def interpreter_options() -> list[str]:
-    """Return this Python's options that change the program's behaviour, as multiprocessing does."""
+    """Return the options of this Python that its ranks must have too.
+
+    They are those that multiprocessing passes on.
+    """
     extended = [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]
     optimized = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     return [*optimized, *(f"-W{each}" for each in sys.warnoptions), *(f"-X{each}" for each in extended)]
@@ -111,8 +114,8 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
             reply = on_error.enter_context(tempfile.TemporaryFile())
             stdin = on_error.enter_context(open(f"/proc/self/fd/{job.fileno()}", "rb"))
             with warnings.catch_warnings():
-                # JAX warns about os.fork() in every process that has used it, but the child calls
-                # exec at once.
+                # JAX warns about os.fork() in every process that has used JAX. The warning does not
+                # apply here, because the child calls exec at once.
                 warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
                 rank_child = child.start(
                     [sys.executable, *interpreter_options(), "-c", BOOT, str(reply.fileno())],
@@ -127,19 +130,20 @@ def start(rank: int, env: Mapping[str, str], key_fd: int | None, job: IO[bytes],
         except OSError as error:
             hint = child.descriptors_hint(error)
             raise CollectiveError(f"cannot start rank {rank}: {error.strerror}{hint}") from error
-        on_error.pop_all()  # from here on JobRank owns the reply
+        on_error.pop_all()  # now JobRank closes `reply`
         stdin.close()
     return JobRank(rank_child, reply)
 
 
 @dataclass
 class JobRank:
-    """One rank. It leaves its outcome in an unnamed file."""
+    """One rank. It writes its outcome to an unnamed file, `reply`."""
 
     child: Child
     reply: IO[bytes]
-    status: int | None = None  # as Child.exit_status(); None if it runs, or ran until it was killed
-    outcome: Outcome | None = None  # None if it ended without leaving one
+    # as Child.exit_status(); None while the rank runs, or if it ran until end() killed it
+    status: int | None = None
+    outcome: Outcome | None = None  # None if the rank ended without writing one
 
     @property
     def rank(self) -> int:
@@ -151,7 +155,7 @@ class JobRank:
 
     def read_outcome(self) -> None:
         self.reply.seek(0)
-        with contextlib.suppress(Exception):  # it was killed before or while it wrote
+        with contextlib.suppress(Exception):  # the rank was killed before or while it wrote
             self.outcome = pickle.load(self.reply)
 
 
@@ -176,7 +180,7 @@ class Stream:
         return lines_of(self.cutter.cut(data))
 
     def last(self) -> list[str]:
-        """Return the lines that are unfinished, or may still be redrawn."""
+        """Return the rest: the lines that are unfinished or may still be redrawn."""
         return lines_of(self.cutter.last())
 
 
@@ -187,18 +191,19 @@ def lines_of(text: bytes) -> list[str]:
 
 @dataclass
 class JobRanks:
-    """All ranks of this host.
+    """All ranks on this host.
 
-    Only the thread that started them may use it, because they die with it.
+    Only the thread that started them may use this, because the ranks die with that thread.
     """
 
     show: Show
-    store: StoreServer | None = None  # where ranks that may have skipped init() are reported
+    # receives the reports of ended ranks, for which other ranks may wait in init()
+    store: StoreServer | None = None
     terminal: Terminal | None = None
-    # ended successfully, but not reported to the other ranks yet
+    # ranks that ended successfully and have not been reported to the other ranks
     done: list[Child] = field(default_factory=list)
-    report_at: float = math.inf  # when to report them
-    drawing: set[Stream] = field(default_factory=set)  # streams with lines that may still be redrawn
+    report_at: float = math.inf  # time of the next report
+    drawing: set[Stream] = field(default_factory=set)  # streams with lines that the rank may still redraw
     ranks: list[JobRank] = field(default_factory=list)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
@@ -249,20 +254,20 @@ class JobRanks:
         rank.read_outcome()
         for stream in self.streams:
             if stream.rank == rank.rank and stream.waiting():
-                self.read(stream)  # its last output, before its end is judged
+                self.read(stream)  # all output must be shown before the rank's end is judged
         if not rank.failed:
             self.done.append(rank.child)
             self.report_at = min(self.report_at, time.monotonic() + TOGETHER_S)
 
     def report_absent(self) -> None:
-        """Report ranks that have ended, for ranks that may wait for them in init().
+        """Report the ranks in `done`, because other ranks may wait for them in init().
 
-        The delay exists because ranks mostly end together.
+        Reports are delayed because ranks mostly end together, and then none is needed.
         """
         done, self.done, self.report_at = self.done, [], math.inf
         if self.store is not None and self.running:
-            # A thread, because the store may take long to answer, while the ranks' output must be
-            # read.
+            # The report is made in a thread, because the store may take long to answer, and the
+            # ranks' output must be read meanwhile.
             report = self.store._report_absent
             threading.Thread(target=report_absent, args=(done, report), daemon=True).start()
 
@@ -274,12 +279,13 @@ class JobRanks:
             lines = stream.last()
         if lines and self.drawing:
             for other in self.drawing - {stream}:
-                if other.rank == stream.rank:  # the rank has finished drawing there
+                # output in one stream means that the rank has finished drawing in the other one
+                if other.rank == stream.rank:
                     self.show_lines(other, lines_of(other.cutter.give_way()))
         self.show_lines(stream, lines)
 
     def show_lines(self, stream: Stream, lines: list[str]) -> None:
-        """Show complete lines, and update the unfinished ones below them."""
+        """Show whole lines, and update the stream's unfinished lines below them."""
         if stream.cutter.due_s() is None:
             self.drawing.discard(stream)
         else:
@@ -290,9 +296,9 @@ class JobRanks:
             self.show(stream.rank, stream.name, lines)
 
     def stop(self, number: signal.Signals, grace_s: float) -> list[JobRank]:
-        """Signal the running ranks, and return those that end.
+        """Signal the running ranks, and return those that end within the grace period.
 
-        The rest are killed at the end of started().
+        The remaining ranks are killed at the end of started().
         """
         for each in self.running:
             each.child.signal(number)
@@ -300,8 +306,8 @@ class JobRanks:
         return list(iter(lambda: self.next_end(deadline), None))
 
     def end(self, guard_fd: int) -> None:
-        """Kill all ranks and all that they started."""
-        with contextlib.ExitStack() as always:  # completes even if Ctrl-C arrives here
+        """Kill all ranks and all processes that they started."""
+        with contextlib.ExitStack() as always:  # runs all callbacks even if Ctrl-C arrives here
             always.callback(self.close)
             for each in self.ranks:
                 if each.status is None:
@@ -310,11 +316,12 @@ class JobRanks:
                 always.callback(each.child.reap)
 
     def close(self) -> None:
-        """Show and read the remaining output.
+        """Read and show the remaining output.
 
-        Does not wait for escaped processes that hold the pipes.
+        This does not wait for processes that have left their rank's process group and hold the
+        pipes.
         """
-        with contextlib.ExitStack() as always:  # completes even if showing the output fails
+        with contextlib.ExitStack() as always:  # runs all callbacks even if showing the output fails
             always.callback(self.selector.close)
             for key in list(self.selector.get_map().values()):
                 if isinstance(key.data, JobRank):

@@ -19,15 +19,19 @@ from pycollective.launching.options import Options
 from pycollective.launching.screen import Screen
 from pycollective.launching.screen.pump import pump
 
-LAST_WORDS_S = 0.5  # how long output is read after a rank's end before its end is judged
-# how long output is read after all ranks have ended, because escaped processes may hold the pipes
+LAST_WORDS_S = 0.5  # after a rank has ended: time to read its output before its failure is judged
+# After all ranks have ended: time to read the rest. Processes that have left their rank's process
+# group may hold the pipes open.
 DRAIN_S = 2.0
 
 Logs: TypeAlias = Mapping[tuple[int, str], IO[bytes]]  # by rank and stream: "out", "err"
 
 
 class LocalRanks:
-    """Thread-safety: everything runs in the one thread of its event loop."""
+    """The ranks that one launcher runs.
+
+    Thread-safety: everything runs in the one thread of the event loop.
+    """
 
     def __init__(
         self,
@@ -41,10 +45,11 @@ class LocalRanks:
         self.world = world
         self.guard_fd = guard_fd
         self.logs = logs
-        # reports absent ranks to ranks that wait in init(); None if they may be on other machines
-        # too
+        # Reports ended ranks to ranks that wait in init(). None if ranks may be on other machines
+        # too.
         self.report = report
-        self.done: list[Child] = []  # ranks that ended successfully, not reported to the other ranks yet
+        # ranks that ended successfully and have not been reported to the other ranks
+        self.done: list[Child] = []
         self.screen = Screen(
             ranks=options.shown,
             prefix=options.prefix,
@@ -52,29 +57,29 @@ class LocalRanks:
             on_closed=self.on_output_closed,
             on_failed=self.lose,
         )
-        self.memory = memory_cgroup.read()  # before the first rank starts
+        self.memory = memory_cgroup.read()  # counts before the first rank starts
         self.running: dict[int, Child] = {}
         self.ends: list[
             tuple[int, int]
-        ] = []  # ranks that failed before the other ranks were stopped, and their statuses
-        self.late_ends: list[tuple[int, int]] = []  # the same, after a stop for which no root cause was known
-        # why output could not be written; the ranks are then stopped instead of losing output
+        ] = []  # (rank, status) of ranks that failed before the launcher stopped the other ranks
+        self.late_ends: list[tuple[int, int]] = []  # (rank, status) of ranks that failed after that
+        # Why output could not be written. The ranks are then stopped, so that no output is lost.
         self.lost: BaseException | None = None
-        self.asked: list[signal.Signals] = []  # signals that stopped the launcher, in order
+        self.asked: list[signal.Signals] = []  # signals that the launcher received to stop, in order
         self.stopping = False
         self.loop = asyncio.get_running_loop()
 
     @property
     def failed(self) -> bool:
-        """Whether ranks failed by themselves, i.e. not due to a signal or to an output error."""
+        """Whether ranks failed, and no signal or output error has stopped the launcher."""
         return bool(self.ends) and not self.asked and self.lost is None
 
     @property
     def failures(self) -> list[Failure]:
-        """The failures in order.
+        """The failures in order; the first one that is not a consequence is the root cause.
 
-        They are judged here because a rank's output may arrive long after its end, if the reader
-        pauses.
+        They are judged on each access, because a rank's output may arrive long after its end if the
+        process that reads the launcher's output pauses.
         """
         failures = [self.judged(rank, status) for rank, status in self.ends]
         if all(each.consequence for each in failures):
@@ -111,14 +116,14 @@ class LocalRanks:
                 notify_guard(self.guard_fd, "-", each)
 
     async def drain(self, pumps: list[asyncio.Task[None]]) -> None:
-        """Show all output, however long the reader pauses, unless a stop is requested."""
+        """Show the remaining output, however slowly it is read, unless a stop is requested."""
         pending = set(pumps)
         while pending:
             _, pending = await asyncio.wait(pumps, timeout=DRAIN_S)
             if self.asked or not self.screen.waiting:
                 break
         for each in pending:
-            each.cancel()  # the task then shows its last, unfinished line
+            each.cancel()  # the task then shows the rank's last, unfinished line
         await asyncio.gather(*pumps, return_exceptions=True)
         self.screen.settle(whole=bool(self.asked) or not (self.ends or self.late_ends))
         while waiting := self.screen.waiting:
@@ -137,7 +142,7 @@ class LocalRanks:
         return each
 
     async def follow(self, each: Child, pumps: list[asyncio.Task[None]]) -> None:
-        """Follow a rank from its start to its end, and act on its end."""
+        """Wait for a rank's end while its output is shown. If it failed, stop the other ranks."""
         out, err = each.process.stdout, each.process.stderr
         assert out is not None
         assert err is not None
@@ -164,9 +169,9 @@ class LocalRanks:
                 self.stop()
 
     def report_absent(self) -> None:
-        """Report ranks that have ended, for ranks that may wait for them in init().
+        """Report the ranks in `done`, because other ranks may wait for them in init().
 
-        The delay exists because ranks mostly end together.
+        Reports are delayed because ranks mostly end together, and then none is needed.
         """
         done, self.done = self.done, []
         if done and self.running and not self.stopping and self.report is not None:
@@ -195,11 +200,12 @@ class LocalRanks:
         self.stop()
 
     def stop(self) -> None:
-        """End the other ranks: SIGTERM, then SIGKILL after the grace period."""
+        """Stop the running ranks: SIGTERM, then SIGKILL after the grace period."""
         if self.stopping:
             return
         self.stopping = True
-        if not self.asked:  # otherwise they were signalled already and may be saving their work
+        # otherwise the ranks have received that signal already and may be saving their work
+        if not self.asked:
             self.screen.stopping = True
             self.signal_running(signal.SIGTERM)
         self.loop.call_later(self.options.grace_s, self.signal_running, signal.SIGKILL)
@@ -218,5 +224,6 @@ class LocalRanks:
         self.stop()
 
     def pass_on(self, number: signal.Signals) -> None:
-        for each in self.running.values():  # to the rank alone, because the signal would kill what it started
+        # to the rank alone: its process group may have processes that the signal would kill
+        for each in self.running.values():
             each.signal_alone(number)

@@ -1,4 +1,4 @@
-"""One launcher on each of several machines: which ranks are here, and whether they can connect."""
+"""Several machines with one launcher each: the ranks here, and a check that ranks can connect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pycollective.launching.options import Machines
 
 
 def world_of(machines: Machines, here: range) -> World:
-    """Return the world of this machine. Every machine has the same number of ranks.
+    """Return the world as this machine sees it. Every machine has the same number of ranks.
 
-    Rank 0 has the store; the ranks find it by their environment.
+    Rank 0 has the store; the other ranks find it by their environment.
     """
     return World(
         size=machines.count * len(here),
@@ -31,7 +31,7 @@ def world_of(machines: Machines, here: range) -> World:
 def check(machines: Machines) -> str | None:
     """Detect early what would fail on all ranks, or make them wait for ranks that never join.
 
-    Returns what the ranks will wait for, or None.
+    Returns a warning if the ranks will wait for the name of rank 0's host to resolve, or None.
     """
     try:
         hosts = store_hosts(machines.master, one_host=None, what="--master ")

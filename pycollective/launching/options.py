@@ -12,7 +12,7 @@ from pathlib import Path
 from pycollective.launching.environment import with_debugger, with_terminal
 
 DEFAULT_PORT = 29400
-LAST_PORT = 65534  # the port after the store's is MASTER_PORT
+LAST_PORT = 65534  # MASTER_PORT is the port after the store's
 
 
 @dataclass(frozen=True)
@@ -21,42 +21,44 @@ class Machines:
 
     count: int
     own: int  # the index of this machine
-    master: str  # the host of machine 0, by a name that all machines know
-    port: int  # port of rank 0's store there
+    master: str  # the host of machine 0, by a name that all machines can resolve
+    port: int  # port of rank 0's store on machine 0
 
 
 @dataclass(frozen=True)
 class Options:
-    ranks: int  # on this machine
+    ranks: int  # number of ranks on this machine
     command: list[str]
-    arguments: list[str] = field(default_factory=list)  # of the program, after those that the launcher adds
+    # the program's arguments after those that the launcher adds
+    arguments: list[str] = field(default_factory=list)
     local_rank_arg: str | None = None  # the option that passes the local rank to the program
     log_dir: Path | None = None
     grace_s: float = 5.0
     prefix: bool = True
-    gpus: Sequence[str] = ()  # the GPUs that the ranks see, in this order; empty means unchanged
+    # GPUs that the ranks see, in this order; if empty, the ranks see the same as the launcher
+    gpus: Sequence[str] = ()
     machines: Machines | None = None
     max_restarts: int = 0
     banner: bool = False
-    settings: bool = False  # whether a row for each setting follows the banner
-    only: frozenset[int] = frozenset()  # the ranks with visible output; empty means all
+    settings: bool = False  # whether a line for each setting follows the banner
+    only: frozenset[int] = frozenset()  # ranks that have their output shown; empty means all
     stdin: int | None = None  # the rank that gets the launcher's standard input
-    ranks_are_named: bool = True  # whether -n or --gpus specified the number
+    ranks_are_named: bool = True  # whether -n or --gpus specified the number of ranks
 
     @property
     def shown(self) -> Collection[int]:
-        """The ranks with visible output."""
+        """The ranks that have their output shown."""
         return self.only or self.here
 
     @property
     def script(self) -> str | None:
-        """The file that this Python will run, or None if it is not a file."""
+        """The file that this Python will run, or None if the program is not a file."""
         python, *rest = self.command
         return rest[0] if python == sys.executable and len(rest) == 1 else None
 
     @property
     def of_python(self) -> bool:
-        """Whether the ranks execute this Python, as far as can be determined."""
+        """Whether the ranks run this Python, as far as can be determined."""
         found = shutil.which(self.command[0]) or ""
         folder, name = os.path.split(os.path.abspath(found))
         return found == sys.executable or (
@@ -75,9 +77,9 @@ class Options:
         return self.ranks * (self.machines.count if self.machines else 1)
 
     def of_attempt(self, number: int) -> Options:
-        """Return the options of a restart.
+        """Return the options of attempt `number`.
 
-        It gets its own log folder, so that earlier logs are kept.
+        A restart gets its own log folder, so that earlier logs are kept.
         """
         if number == 0 or self.log_dir is None:
             return self
@@ -92,6 +94,6 @@ class Options:
         return env
 
     def words(self, local_rank: int) -> list[str]:
-        """Return the command line of that rank."""
+        """Return the command line of the rank with that local rank."""
         own = [f"{self.local_rank_arg}={local_rank}"] if self.local_rank_arg else []
         return [*self.command, *own, *self.arguments]

@@ -31,12 +31,14 @@ WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 def message(what: str, *, after: Sequence[bytes] = ()) -> None:
     lines = [os.fsencode(f"pycollective run: {what}"), *after]
     before = b"\n" if after else b""
-    with contextlib.suppress(OSError):  # no other output exists; the exit code also shows the failure
+    # no other output exists for this error; the exit code also shows the failure
+    with contextlib.suppress(OSError):
         write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 
 
 def show(lines: Sequence[bytes]) -> None:
-    with contextlib.suppress(OSError):  # the reader is gone; the exit code also shows the failure
+    # the process that reads the output has ended; the exit code also shows the failure
+    with contextlib.suppress(OSError):
         write_all(sys.stderr.fileno(), b"".join(line + b"\n" for line in lines))
 
 
@@ -58,7 +60,7 @@ def banner(options: Options, env: Mapping[str, str]) -> str:
 
 
 def settings(options: Options, world: World, env: Mapping[str, str]) -> list[bytes]:
-    """Return a row for each setting of this launcher, each address, and each relevant variable.
+    """Return a line for each setting of this launcher, each address, and each relevant variable.
 
     The addresses are those of this attempt.
     """
@@ -93,8 +95,8 @@ def settings(options: Options, world: World, env: Mapping[str, str]) -> list[byt
 
 
 def outcome(ranks: LocalRanks, options: Options) -> int:
-    """Report what went wrong, and show output that was held back. Returns the exit code."""
-    if ranks.asked:  # held-back output has been shown
+    """Report why the ranks ended, and show output that was held back. Returns the exit code."""
+    if ranks.asked:  # drain() has already shown the output that was held back
         return 128 + ranks.asked[0]
     failure = root_cause(ranks.failures) if ranks.lost is None else None
     ending = ranks.screen.end(None if failure is None else failure.rank)
@@ -113,7 +115,7 @@ def outcome(ranks: LocalRanks, options: Options) -> int:
 def summary_of(
     failure: Failure, ending: Ending, ranks: LocalRanks, options: Options
 ) -> tuple[str, list[bytes]]:
-    """Return the sentence about the rank that failed first, and its last error."""
+    """Return a sentence about the rank that failed first, and its last error."""
     here = f" on the machine with --node-rank {options.machines.own}" if options.machines else ""
     alike = f"; {named(ending.alike)} raised the same" if ending.alike else ""
     alike += f"; {named(ending.said_too)} wrote the same" if ending.said_too else ""
@@ -137,8 +139,8 @@ def summary_of(
 def cause(failure: Failure, ranks: LocalRanks, options: Options) -> str:
     """Describe how the rank ended.
 
-    An uncaught error ends Python with 1, so other codes were chosen by the program. So was 1 if
-    stderr is empty, because it would have the error in some form.
+    An uncaught exception ends Python with 1 and writes to standard error. Therefore another code,
+    or 1 with an empty standard error, was passed to sys.exit().
     """
     tail = ranks.screen.tails[failure.rank].lines
     chosen = failure.status > 0 and options.of_python
@@ -155,7 +157,7 @@ def cannot_write(error: BaseException) -> str:
 
 
 def cannot_start(program: str, error: OSError) -> int:
-    """Report why. Returns the exit code, which for a bad program is the shell's."""
+    """Report why the program cannot start. Returns the exit code that a shell would return."""
     if error.filename != program:
         message(f"cannot start the ranks: {error.strerror}{descriptors_hint(error)}")
         return 1
@@ -164,9 +166,9 @@ def cannot_start(program: str, error: OSError) -> int:
 
 
 def program_hint(program: str) -> str:
-    """Return how to start a file with the name of the program, if there is one.
+    """Return how to start the file that has the name of the program, or "" if there is none.
 
-    Such a file counts as a command because it is not called script.py.
+    The program was taken as a command, because its name is not that of a script.
     """
     if not os.path.isfile(program):
         return ""

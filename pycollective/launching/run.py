@@ -31,14 +31,14 @@ class CannotLog(Exception):
 
 
 def run(options: Options) -> int:
-    """Run the ranks to their end, with restarts after failures if allowed.
+    """Run the ranks until all have ended, and restart them after failures if that is allowed.
 
     Returns the exit code.
     """
     fill_standard_streams()
     if options.script is not None and not os.path.exists(options.script):
         report.message(f"cannot start the ranks: there is no file {options.script} in {os.getcwd()}")
-        return 2  # as Python does
+        return 2  # Python's exit code for a missing file
     if options.stdin is not None and in_background(0):
         report.message(
             f"--stdin {options.stdin}: this is a job in the background of its terminal, where it gets no answers. "
@@ -53,8 +53,8 @@ def run(options: Options) -> int:
         for attempt in range(options.max_restarts + 1):
             its = options.of_attempt(attempt)
             ranks = run_once(its, attempt)
-            # Reported after the loop and its signal handlers have ended: Ctrl-C must work if the
-            # reader pauses.
+            # The report follows after the event loop and its signal handlers have ended, so that
+            # Ctrl-C works if the process that reads the output pauses.
             code = report.outcome(ranks, its)
             if not ranks.failed or attempt == options.max_restarts:
                 break
@@ -70,7 +70,8 @@ def run(options: Options) -> int:
         return 1
     except OSError as error:
         return report.cannot_start(options.command[0], error)
-    except CollectiveError as error:  # no store, or none that other machines could find
+    # the store could not be opened, or has no address that other machines could reach
+    except CollectiveError as error:
         report.message(f"cannot start the ranks: {error}")
         return 1
 
@@ -85,7 +86,8 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
         if options.machines is not None:
             world = machines.world_of(options.machines, options.here)
         else:
-            key = new_key()  # new for each attempt, so that processes of an earlier one cannot connect
+            # a new key for each attempt, so that processes of an earlier attempt cannot connect
+            key = new_key()
             store = files.enter_context(open_store_of_run(key))
             report_absent = store._report_absent
             world = World(
@@ -95,12 +97,12 @@ def run_once(options: Options, attempt: int) -> LocalRanks:
             print_details(options, world)
         ranks = asyncio.run(ran(options, world, key, logs, report_absent))
     for number in filter(is_handled, USER_SIGNALS):
-        signal.signal(number, ignored)  # the signal must not end the launcher between two attempts
+        signal.signal(number, ignored)  # between two attempts the signal must not end the launcher
     return ranks
 
 
 def print_details(options: Options, world: World) -> None:
-    """Print details below the banner."""
+    """Print the lines below the banner."""
     if options.settings:
         report.show(report.settings(options, world, os.environ))
     if not options.ranks_are_named and devices.visible_gpus():
@@ -134,7 +136,7 @@ def ignored(number: int, frame: FrameType | None) -> None:
 
 
 def is_handled(number: signal.Signals) -> bool:
-    """Return false if the parent set the signal to be ignored (nohup, a background job).
+    """Return false if the launcher's parent has set the signal to be ignored (nohup, background).
 
     The ranks inherit that setting.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from pycollective.launching.gpus import ranks_by_default
 from pycollective.launching.options import DEFAULT_PORT, LAST_PORT, Machines, Options
 
-GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # the forms that CUDA_VISIBLE_DEVICES accepts
+GPU = re.compile(r"\d+|(GPU|MIG)-[\w/-]+", re.ASCII)  # the forms of a GPU that CUDA_VISIBLE_DEVICES accepts
 MASTER = re.compile(r"(?:\[([^][/]+)\]|([^][/:]+))(?::(\d+))?|[^][/]+", re.ASCII)
 
 
@@ -28,7 +28,7 @@ def positive(text: str) -> int:
 
 
 def ranks(text: str) -> int | None:
-    """Parse `4`, or `auto`, the default, which is None."""
+    """Parse `4` or `auto`. Returns None for `auto`, which is the default."""
     if text == "auto":
         return None
     if text in ("gpu", "cpu"):
@@ -49,7 +49,7 @@ def machine_count(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Parse a number that may be 0."""
+    """Parse a number, which may be 0."""
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError("must be 0 or more")
@@ -93,7 +93,7 @@ def master(text: str) -> tuple[str, int]:
 
 
 def is_host(text: str) -> bool:
-    """Return whether it is a name or a valid address."""
+    """Return whether the text is a host name or a valid address."""
     with contextlib.suppress(ValueError):
         ipaddress.ip_address(text)
         return True
@@ -174,7 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
-    """Return the options. Exits the program with a message if they are inconsistent."""
+    """Return the options. Exits the program with a message if they contradict each other."""
     command, arguments = program(given.program, module=given.module)
     if not command:
         parser.error("which program? For example: pycollective run -n 4 script.py")
@@ -208,7 +208,7 @@ def options_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Op
 
 
 def check_ranks(parser: argparse.ArgumentParser, options: Options) -> None:
-    """Check that the ranks which options name are on this machine."""
+    """Check that the ranks named by --only-rank and --stdin are on this machine."""
     named = {"--only-rank": sorted(options.only), "--stdin": [] if options.stdin is None else [options.stdin]}
     for option, ranks in named.items():
         for rank in ranks:
@@ -218,16 +218,17 @@ def check_ranks(parser: argparse.ArgumentParser, options: Options) -> None:
 
 
 def program(words: Sequence[str], *, module: bool) -> tuple[list[str], list[str]]:
-    """Return the command of a rank, including Python for a module or script, and its arguments."""
+    """Return a rank's command, including Python for a module or script, and the arguments."""
     words = list(words[1:] if words[:1] == ["--"] else words)
     python = [sys.executable, "-m"] if module else [sys.executable] if words and is_script(words[0]) else []
     return [*python, *words[:1]], words[1:]
 
 
 def is_script(word: str) -> bool:
-    """Return whether `python word` can run it.
+    """Return whether `python word` can run the file.
 
-    It can run a .py file, or a folder or zip file with a __main__.py. Other words are commands.
+    That is so for a .py file, and for a folder or zip file with a __main__.py. Any other word is a
+    command.
     """
     if word.endswith((".py", ".pyc", ".pyz")) or os.path.isdir(word):
         return True

@@ -44,7 +44,7 @@ __all__ = ["launch", "run"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GRACE_S = 5.0  # between requesting a rank's end and killing it
+GRACE_S = 5.0  # time between the signal to end and SIGKILL
 SHOWN_LINES = 20
 
 
@@ -64,8 +64,8 @@ def run(
 
     In a script, put the call under `if __name__ == "__main__":`, because the ranks import the
     script to find the function. Ranks are never forked, so threads and a GPU in use in this process
-    do no harm. Their output is printed here, line by line, with the rank in front. If a rank fails,
-    or on Ctrl-C, all are ended; no process is left behind.
+    do no harm. Their output is printed here, line by line, prefixed with the rank. If a rank fails,
+    or on Ctrl-C, all ranks are ended; no process is left behind.
 
     Parameters:
         function: a function of a module or of the main script, decorated or not. If cloudpickle
@@ -74,11 +74,11 @@ def run(
         args: its arguments. Arguments and results are pickled.
         kwargs: its keyword arguments.
         n: the number of ranks; default the number of GPUs that this process may use, or of its
-            cores if there is none.
+            cores if there is no GPU.
         init: whether each rank calls pycollective.init() before the function and shutdown()
             after it.
-        timeout: seconds for the whole call, after which ranks print the stacks of all their
-            threads and are ended; default no limit.
+        timeout: seconds for the whole call; when they have passed, ranks print the stacks of all
+            their threads and are ended; default no limit.
         world_size: the number of ranks on all hosts, each of which makes this call for its own
             ranks; default n.
         rank_start: the first rank on this host.
@@ -91,8 +91,8 @@ def run(
         PeerFailure: a rank was killed, or ended without a result.
         CollectiveTimeout: ranks were still running after `timeout` seconds.
         InvalidArgument: another process cannot find the function, an argument cannot be
-            pickled, there is no such place in a world, or a rank tried to start ranks while it
-            was importing the script.
+            pickled, world_size, rank_start or master is invalid, or a rank tried to start ranks
+            while it was importing the script.
         CollectiveError: the operating system refuses to start that many processes.
 
     Example:
@@ -217,7 +217,7 @@ def launch(
 
 
 def _world_over_hosts(n: int, world_size: int | None, rank_start: int, master: str | None) -> World | None:
-    """Return the world of several hosts, or None if all ranks are here."""
+    """Return the world of several hosts, or None if all ranks are on this host."""
     if n < 1:
         raise InvalidArgument(f"run(n={n}): at least one rank must be started")
     size = n if world_size is None else whole_number("run", "world_size", world_size)
@@ -273,12 +273,12 @@ def _world_here(n: int) -> Iterator[tuple[World, bytes | None, StoreServer | Non
 
 
 class _Watch:
-    """Follows the ranks' output and failures, until all have ended or one has failed by itself."""
+    """Follows the ranks until all have ended, or one has failed that is the root cause."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
         self.failures: list[Failure] = []
-        self.memory = memory_cgroup.read()  # before the first rank starts
+        self.memory = memory_cgroup.read()  # counts before the first rank starts
         self.streams = OwnStreams(deadline)
         self.tails: dict[int, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
 
@@ -315,7 +315,7 @@ def _error(failed: JobRank, last_lines: list[str], memory: Counts | None) -> Exc
         return _death(failed, last_lines, memory)
     there = f"on rank {rank}: {outcome.traceback.rstrip()}"
     error: object = None
-    with contextlib.suppress(Exception):  # its type may be unknown here
+    with contextlib.suppress(Exception):  # the type of the exception may be unknown here
         error = pickle.loads(outcome.exception) if outcome.exception else None
     if isinstance(error, Exception):
         error.__cause__ = RemoteError(there, peer=rank)

@@ -1,6 +1,6 @@
-"""The rank's side of a job.
+"""A rank of a pc.run() job.
 
-It calls the function between init and shutdown, and leaves the outcome.
+It calls the function between init() and shutdown(), and writes the outcome to the reply file.
 """
 
 from __future__ import annotations
@@ -24,25 +24,29 @@ is_rank = False  # whether this process was started to run a job
 
 @dataclass
 class Outcome:
-    """Has the user's objects only as pickles, so that any process with this module can read it."""
+    """How the call ended.
+
+    The user's objects are contained only as pickles, so that any process with this module can load
+    it.
+    """
 
     returned: bool = False
-    result: bytes = b""  # pickled, because the parent may be unable to unpickle it
+    result: bytes = b""  # a pickle, because the parent may be unable to unpickle the result
     error: str | None = None  # "ValueError: boom"
     traceback: str = ""
-    exception: bytes | None = None  # pickled, if a round trip succeeds
+    exception: bytes | None = None  # a pickle, if the exception survives pickling and unpickling
 
     def failed(self, error: BaseException, job: Job) -> None:
         self.error = traceback.format_exception_only(error)[-1].strip()
         frames = error.__traceback__
         while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-            frames = frames.tb_next  # the user's frames are below this module's
+            frames = frames.tb_next  # skip this module's frames; the user's frames are below them
         self.traceback = "".join(traceback.format_exception(type(error), error, frames))
         try:
             pickled = job.pickle_result(error)
             pickle.loads(pickled)
             self.exception = pickled
-        except Exception:  # an exception's pickling may raise anything
+        except Exception:  # pickling an exception may raise any exception
             self.exception = None
 
 
@@ -53,8 +57,8 @@ def main() -> None:
     job: Job = pickle.load(sys.stdin.buffer)
     sys.argv = job.argv
     if job.deadline is not None:
-        # At the deadline a separate thread prints all stacks, even if the GIL is held. Then the
-        # parent kills this process.
+        # At the deadline a thread of faulthandler prints all stacks, even if another thread holds
+        # the GIL. Then the parent kills this process.
         faulthandler.dump_traceback_later(max(job.deadline - time.monotonic(), 1e-3))
     outcome = Outcome()
     with os.fdopen(reply_fd, "wb") as reply:
@@ -65,7 +69,7 @@ def main() -> None:
             leave(outcome, reply)
     sys.stdout.flush()
     sys.stderr.flush()
-    # threads that the function left behind must not delay the other ranks
+    # End without waiting for threads that the function left behind, which would delay other ranks.
     os._exit(1 if outcome.error else 0)
 
 
@@ -93,7 +97,7 @@ def call(job: Job, outcome: Outcome, reply: IO[bytes]) -> None:
             f"what can be made of them"
         ) from error
     outcome.returned = True
-    leave(outcome, reply)  # before shutdown, which waits for other ranks that may be late
+    leave(outcome, reply)  # before shutdown(), which may wait for other ranks
     if job.init and pc.is_initialized():
         pc.shutdown()
 

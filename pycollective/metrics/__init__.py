@@ -20,7 +20,7 @@ from pycollective.metrics.top_k import accuracy
 
 __all__ = ["Meter", "accuracy", "cat", "compute", "mean", "sum"]
 
-if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
+if not TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

@@ -30,7 +30,7 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
     Parameters:
         x: an array or tensor. All ranks have the same dtype and the same shape except for axis 0. A
             number counts as an array of one element. A rank without data that does not know dtype
-            and shape passes an empty array of one axis, such as `torch.empty(0)`, or `[]`. It takes
+            and shape passes an empty array of one axis, such as `torch.empty(0)`, or `[]`. It gets
             them from the first rank that has data.
         group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
@@ -73,13 +73,13 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
 
 
 def _kind(described: tuple[str, tuple[int, ...]]) -> tuple[str, tuple[int, ...]]:
-    """Returns the properties that all ranks must share: the dtype and the shape after axis 0."""
+    """Returns what must be equal on all ranks: the dtype, and the shape after axis 0."""
     dtype, shape = described
     return dtype, shape[1:]
 
 
 def _all_described(members: Group, x: object, clock: Clock) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the dtype and shape of each rank's array."""
+    """Returns the dtype and shape of each rank's array, by rank."""
     said = members.allgather_object(_described(x), timeout=clock.left_s())
     _raise_first([reason for reason, _, _ in said], members)
     return [(dtype, shape or (1,)) for _, dtype, shape in said]
@@ -92,7 +92,7 @@ def _raise_first(reasons: list[str], members: Group) -> None:
 
 
 def _without_data(x: Any, dtype: str, shape: tuple[int, ...]) -> tuple[Any, str]:  # noqa: ANN401
-    """Returns an empty array of that dtype and shape, in the library of `x`, or an error text."""
+    """Returns an empty array of that dtype and shape in the library of `x`, and an error text."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(x, torch.Tensor):
@@ -103,10 +103,11 @@ def _without_data(x: Any, dtype: str, shape: tuple[int, ...]) -> tuple[Any, str]
 
 
 def _described(x: object) -> tuple[str, str, tuple[int, ...]]:
-    """Returns the error text if it is not an array, its dtype, and its shape."""
+    """Returns an error text if `x` is not an array, else "", and its dtype and shape."""
     try:
         library = library_for("metrics.cat", "x", x)
-        check_block("metrics.cat", "x", library, x)  # checked here, so that all ranks receive the error
+        # checked before the collective call, so that all ranks receive the error
+        check_block("metrics.cat", "x", library, x)
         return "", library.dtype(x), library.shape(x)
     except CollectiveError as error:
         return str(error), "", ()

@@ -1,4 +1,4 @@
-"""Weighted means: summed locally, and divided once after the sums of all ranks are added."""
+"""Weighted means: values are summed locally; the sums of all ranks are added, then divided once."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Meter:
 
     @property
     def mean(self) -> float:
-        """The mean on this rank alone; nan if it is empty."""
+        """The mean on this rank alone; nan if the sum of the weights is 0."""
         return ratio(self.total, self.weight)
 
     def compute(self, *, group: Group | None = None, timeout: float | None = None) -> float:
-        """Returns the mean over all ranks of the group; nan if all are empty.
+        """Returns the mean over all ranks of the group; nan if the sum of all weights is 0.
 
         All ranks of the group must call it.
         """
@@ -94,7 +94,8 @@ def compute(
         timeout: seconds; default that of the group.
 
     Returns:
-        A dict of floats, or a float for a single meter; nan if all its weights are zero.
+        A dict of floats, or a float for a single meter. A mean is nan if its weights on all ranks
+        are zero.
 
     Raises:
         InvalidArgument: on every rank, if a value on a rank is not a Meter. The group stays usable.

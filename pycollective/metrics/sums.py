@@ -1,8 +1,8 @@
 """Adds named numbers over the ranks in one allreduce that also detects different names.
 
-The reduced vector is float64: a fingerprint of the names, a flag, the numbers. All ranks see the
-same sums, so all of them detect an error, and then exchange its description. A rank with invalid
-values takes part too.
+The reduced vector is float64: a fingerprint of the names, a flag for invalid values, and the
+numbers. All ranks get the same sums, so all of them detect an error. They then exchange the error
+texts. A rank with invalid values takes part too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sum(
 
 
 def named(values: Any) -> tuple[Named, str]:  # noqa: ANN401
-    """Returns the values by name, sorted, and an error text for invalid names."""
+    """Returns the values by name, sorted, and an error text ("" if all names are valid)."""
     if not isinstance(values, Mapping):
         return {SINGLE: values}, ""
     if wrong := [name for name in values if not isinstance(name, str) or not name]:
@@ -101,9 +101,9 @@ def number(value: Any, name: str) -> float:  # noqa: ANN401
         shape = tuple(getattr(value, "shape", ()))
         plain = value.item() if hasattr(value, "item") else value
         is_complex = isinstance(plain, Complex) and not isinstance(plain, Real)
-        if isinstance(plain, Number) and not is_complex:  # also a Fraction or a Decimal
+        if isinstance(plain, Number) and not is_complex:  # a Number may also be a Fraction or a Decimal
             return float(plain)  # type: ignore[arg-type]
-    except Exception as error:  # from a library: several elements, traced, ...
+    except Exception as error:  # of any library: `value` has several elements, is traced, ...
         raise InvalidArgument(f"{what} of shape {shape} cannot be read as one number: {error}") from error
     raise InvalidArgument(f"{what} is a {type(value).__name__}, no real number")
 
@@ -111,9 +111,10 @@ def number(value: Any, name: str) -> float:  # noqa: ANN401
 def added(
     call: str, names: list[str], numbers: list[float], reason: str, group: Group | None, timeout: float | None
 ) -> list[float]:
-    """Returns the numbers, summed over the ranks.
+    """Returns the sums of the numbers over the ranks.
 
-    `reason` is an error text if this rank's values are invalid; then all ranks raise.
+    `reason` is an error text if this rank's values are invalid. All ranks then raise
+    InvalidArgument.
     """
     check_timeout(timeout)
     asked = Asked(call, names, reason, _core.world() if group is None else group, Clock(timeout))
@@ -127,8 +128,8 @@ def added(
         raise
     sums: list[float] = vector.tolist()
     pieces, squares, refusals = sums[:PIECES], sums[PIECES : 2 * PIECES], sums[2 * PIECES]
-    # By the Cauchy-Schwarz inequality they are equal exactly if all ranks have the same piece, so
-    # every rank decides alike.
+    # By the Cauchy-Schwarz inequality both sides are equal exactly if all ranks have the same
+    # piece. The sums are the same on all ranks, so all ranks take the same branch.
     is_one = all(p * p == s * asked.group.size for p, s in zip(pieces, squares, strict=True))
     if refusals or not is_one:
         asked.explain()
@@ -137,7 +138,7 @@ def added(
 
 @lru_cache
 def fingerprint(call: str, *names: str) -> tuple[float, ...]:
-    """Returns the pieces and their squares, which differ between different calls."""
+    """Returns the pieces and their squares. They differ between calls with different names."""
     digest = blake2b(repr((call, names)).encode("utf-8", "surrogatepass"), digest_size=2 * PIECES).digest()
     pieces = np.frombuffer(digest, "<u2").astype(np.float64)
     return *pieces.tolist(), *(pieces**2).tolist()
@@ -145,7 +146,7 @@ def fingerprint(call: str, *names: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Asked:
-    """One call on this rank."""
+    """One call, as this rank makes it."""
 
     call: str
     names: list[str]
@@ -154,7 +155,7 @@ class Asked:
     clock: Clock
 
     def explain(self) -> NoReturn:
-        """Exchanges the error texts. All ranks call it, since all see that a rank has an error."""
+        """Exchanges the error texts and raises. All ranks call it, because all detect the error."""
         mine = (f"{self.call}: {self.names}", self.reason)
         said: list[tuple[str, str]] = self.group.allgather_object(mine, timeout=self.clock.left_s())
         for rank, (_, reason) in enumerate(said):

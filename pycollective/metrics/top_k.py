@@ -19,9 +19,9 @@ __all__ = ["accuracy"]
 def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[Meter, ...]:  # noqa: ANN401
     """Counts the samples with the target among the k highest scores, without communication.
 
-    It returns one Meter for each k: `total` correct ones of `weight` samples. So meters can be
-    added, and compute() divides the number of correct samples of all ranks by the number of samples
-    of all ranks.
+    It returns one Meter for each k: `total` is the number of correct samples, `weight` the number
+    of samples. So meters can be added, and compute() divides the number of correct samples of all
+    ranks by the number of samples of all ranks.
 
     Among classes with equal scores the first one ranks higher, as in argmax. nan ranks highest and
     is never correct.
@@ -64,7 +64,7 @@ def accuracy(output: Any, target: Any, *, topk: Sequence[int] = (1,)) -> tuple[M
     if not samples:
         return tuple(Meter() for _ in topk)
     score = output[xp.arange(samples, **where), target][:, None]
-    # Not `output > score`: a comparison with nan is false, and nan must rank higher.
+    # Not `output > score`: that is false for nan, but a nan must rank higher than any score.
     ahead = ~(output <= score) | ((output == score) & (xp.arange(classes, **where) < target[:, None]))
     place = ahead.sum(1)
     return tuple(_counted(int((place < k).sum()), samples) for k in topk)

@@ -1,7 +1,7 @@
-"""One call on objects: its limits, its clock, and how it handles headers and bodies.
+"""One call on objects: its limits, its deadline, and the handling of headers and bodies.
 
-An unwanted body is received and dropped before an error is raised, so that the group stays
-consistent.
+A body that is refused is received and dropped before the error is raised, so that the next call of
+the group does not receive it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ __all__ = ["MAX_NBYTES", "Arrived", "Call", "Move"]
 
 MAX_NBYTES = 1 << 30  # the limit of a call without max_nbytes
 
-Move: TypeAlias = Callable[[Bytes | Piece], object]  # an array call that sends these bytes, or fills them
+# an array call that sends the bytes that it is given, or receives into them
+Move: TypeAlias = Callable[[Bytes | Piece], object]
 
 
 class Call:
-    """The common arguments of all calls on objects, checked."""
+    """The arguments that all calls on objects have, checked."""
 
     def __init__(
         self, name: str, group: Group, allow_pickle: bool, max_nbytes: int | None, timeout: float | None
@@ -52,7 +53,7 @@ class Call:
         self.most_nbytes = MAX_NBYTES if max_nbytes is None else operator.index(max_nbytes)
         if self.most_nbytes < 0:
             raise InvalidArgument(f"{name}: max_nbytes must not be negative, not {max_nbytes}")
-        self.left_nbytes = self.most_nbytes  # for all bodies of this call
+        self.left_nbytes = self.most_nbytes  # how many bytes the remaining bodies of this call may have
         check_timeout(timeout)
         self.clock = Clock(timeout)
 
@@ -64,7 +65,7 @@ class Call:
         return rank
 
     def error(self, kind: type[CollectiveError], what: str, peer: int) -> CollectiveError:
-        """Returns an error with the call's name and this rank."""
+        """Returns an error that names the call and this rank."""
         return kind(
             f"{self.name} on rank {self.group.rank}: {what}",
             rank=self.group.rank,
@@ -74,18 +75,19 @@ class Call:
         )
 
     def pack(self, obj: object, suffix: str = "") -> ObjectMessage:
-        """Returns the encoded object, or the reason why there is none.
+        """Returns the encoded object, or a message with the reason why it cannot be sent.
 
-        The second argument is a suffix of the call's name in errors.
+        `suffix` is appended to the call's name in errors.
         """
         return object_message.pack(
             obj, name=self.name + suffix, allow_pickle=self.allow_pickle, most_nbytes=self.most_nbytes
         )
 
     def send(self, message: ObjectMessage, move: Move) -> None:
-        """Sends the header, and then the body. If there is no body, the header reports it.
+        """Sends the header and then the body.
 
-        In that case this raises the error after sending the header.
+        If there is no body, the header has the reason. This raises the error after sending the
+        header.
         """
         move(message.header())
         if message.error is not None:
@@ -94,7 +96,7 @@ class Call:
             move(piece)
 
     def receive(self, sender: int, move: Move) -> Arrived:
-        """Receives what send() sends."""
+        """Receives the header and the body that send() sends."""
         data = np.empty(HEADER_NBYTES, np.uint8)
         move(data)
         return self.body(sender, self.header(sender, data), move)
@@ -102,8 +104,8 @@ class Call:
     def header(self, sender: int, data: Bytes) -> Header:
         """Decodes the header.
 
-        Raises Aborted if `sender` could not encode its object, CollectiveMismatch if it uses
-        another format.
+        Raises Aborted if `sender` could not encode its object, and CollectiveMismatch if `sender`
+        uses another format.
         """
         try:
             header = object_message.read_header(data)
@@ -116,7 +118,10 @@ class Call:
         return header
 
     def body(self, sender: int, header: Header, move: Move) -> Arrived:
-        """Receives the body, or receives and drops it. Raises only the errors of `move`."""
+        """Receives the body. Raises only errors of `move`.
+
+        A body that exceeds the limit or the memory is dropped.
+        """
         body: Bytes | None = None
         if header.nbytes <= self.left_nbytes:
             self.left_nbytes -= header.nbytes
@@ -128,9 +133,9 @@ class Call:
 
 
 def allocate(nbytes: int) -> Bytes | None:
-    """Returns None if this rank has no memory for it.
+    """Returns memory for a body, or None if there is not enough.
 
-    Memory is committed page by page, as the bytes arrive.
+    The kernel commits the memory page by page, as the bytes arrive.
     """
     try:
         return np.empty(nbytes, np.uint8)
@@ -139,7 +144,7 @@ def allocate(nbytes: int) -> Bytes | None:
 
 
 def discarded(header: Header) -> Iterator[Piece]:
-    """Yields the destinations for the pieces of a dropped body: all use the same memory."""
+    """Yields memory for each piece of a dropped body. All pieces use the same memory."""
     nbytes = header.nbytes
     scratch = np.empty(min(nbytes, PIECE_NBYTES), object_message.dtype_of(header.mark))
     return (scratch[: min(PIECE_NBYTES, nbytes - begin)] for begin in range(0, nbytes, PIECE_NBYTES))
@@ -147,7 +152,7 @@ def discarded(header: Header) -> Iterator[Piece]:
 
 @dataclass(frozen=True)
 class Arrived:
-    """The bytes of a received object. `body` is None if there was no memory for them."""
+    """A received object. `body` is None if it exceeded the limit or the memory, and was dropped."""
 
     call: Call
     sender: int
@@ -158,8 +163,8 @@ class Arrived:
     def open(self) -> Any:  # noqa: ANN401
         """Decodes the object.
 
-        Raises CollectiveMismatch if this rank does not accept it, Unsupported if a library is
-        missing.
+        Raises CollectiveMismatch if this rank does not accept the object, and Unsupported if a
+        library is missing.
         """
         if self.body is None:
             limit = f"what is left of max_nbytes={self.call.most_nbytes}, or of the memory"
@@ -185,6 +190,6 @@ class Arrived:
             )
         try:
             return pickle.loads(data.data)
-        except Exception as error:  # the object's own code may raise anything
+        except Exception as error:  # the object's own code may raise any exception
             what = f"a pickle ({reason}) that cannot be read here: {type(error).__name__}: {error}"
             raise self._refusal(what) from error

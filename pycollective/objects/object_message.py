@@ -8,9 +8,9 @@ bytes 0-3     "PCob"
 8-15          length of the body, little-endian
 16-255        the body, if it fits; else, in 16-23, its mark
 
-A mark is eight random bytes. The pieces of a body contain it in their dtype, which is sent with
-each message and compared in each collective: so a piece left over from an earlier call is not
-mistaken for one of this call.
+A mark is eight random bytes. The dtype of the pieces of a body contains the mark. A dtype is sent
+with each message and compared in each collective, so a piece left over from an earlier call is not
+mistaken for a piece of this call.
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ __all__ = [
 HEADER = struct.Struct("<4sBBxxQ")
 HEADER_NBYTES = 256
 INLINE_NBYTES = HEADER_NBYTES - HEADER.size
-# a body is sent in pieces, so that a rank without memory for it can still receive and drop it
+# Size of a piece. A body is sent in pieces, so that a rank without memory for the body can still
+# receive and drop it.
 PIECE_NBYTES = 1 << 25
 MAGIC = b"PCob"
 FORMAT = 2
 MARK_NBYTES = 8
-NO_MARK = bytes(MARK_NBYTES)  # if the header holds the body
+NO_MARK = bytes(MARK_NBYTES)  # the mark if the header holds the body
 REASON = struct.Struct("<H")
 NAME_OF_DTYPE = re.compile(r"\[\('PCob ([0-9a-f]{16})', 'u1'\)\]")
 
-Piece: TypeAlias = np.ndarray[Any, np.dtype[Any]]  # with elements of dtype_of()
+# part of a body; its elements have the dtype dtype_of(mark)
+Piece: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
 class Kind(enum.IntEnum):
@@ -71,7 +73,7 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ObjectMessage:
-    """An encoded object. If `error` is set, there is none, and its header only reports this."""
+    """An encoded object. If `error` is set, it could not be encoded, and `body` is the reason."""
 
     kind: Kind
     body: Bytes
@@ -79,7 +81,7 @@ class ObjectMessage:
     mark: bytes = NO_MARK
 
     def header(self) -> Bytes:
-        """Returns the first message."""
+        """Returns the header, which is sent first."""
         x = np.zeros(HEADER_NBYTES, np.uint8)
         x[: HEADER.size] = np.frombuffer(HEADER.pack(MAGIC, FORMAT, self.kind, len(self.body)), np.uint8)
         inside = self.body if len(self.body) <= INLINE_NBYTES else np.frombuffer(self.mark, np.uint8)
@@ -98,7 +100,7 @@ def pieces(body: Bytes, mark: bytes) -> Iterator[Piece]:
 
 
 def dtype_of(mark: bytes) -> np.dtype[Any]:
-    """Returns a dtype of bytes that contains the mark: records of one named field.
+    """Returns a one-byte dtype that contains the mark: a record with one named field.
 
     A view of bytes with this dtype needs no copy.
     """
@@ -106,13 +108,13 @@ def dtype_of(mark: bytes) -> np.dtype[Any]:
 
 
 def dtype_named(name: str) -> np.dtype[Any] | None:
-    """Returns the dtype of a piece of any body from its str(), or None if it is not a piece."""
+    """Returns the dtype of a body's piece from its str(), or None if that is another dtype."""
     found = NAME_OF_DTYPE.fullmatch(name)
     return None if found is None else dtype_of(bytes.fromhex(found[1]))
 
 
 def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> ObjectMessage:
-    """Encodes an object. Never raises: an object that cannot be sent becomes a refusal.
+    """Encodes an object. Never raises: if the object cannot be sent, the result has the reason.
 
     `name` is the call's name, for the error on this rank.
     """
@@ -129,7 +131,7 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Obj
             if len(body) <= most_nbytes:
                 return with_mark(Kind.PICKLE, np.frombuffer(body, np.uint8))
             reason = f"the object takes {len(body)} bytes as a pickle, more than max_nbytes={most_nbytes}"
-        except Exception as error:  # the object's own code may raise anything
+        except Exception as error:  # the object's own code may raise any exception
             reason, cause = f"{reason}; nor can it be pickled: {type(error).__name__}: {error}", error
     refusal = InvalidArgument(f"{name}: {reason}")
     refusal.__cause__ = cause
@@ -137,7 +139,7 @@ def pack(obj: object, *, name: str, allow_pickle: bool, most_nbytes: int) -> Obj
 
 
 def with_mark(kind: Kind, body: Bytes) -> ObjectMessage:
-    """Returns a message, with a new mark if it has a separate body."""
+    """Returns a message. It has a new mark if the body does not fit into the header."""
     return ObjectMessage(kind, body, mark=os.urandom(MARK_NBYTES) if len(body) > INLINE_NBYTES else NO_MARK)
 
 
@@ -147,7 +149,7 @@ def reason_prefix(reason: str) -> bytes:
 
 
 def refused(error: BaseException, reason: str) -> ObjectMessage:
-    """Returns a message that contains only the reason why there is no object."""
+    """Returns a message with the reason why there is no object."""
     text = reason.encode("utf-8", "backslashreplace")
     short = text if len(text) <= INLINE_NBYTES else text[: INLINE_NBYTES - 3] + b"..."
     return ObjectMessage(Kind.REFUSED, np.frombuffer(short, np.uint8), error)
@@ -175,12 +177,12 @@ def read_header(data: Bytes) -> Header:
 
 
 def printable(text: bytes) -> str:
-    """Returns a peer's text without control characters, which could affect a terminal."""
+    """Returns a peer's text without control characters, which could change a terminal's state."""
     return "".join(each if each.isprintable() else "?" for each in text.decode("utf-8", "replace"))
 
 
 def read_pickle(body: Bytes) -> tuple[str, Bytes]:
-    """Returns the sender's reason for using pickle, and the pickle."""
+    """Returns the sender's reason for using pickle, and the pickle itself."""
     if len(body) < REASON.size:
         raise Malformed("a pickle that is cut off")
     (length,) = REASON.unpack(body[: REASON.size].tobytes())

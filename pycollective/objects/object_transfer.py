@@ -1,8 +1,8 @@
 """Receives objects that are sent as messages, and drops messages left over from earlier calls.
 
-A call that ends early, by its deadline or Ctrl-C, leaves unreceived messages: pieces of a body
-after its header was received. The next call finds them first and drops them, by their mark
-(object_message).
+A call that its deadline or Ctrl-C ends early may leave messages: the pieces of a body after its
+header was received. The next call receives these messages first. It recognizes them by their mark
+(object_message), and drops them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["move_from"]
 
 
 def move_from(call: Call, peer: int, tag: int) -> Move:
-    """Returns a function that receives a header, or a piece of the announced object."""
+    """Returns a function that receives a header, or a piece of the body that a header announced."""
     group = call.group
 
     def move(x: Bytes | Piece) -> object:
@@ -31,13 +31,13 @@ def move_from(call: Call, peer: int, tag: int) -> Move:
             if found == x.dtype or (found is None and x.dtype == np.uint8):
                 return group._receive(x, token, 0)
             if found is None:
-                del token  # puts the message back: the error's traceback would keep it from the next call
+                del token  # return the message to the queue: the error's traceback would keep the token alive
                 what = f"rank {peer} gave up sending this object, and has sent another one since. The group goes on"
                 raise call.error(Aborted, what, peer)
-            # not a valid piece, and too large to receive: CollectiveMismatch
+            # Too large for a piece. Receiving it into `x` raises CollectiveMismatch.
             if math.prod(shape) > PIECE_NBYTES:
                 return group._receive(x, token, 0)
-            # the sender may have given it up, too
+            # A piece of an earlier call is dropped. Its sender may have ended that call early too.
             with suppress(CollectiveTimeout, PeerInterrupted, Aborted):
                 group._receive(np.empty(shape, found), token, None)
 

@@ -1,7 +1,7 @@
-"""Calls on objects, built from array calls. bindings/docs/object_docs.h has their user docstrings.
+"""Calls on objects, built from array calls. bindings/docs/object_docs.h documents them for users.
 
-Every rank makes the same array calls, regardless of the objects: a rank that cannot encode its own
-object sends a header that reports this. Headers are sent first and hold a small object
+Every rank makes the same array calls, whatever the objects are. A rank that cannot encode its own
+object sends a header with the reason. Headers are sent first and hold small objects
 (object_message); larger bodies follow.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
     "send_object",
 ]
 
-BODY_TAG = 0xFFFF_0B1E  # for the large bodies of gather_object and scatter_object
+BODY_TAG = 0xFFFF_0B1E  # tag of the messages with large bodies in gather_object and scatter_object
 
 
 @advised
@@ -66,7 +66,7 @@ def send_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> None:
-    """Sends an object. Unlike a collective it sends nothing if it cannot encode it."""
+    """Sends an object. If the object cannot be encoded, nothing is sent, unlike in a collective."""
     call = Call("send_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
     message = call.pack(obj)
@@ -85,7 +85,7 @@ def recv_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """Returns the object that `peer` sends by send_object()."""
+    """Returns the object that `peer` sends with send_object()."""
     call = Call("recv_object", group, allow_pickle, max_nbytes, timeout)
     peer = call.rank_named("peer", peer)
     return call.receive(peer, move_from(call, peer, tag)).open()
@@ -100,7 +100,7 @@ def allgather_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
-    """Returns the objects of all ranks, on every rank."""
+    """Returns the objects of all ranks, by rank, on every rank."""
     call = Call("allgather_object", group, allow_pickle, max_nbytes, timeout)
     message = call.pack(obj)
     arrived = _bodies_of_all(call, message, _headers_of_all(call, message))
@@ -117,9 +117,9 @@ def gather_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> list[Any] | None:
-    """Returns the objects of all ranks, on the root.
+    """Returns the objects of all ranks, by rank, on the root.
 
-    Every rank sees all headers, so every rank raises if a rank cannot encode its object.
+    Every rank receives all headers, so every rank raises if one rank cannot encode its object.
     """
     call = Call("gather_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
@@ -143,7 +143,7 @@ def scatter_object(
     max_nbytes: int | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """Returns this rank's object of the root's list."""
+    """Returns this rank's object from the root's list."""
     call = Call("scatter_object", group, allow_pickle, max_nbytes, timeout)
     root = call.rank_named("root", root)
     mine = np.empty(HEADER_NBYTES, np.uint8)
@@ -163,7 +163,7 @@ def scatter_object(
 
 
 def _messages_for_all(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> list[ObjectMessage]:
-    """Returns a message for each rank; if one object cannot be sent, none is sent."""
+    """Returns a message for each rank: all have the reason if one object cannot be sent."""
     size = call.group.size
     if not isinstance(objs, (list, tuple)) or len(objs) != size:
         found = f"{len(objs)} objects" if isinstance(objs, (list, tuple)) else f"a {type(objs).__name__}"
@@ -178,7 +178,10 @@ def _messages_for_all(call: Call, objs: list[Any] | tuple[Any, ...] | None) -> l
 
 
 def _headers_of_all(call: Call, message: ObjectMessage) -> list[Header]:
-    """Returns all ranks' decoded headers, on every rank. Raises on all if a rank has no object."""
+    """Returns the decoded headers of all ranks.
+
+    Raises on every rank if one rank could not encode its object.
+    """
     all_headers = call.group.allgather(message.header()[np.newaxis], timeout=call.clock.left_s())
     if message.error is not None:
         raise message.error
@@ -186,10 +189,10 @@ def _headers_of_all(call: Call, message: ObjectMessage) -> list[Header]:
 
 
 def _bodies_of_all(call: Call, message: ObjectMessage, headers: list[Header]) -> dict[int, Arrived]:
-    """Returns the bodies of all other ranks, on every rank: one broadcast after the other.
+    """Returns the bodies of all other ranks, by one broadcast per body.
 
-    An allgather would need memory for all bodies on every rank; here each rank drops those that do
-    not fit.
+    An allgather would need memory for all bodies on every rank. Here each rank drops the bodies for
+    which it lacks memory.
     """
     arrived: dict[int, Arrived] = {}
     for rank, header in enumerate(headers):

@@ -1,6 +1,6 @@
-"""Sends an exception of one rank and raises it on others, as its own type or as RemoteError.
+"""Sends an exception of one rank, to be raised on other ranks.
 
-Its own type is used if that is safe.
+It is raised with its own type if that is safe, and else as a RemoteError.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pycollective.objects import object_codec
 
 __all__ = ["ErrorRecord", "record_of", "reraised"]
 
-MOST_NBYTES = 1 << 20  # limit of the arguments of an exception
+MOST_NBYTES = 1 << 20  # most bytes that the arguments of an exception may take
 ErrorRecord: TypeAlias = tuple[
     str, tuple[object, ...], str
-]  # type, arguments, traceback: types of the object codec
+]  # type, arguments, traceback: the object codec supports all of them
 
 
 def record_of(error: BaseException) -> ErrorRecord:
-    """Returns the record that other ranks get."""
-    args: tuple[object, ...] = error.args  # not the text: that of KeyError("x") has quotes around it
+    """Returns a record of the exception that can be sent to other ranks."""
+    args: tuple[object, ...] = error.args  # not str(error): for KeyError("x") that has quotes around it
     if isinstance(error, OSError) and error.filename is not None:
         args = (error.errno, error.strerror, str(error.filename))
     try:
         object_codec.encode(args, most_nbytes=MOST_NBYTES)
-    except Exception:  # an argument may have any type
+    except Exception:  # an argument may have any type and raise any exception
         args = (str(error),)
     kind = type(error)
     name = (
@@ -40,7 +40,7 @@ def record_of(error: BaseException) -> ErrorRecord:
 
 
 def reraised(words: ErrorRecord, rank: int) -> Exception:
-    """Returns the exception to raise here for a failure on `rank`."""
+    """Returns the exception to raise on this rank for a failure on `rank`."""
     name, args, there = words
     kind = getattr(builtins, name, None) or getattr(errors, name, None)
     cause = RemoteError(f"on rank {rank}: {there.rstrip()}", peer=rank)
@@ -48,7 +48,7 @@ def reraised(words: ErrorRecord, rank: int) -> Exception:
         return cause
     try:
         error: Exception = kind(*args)
-    except Exception:  # UnicodeDecodeError takes five arguments
+    except Exception:  # some types need other arguments; UnicodeDecodeError takes five
         return cause
     if isinstance(error, CollectiveError):
         error.peer = rank

@@ -1,14 +1,14 @@
 """Paddle: data parallel training with gradients that are averaged while backward() runs.
 
-It is loaded at first use.
+This module is imported at its first use.
 
     import pycollective as pc
 
     pc.init()
     model = pc.paddle.DataParallel(model)
 
-Models and batches must be on the CPU; tensors on a GPU are refused. Calls accept Paddle's tensors
-without this module: `pc.allreduce(tensor)`.
+Models and batches must be on the CPU; tensors on a GPU are refused. pycollective's functions accept
+Paddle's tensors without this module: `pc.allreduce(tensor)`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _HOMES = {"DataParallel": "data_parallel", "SyncBatchNorm": "sync_batch_norm"}
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    return sorted({*globals(), *(__all__ if find_spec("paddle") else ())})  # help() reads every listed name
+    # help() reads every name that dir() lists
+    return sorted({*globals(), *(__all__ if find_spec("paddle") else ())})
 
 
-if not typing.TYPE_CHECKING:  # with it, type checkers would accept every attribute
+if not typing.TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

@@ -1,4 +1,4 @@
-"""A Paddle layer with equal copies on all ranks, because backward averages their gradients.
+"""Keeps the copies of a Paddle layer on all ranks equal: backward averages their gradients.
 
 A hook on each parameter passes its gradient to a GradientReducer as soon as Paddle has accumulated
 it, and Paddle's hook at the end of backward finishes the step.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DataParallel"]
 
-# Part of the last bucket: one element per parameter, 1 if this rank has a gradient. If it stays 0,
-# the parameter has no gradient on any rank, and gets none: zeros would let weight decay and
-# momentum change it.
+# An array that is reduced together with the gradients. It has one element per parameter, 1 if this
+# rank has a gradient. If the average is 0, no rank has a gradient for the parameter, and the
+# parameter gets none: zeros would let weight decay and momentum change it.
 USED = "(parameters that are used)"
 
 
@@ -55,11 +55,12 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         bucket_nbytes, first_bucket_nbytes, compression, timeout: see GradientReducer.
 
     Ranks may use different parameters. A parameter that no rank has used gets no gradient. A rank
-    without a batch calls synchronize(). After an exception in the middle of a step call reset().
+    without a batch calls synchronize(). After an exception in the middle of a step, call reset().
 
     Raises:
-        InvalidArgument: `layers` is not a Layer of Paddle, or has nothing to train. From the call:
-            a parameter that had stop_gradient set in the constructor no longer has it set.
+        InvalidArgument: `layers` is not a Layer of Paddle, or has no parameter that requires a
+            gradient. From the call: a parameter requires a gradient now, but did not when this
+            object was made (stop_gradient).
         Unsupported: a parameter or a buffer is on a GPU; also from the call.
         CollectiveMismatch: the models of the ranks differ.
         SystemError, OSError: from backward(), with a CollectiveError as the cause or in the text:
@@ -111,9 +112,9 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         )
         ranks.broadcast([*layers.parameters(), *layers.buffers()], timeout=timeout)
         self._library = by_name("paddle")
-        self._enabled = True  # false in no_sync()
-        self._backward: object | None = None  # the running backward
-        self._reduces = False  # whether that backward reduces
+        self._enabled = True  # false inside no_sync()
+        self._backward: object | None = None  # identifies the running backward; None if none runs
+        self._reduces = False  # whether the running backward reduces gradients
         self._closed = False
         me = weakref.ref(self)
         for name, each in self._trained.items():
@@ -127,9 +128,10 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """In this block backward only accumulates; the first backward after it reduces everything.
+        """Inside this block, backward only accumulates gradients.
 
-        All ranks use no_sync() for the same backwards.
+        The first backward after the block reduces all of them. All ranks must use no_sync() for the
+        same backwards.
         """
         before, self._enabled = self._enabled, False
         try:
@@ -143,7 +145,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         self._reduce()
 
     def reset(self) -> None:
-        """Gives up a step after an exception that this rank survives.
+        """Abandons a step after an exception that this rank survives.
 
         See GradientReducer.reset().
         """
@@ -151,16 +153,16 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         self._reducer.reset()
 
     def close(self) -> None:
-        """Ends the averaging: backward reduces nothing more."""
+        """Ends the averaging: a later backward reduces nothing."""
         self._closed = True
         self._reducer.close()
 
     def state_dict(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401  as Paddle has it
-        """Returns the state of the layers: keys have no prefix."""
+        """Returns the state of the layers. The keys have no prefix."""
         return self._layers.state_dict(*args, **named)
 
     def set_state_dict(self, state_dict: Any, *args: Any, **named: Any) -> Any:  # noqa: ANN401
-        """Loads the state of the layers. All ranks load the same state."""
+        """Loads the state of the layers. All ranks must load the same state."""
         return self._layers.set_state_dict(state_dict, *args, **named)
 
     set_dict = load_dict = set_state_dict
@@ -168,7 +170,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
     def _check(self) -> None:
         if self._closed:
             raise InvalidArgument("this DataParallel was ended by its close()")
-        if self._backward is not None:  # that backward has raised
+        if self._backward is not None:  # the last backward has raised
             self.reset()
         refuse_gpus("DataParallel", self._trained)
         self._check_frozen()
@@ -183,7 +185,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
                 )
 
     def _arrived(self, name: str) -> None:
-        """Takes an accumulated gradient."""
+        """Passes the accumulated gradient of a parameter to the reducer."""
         if self._closed:
             return
         if self._backward is None:
@@ -202,7 +204,7 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
         paddle.base.core.eager._add_backward_final_hook(lambda: _ended(me, backward))
 
     def _ended(self, backward: object) -> None:
-        if backward is not self._backward:  # the hook of a backward that has raised
+        if backward is not self._backward:  # the hook of an earlier backward, which has raised
             return
         self._backward = None
         if self._reduces:
@@ -228,15 +230,15 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
 
 
 def _on_the_cpu(flags: list[bool]) -> Any:  # noqa: ANN401
-    """Returns a tensor on the CPU, where the gradients are.
+    """Returns the flags as a tensor on the CPU, where the gradients are.
 
-    Without a place Paddle would use the GPU, in a build that has one.
+    Without a place, a build of Paddle for GPUs would create the tensor on a GPU.
     """
     return paddle.to_tensor(flags, dtype="float32", place=paddle.CPUPlace())
 
 
 def _arrived(me: weakref.ref[DataParallel], name: str, *_: object) -> None:
-    """The hook of a parameter. It does not keep the DataParallel alive."""
+    """The hook of a parameter. `me` is weak, so the hook does not keep the DataParallel alive."""
     model = me()
     if model is not None:
         model._arrived(name)

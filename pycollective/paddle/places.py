@@ -11,7 +11,7 @@ __all__ = ["refuse_gpus"]
 
 
 def refuse_gpus(call: str, tensors: Mapping[str, Any]) -> None:
-    """Raises if one of these is not in host memory."""
+    """Raises Unsupported if one of the tensors is not in host memory."""
     for name, tensor in tensors.items():
         place = tensor.place
         if not (place.is_cpu_place() or place.is_cuda_pinned_place()):

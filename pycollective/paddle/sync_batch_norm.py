@@ -1,7 +1,7 @@
 """Batch normalization over the batches of all ranks, for Paddle.
 
-It works as pycollective.torch.SyncBatchNorm does. Each rank's count, mean and M2 (the sum of
-squared distances from the mean) are merged as in T. F. Chan, G. H. Golub, R. J. LeVeque,
+The algorithm is that of pycollective.torch.SyncBatchNorm. Each rank's count, mean and M2 (the sum
+of squared distances from the mean) are merged as in T. F. Chan, G. H. Golub, R. J. LeVeque,
 "Algorithms for Computing the Sample Variance", The American Statistician 37 (1983). The exchanged
 values are float64: one allgather in forward, one allreduce in backward.
 """
@@ -41,13 +41,13 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
             Ranks outside a subgroup hold None for it, and None means the world, so they must not
             call this.
 
-    All ranks call it, including a rank with an empty batch, and all run its backward. The inputs of
-    all ranks require a gradient, or none does.
+    All ranks must call it, even with an empty batch, and all must run its backward. The inputs
+    require a gradient on all ranks or on none.
 
     Raises:
         InvalidArgument: from the call: the input has another number of channels.
         Unsupported: from the call: the input is on a GPU.
-        ValueError: from the call, on every rank: there is one value per channel on all ranks
+        ValueError: from the call, on every rank: there is only one value per channel on all ranks
             together. If there is no value on any rank, the output is empty and the running
             statistics are unchanged, as in nn.BatchNorm.
         CollectiveError: from the call, as pycollective.allgather().
@@ -84,8 +84,8 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
 
         Returns:
             `layer`, or its replacement if it is a batch normalization itself. The new layers have
-            the parameters and the mode of the old ones. They are the same objects, so an optimizer
-            that was made before still works.
+            the parameters and the mode of the old ones. The parameters are the same objects, so an
+            optimizer that was made before still works.
 
         Raises:
             InvalidArgument: `layer` is not a Layer of Paddle.
@@ -100,7 +100,8 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
             raise InvalidArgument(
                 f"SyncBatchNorm.convert: it takes a Layer of Paddle, not {type(layer).__name__}"
             )
-        replaced: dict[int, SyncBatchNorm] = {}  # a layer that is used twice stays one object
+        # by id() of the layer: a layer that is used twice gets one replacement
+        replaced: dict[int, SyncBatchNorm] = {}
         for each in layer.sublayers(include_self=True):
             if isinstance(each, (nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D)):
                 new = cls.__new__(cls)
@@ -155,7 +156,7 @@ class SyncBatchNorm(_BatchNormBase):  # type: ignore[misc]
 
 
 class _Place:
-    """The axis of the channels."""
+    """The position of the channel axis in the input."""
 
     def __init__(self, axis: int, ndim: int) -> None:
         self.others = [each for each in range(ndim) if each != axis]
@@ -165,12 +166,12 @@ class _Place:
         return x.sum(axis=self.others)
 
     def along(self, values: Any, x: Any) -> Any:  # noqa: ANN401
-        """Returns one value per channel in a shape and dtype that broadcast with `x`."""
+        """Returns the values, one per channel, in a shape and dtype that broadcast with `x`."""
         return values.astype(x.dtype).reshape(self.shape)
 
     @paddle.no_grad()  # type: ignore[untyped-decorator]
     def statistics(self, x: Any, group: Group) -> tuple[Any, Any, Any]:  # noqa: ANN401
-        """Returns count, means and variances of the batches of all ranks together."""
+        """Returns the count, means and variances over the batches of all ranks."""
         wide = x.detach().astype("float64")
         channels = wide.shape[self.shape.index(-1)]
         here = wide.size // channels
@@ -186,7 +187,7 @@ class _Place:
 
 
 class _Normalized(PyLayer):  # type: ignore[misc]
-    """Returns the output. `count` is the number of values per channel on all ranks, at least 1."""
+    """Normalizes `x`. `count` is the number of values per channel on all ranks, at least 1."""
 
     @staticmethod
     def forward(
@@ -208,8 +209,8 @@ class _Normalized(PyLayer):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> tuple[Any, ...]:  # noqa: ANN401
-        # Paddle requires None for each input that stops gradients, and a gradient for each other
-        # one.
+        # Paddle requires None for each input that has stop_gradient set, and a gradient for every
+        # other input.
         x, weight, mean, scale = ctx.saved_tensor()
         x_wants, weight_wants, bias_wants = ctx.wanted
         place = ctx.place
@@ -217,7 +218,7 @@ class _Normalized(PyLayer):  # type: ignore[misc]
         here = paddle.stack([place.sums(gradient), place.sums(gradient * distance)]).astype("float64")
         d_weight = (here[1] * scale).astype(weight.dtype) if weight_wants else None
         d_bias = here[0].astype(weight.dtype) if bias_wants else None
-        if not x_wants:  # then on no rank
+        if not x_wants:  # the input requires no gradient, on any rank
             return None, d_weight, d_bias, None, None
         everywhere = ctx.group.allreduce(here.clone()) / ctx.count
         d_x = gradient - place.along(everywhere[0], x)

@@ -16,7 +16,7 @@ __all__ = ["Availability", "available"]
 
 @dataclass(frozen=True)
 class Availability:
-    """The result of available(). Its truth value is `usable`; `str()` gives a readable sentence.
+    """The result of available(). Its truth value is `usable`, and `str()` returns a sentence.
 
     Example:
         >>> import pycollective as pc
@@ -27,8 +27,8 @@ class Availability:
 
     name: str
     usable: bool
-    # If usable: what was found, where, and its version. Otherwise: what was searched and found, and
-    # the remedy.
+    # If `usable`: what was found, where, and its version. Otherwise: what was searched for, what
+    # was found instead, and the remedy.
     found: str
 
     def __bool__(self) -> bool:
@@ -77,9 +77,9 @@ def available(name: str | None = None) -> Availability | dict[str, Availability]
 
 
 def wheel_folders() -> list[str]:
-    """Return the folders where an NVIDIA wheel has NCCL.
+    """Return the folders in which an NVIDIA wheel has NCCL.
 
-    It is a namespace package, so finding it runs no code.
+    The wheel is a namespace package, so finding it runs no code.
     """
     try:
         spec = importlib.util.find_spec("nvidia.nccl")

@@ -12,7 +12,7 @@ from pycollective import _core
 
 __all__ = ["device", "make_default"]
 
-PADDLES_OWN = "gpu:0"  # Paddle's device if the program has chosen none
+PADDLES_OWN = "gpu:0"  # the device that Paddle reports if the program has chosen none
 
 
 def device() -> str:
@@ -65,7 +65,7 @@ def _local_rank() -> int:
 
 
 def _begin_on_gpu(torch: Any, local_rank: int) -> None:  # noqa: ANN401
-    """Called by torch after it has initialized CUDA, possibly after shutdown()."""
+    """Set this rank's GPU. torch calls this after initializing CUDA, maybe after shutdown()."""
     number = _gpu_of(local_rank)
     if number is not None and number < torch.cuda.device_count():
         torch.cuda.set_device(number)
@@ -97,7 +97,7 @@ def _present() -> int:
     """Count the GPUs with the driver's management library, which does not initialize CUDA."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:  # there is no driver
+    except OSError:  # no driver is installed
         return 0
     if library.nvmlInit_v2() != 0:
         return 0
@@ -108,7 +108,7 @@ def _present() -> int:
 
 
 def _usable(names: Sequence[str], present: int) -> int:
-    """Count as CUDA does: it accepts numbers and UUIDs up to the first unknown one."""
+    """Return how many of these GPUs CUDA shows: those before the first unknown number or UUID."""
     for place, name in enumerate(map(str.strip, names)):
         known = int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
         if not known:

@@ -1,4 +1,4 @@
-"""What this process knows of itself and its world, without communication."""
+"""The facts that this process knows about itself and its world, without communication."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ class Info:
     version: str
     host: str  # this host's name
     pid: int
-    launcher: str | None  # the source of rank and size: "pycollective run", "torchrun", "by hand", ...
+    launcher: str | None  # where rank and size come from: "pycollective run", "torchrun", "by hand", ...
     rank: int | None
     size: int | None
     local_rank: int | None  # among the ranks of this host
     local_size: int | None
-    hosts: tuple[str, ...]  # the name of each rank's host, by rank
-    # the listening address of each rank, by rank: "ip:port", several separated by commas
+    hosts: tuple[str, ...]  # host name of each rank, by rank
+    # Listening addresses of each rank, by rank. Each string has one "ip:port", or several separated
+    # by commas.
     addresses: tuple[str, ...]
-    # "shm" if this rank shares memory with all other ranks, "tcp" if with none, "shm and tcp" if
-    # with some. None if there are no other ranks.
+    # The transport to the other ranks: "shm" if this rank shares memory with all of them, "tcp" if
+    # with none, "shm and tcp" if with some. None if there are no other ranks.
     transport: str | None
-    shared_memory_ranks: tuple[int, ...]  # the ranks that share memory with this one, itself included
-    why_no_shared_memory: str  # in one line; "" if memory is shared
-    heap_used_nbytes: int  # in arrays of empty(), zeros() and empty_like()
-    heap_reserved_nbytes: int  # reserved from the system for them
-    memory_room_nbytes: int | None  # how much the heap may still grow, on this machine or in this container
-    groups: int  # open groups that this rank is in, including the world
+    shared_memory_ranks: tuple[int, ...]  # the ranks that share memory with this rank, including this rank
+    why_no_shared_memory: str  # the reason, in one line; "" if memory is shared
+    heap_used_nbytes: int  # used by arrays of empty(), zeros() and empty_like()
+    heap_reserved_nbytes: int  # reserved from the system for such arrays
+    memory_room_nbytes: int | None  # how much the heap can still grow on this host or in this container
+    groups: int  # number of open groups that this rank belongs to, including the world
 
     @property
     def neighbours(self) -> tuple[int, ...]:
@@ -53,16 +54,16 @@ class Info:
         return self.shared_memory_ranks
 
 
-# The order: rank, size, local rank, local size, hosts, addresses, ranks that share memory, why
-# there are none, groups.
+# The world's facts without a world, in this order: rank, size, local rank, local size, hosts,
+# addresses, ranks that share memory, why none do, number of groups.
 _NO_WORLD = (None, None, None, None, (), (), (), "", 0)
 
 
 def info() -> Info:
-    """Return what this process knows of itself and its world, without communication.
+    """Return what this process knows about itself and its world, without communication.
 
-    No other rank need call it. It raises nothing: before init() and after shutdown() it returns
-    what is known then.
+    No other rank need call it. It never raises: before init() and after shutdown() the fields of
+    the world are empty.
 
     Returns:
         An Info, a frozen dataclass that documents its fields. Sizes are in bytes. It is a
@@ -78,7 +79,7 @@ def info() -> Info:
         (0, 1, None, 1)
         >>> pc.shutdown()
     """
-    # A single snapshot, because another thread may end the world meanwhile.
+    # The core returns all facts in one call, because another thread may end the world meanwhile.
     found = _core._world_facts()
     rank, size, local_rank, local_size, hosts, addresses, sharing, why_none, groups = found or _NO_WORLD
     usage = heap.usage()

@@ -1,17 +1,19 @@
 """How the members of a new group agree on its number: by messages through the lowest member.
 
-1. The lowest member sends a request with the mark of its call to the other members.
-2. Each of them replies: the request's mark, the mark of its own call, a checksum of its list.
-3. When all have replied, the lowest member sends each an answer: that member's mark, and either
-   a reserved number or the member with another list.
+1. The lowest member sends a request to each other member, with the mark of its call. A mark is a
+   number that identifies one call of one member.
+2. Each other member replies with the request's mark, the mark of its own call, and a checksum of
+   its list.
+3. When all have replied, the lowest member sends an answer to each: the mark of that member, and
+   either a reserved number or a member with another list.
 
 Threads may make groups at the same time. Calls that would exchange messages with the same rank run
 one after the other, so that no thread receives the messages of another.
 
 A call that ends early leaves messages that were not received. The next call receives and discards
-them: a reply counts only for the call that requested it, and an answer only for the call that
-replied. So no member uses the number of an earlier call. Source: the three-way handshake of TCP
-(Tomlinson, "Selecting sequence numbers", 1975).
+them: a reply counts only for the call that sent the request, and an answer only for the call that
+sent the reply. So no member uses the number of an earlier call. Source: the three-way handshake of
+TCP (Tomlinson, "Selecting sequence numbers", 1975).
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ NONE = -1
 
 
 class MessageKind(enum.IntEnum):
-    """The type of a message: the first of its four integers."""
+    """The kind of a message, which is the first of its four integers."""
 
-    REQUEST = 1  # mark of the lowest member's call, 0, 0
-    REPLY = 2  # that mark, the mark of this member's call, the checksum of its list
-    ANSWER = 3  # that mark, a member with another list or NONE, the number
+    REQUEST = 1  # then: mark of the lowest member's call, 0, 0
+    REPLY = 2  # then: mark of the request, mark of this member's call, checksum of its list
+    ANSWER = 3  # then: mark of the reply's call, a member with another list or NONE, the number
 
 
 class Exchange:
-    """One call of group(), on one member: its mark and its messages."""
+    """One call of group() on one member."""
 
     def __init__(self, group: Group, members: list[int], timeout: float | None) -> None:
         from zlib import crc32  # imported here to keep `import pycollective` fast
@@ -52,7 +54,7 @@ class Exchange:
         self.group = group
         self.lowest, *self.others = sorted(
             members
-        )  # not the first, so that lists in different order find each other
+        )  # the lowest, not the first: members with lists in another order must exchange messages too
         self.checksum = crc32(repr(members).encode())
         self.mark = int.from_bytes(os.urandom(8), "little") >> 1
         self._clock = Clock(timeout)
@@ -70,7 +72,7 @@ class Exchange:
         return tuple(message.tolist())
 
     def lead(self) -> tuple[int, int]:
-        """The lowest member's part.
+        """Exchange the messages as the lowest member.
 
         Returns a member with another list (or NONE), and the number.
         """
@@ -92,9 +94,10 @@ class Exchange:
                 return tuple(content)
 
     def follow(self) -> tuple[int, int]:
-        """The part of any other member.
+        """Exchange the messages as any other member. Returns the same as lead().
 
-        It replies to every request, because only the lowest member knows which requests are old.
+        This member replies to every request, because only the lowest member knows which requests
+        are of an earlier call.
         """
         while True:
             what, mark, odd, number = self.receive(self.lowest)
@@ -105,11 +108,12 @@ class Exchange:
 
 
 class ActiveExchanges:
-    """The ranks with which this process exchanges messages now. One call at a time uses a rank."""
+    """The ranks with which this process exchanges messages. Each is in one call at a time."""
 
     def __init__(self) -> None:
         self._ended = threading.Condition()
-        self._peers: set[tuple[int, int]] = set()  # id() of the group of the messages, and the rank in it
+        # each is id() of the group that carries the messages, and the rank in that group
+        self._peers: set[tuple[int, int]] = set()
 
     @contextlib.contextmanager
     def one_with(self, peers: Iterable[int], exchange: Exchange) -> Iterator[None]:
@@ -130,7 +134,7 @@ ACTIVE_EXCHANGES = ActiveExchanges()
 
 
 def _in_forked_child() -> None:
-    """The parent's lock and exchanges may be in any state, because other threads used them."""
+    """Start with no exchanges: other threads may have held the parent's lock during the fork."""
     global ACTIVE_EXCHANGES
     ACTIVE_EXCHANGES = ActiveExchanges()
 
@@ -139,7 +143,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def agree(group: Group, members: list[int], timeout: float | None) -> int:
-    """Return the number of the new group, the same on each member."""
+    """Return the number of the new group, which is equal on all members."""
     if len(members) == 1:
         return group._reserve_group_ids(1)
     exchange = Exchange(group, members, timeout)

@@ -1,7 +1,7 @@
 """Groups and meshes of ranks. bindings/docs/group_docs.h has the user documentation of groups.
 
-A group has a number that none of its members uses for another group: one rank reserves it and sends
-it to the other ranks. That rank is rank 0 of the parent group for split() and Mesh, and the lowest
+A group has a number that none of its members uses for another group. One rank reserves the number
+and sends it to the other ranks: rank 0 of the parent group for split() and Mesh, and the lowest
 member for group() (group_agreement). If the parent group uses NCCL on all its ranks, the new groups
 join by NCCL immediately.
 """
@@ -87,7 +87,7 @@ class Mesh:
 
     Raises:
         InvalidArgument: shape and names do not fit each other or the number of ranks.
-        As allreduce(), since the ranks agree.
+        The errors of allreduce(), because the ranks communicate to make the groups.
 
     Example:
         >>> import pycollective as pc
@@ -132,16 +132,16 @@ class Mesh:
     def close(self) -> None:
         """Close all groups of the mesh; see Group.close().
 
-        Then `mesh[...]` raises InvalidArgument.
+        After that `mesh[...]` raises InvalidArgument.
         """
-        self._closed = True  # set first, because a signal may interrupt the rest
+        self._closed = True  # set first, because a signal may interrupt the loop
         for group in self._groups.values():
             group.close()
 
     def rank_at(self, coordinates: dict[str, int]) -> int:
-        """Return the rank at these coordinates, as a rank of the mesh's group.
+        """Return the rank at these coordinates, counted in the mesh's group.
 
-        An omitted axis has this rank's own coordinate.
+        For an omitted axis, this rank's own coordinate is used.
         """
         unknown = set(coordinates) - set(self.names)
         if unknown:
@@ -159,9 +159,9 @@ class Mesh:
         return f"<pycollective.Mesh {axes}>"
 
     def _make(self, all_axes: list[tuple[str, ...]], timeout: float | None) -> None:
-        """Make the groups along these axes.
+        """Make the groups along these combinations of axes.
 
-        All ranks of the mesh agree on all their numbers at once.
+        All ranks of the mesh agree on the numbers of all these groups in one exchange.
         """
         from zlib import crc32
 

@@ -8,7 +8,8 @@
 They are ordinary arrays. If no rank shares memory with this one (a world of one, TCP), and in a
 forked child, their memory is ordinary too. What a forked child writes to an array of its parent is
 not visible to the parent; until the child writes to a page, it sees what the parent writes there.
-Freed memory is reused. Reserved memory stays reserved until the world and its arrays are gone.
+Freed memory is reused. Reserved memory stays reserved until the world has ended and its arrays are
+freed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class HeapUsage(NamedTuple):
 
 
 def usage() -> HeapUsage:
-    """Return the size of the current world's heap; zeros if there is none.
+    """Return the size of the current world's heap, or zeros if there is no world.
 
     Example:
         >>> from pycollective.runtime import heap
@@ -74,13 +75,13 @@ def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
     """Return an array in memory that the ranks of this host share. Its contents are unspecified.
 
     Parameters:
-        shape: its sizes, or one size.
+        shape: the length of each axis, or a single length.
         dtype: anything that NumPy accepts as a dtype without objects, or a torch dtype.
 
     Returns:
         A NumPy array, or a torch tensor for a torch dtype. It is contiguous and aligned to 128
-        bytes (2 MiB if it is as large). Its memory lives as long as any array on it, also
-        beyond shutdown().
+        bytes, or to 2 MiB if it has at least that size. Its memory lives as long as any array on
+        it, also beyond shutdown().
 
     Raises:
         InvalidArgument: a negative size, or a dtype that holds Python objects.
@@ -108,7 +109,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN
 
 @advised
 def zeros(shape: int | tuple[int, ...], dtype: Any = float) -> Any:  # noqa: ANN401
-    """Return an array as empty() does, filled with zeros.
+    """Return an array like that of empty(), filled with zeros.
 
     Example:
         >>> import pycollective as pc
@@ -166,7 +167,7 @@ def heap_arrays() -> Iterator[None]:
         yield
         return
     previous = _core._set_numpy_handler(handler)
-    del handler  # the arrays keep it alive
+    del handler  # the arrays keep the handler alive
     try:
         yield
     finally:

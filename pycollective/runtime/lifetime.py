@@ -8,7 +8,7 @@ import numbers
 import os
 import sys
 import time
-from _thread import allocate_lock  # threading itself takes long to import
+from _thread import allocate_lock  # importing threading takes long
 from typing import TYPE_CHECKING
 
 from pycollective import _core
@@ -34,17 +34,19 @@ NCCL = "nccl"
 ENVIRONMENT = "env://"
 PREFIX = "PYCOLLECTIVE_"
 KEY_FD = "PYCOLLECTIVE_KEY_FD"
-# Frames from become_world() to the program: itself, init(), the @advised wrapper, the program.
+# Number of frames from become_world() to the caller of init(): become_world(), init(), the @advised
+# wrapper, the program.
 CALLERS = 4
 MOST_RANKS = 65535
 DEFAULT_TIMEOUT_S = 600.0
-LONGEST_S = 1e6  # the longest time that poll() can count
-try:  # Relative entries of sys.path refer to this folder, even if the program changes it later.
+LONGEST_S = 1e6  # longer timeouts exceed the range of poll()
+try:  # Relative entries of sys.path refer to this folder, even if the program changes its folder later.
     IMPORTED_IN = os.getcwd()
 except OSError:  # the folder has been removed
     IMPORTED_IN = ""
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the other ranks
-# the same after SIGINT or SIGTERM: the other ranks are in other calls
+# How long a process waits that ends after SIGINT or SIGTERM. It is short, because the other ranks
+# are in other calls.
 INTERRUPTED_S = 0.1
 PARENTS_PLACE = (
     "this process was forked from a rank, and the place in the world is its parent's: give it a place of its own with "
@@ -53,17 +55,18 @@ PARENTS_PLACE = (
 
 _LEAVE = "call pycollective.shutdown() first, or use pycollective.world()"
 
-_entering = allocate_lock()  # one init() at a time
+_entering = allocate_lock()  # held by init(), of which one runs at a time
 _runtime: _core.Runtime | None = None
-_launcher: str | None = None  # launcher of the last world
-# init()'s arguments for this world; None if it was made in another way
+_launcher: str | None = None  # the launcher of the current or last world
+# init()'s arguments for the current world; None if the world was not made by init()
 _asked: dict[str, object] | None = None
-# rank 0's store, if its address was published through the launcher's KVS
+# rank 0's store, if a KVS has its address; None otherwise
 _server: _core.StoreServer | None = None
-_epochs: dict[tuple[str, str, str], int] = {}  # the next epoch, by launcher, job and address of rank 0
-_at_end: list[Callable[[], None]] = []  # called at the end of this world
+# number of the next world, by launcher, job and address of rank 0
+_epochs: dict[tuple[str, str, str], int] = {}
+_at_end: list[Callable[[], None]] = []  # functions to call at the end of the current world
 _parents_place: dict[str, str] | None = (
-    None  # in a forked child: the environment of the rank that it was forked from
+    None  # in a forked child of a rank: the environment at the fork; otherwise None
 )
 
 
@@ -152,7 +155,8 @@ def init(
 def _check_same(asked: Mapping[str, object]) -> None:
     """Raise InvalidArgument if a second init() has other arguments than the first.
 
-    A notebook repeats a call with the same arguments. Other arguments ask for another world.
+    A call with the same arguments, for example in a notebook, gets the existing world. A call with
+    other arguments would need another world.
     """
     if _asked is None:
         if any(value is not None for value in asked.values()):
@@ -179,7 +183,7 @@ def become_world(
     epoch: int | None = None,
     asked: dict[str, object] | None = None,
 ) -> _core.Group:
-    """Do what init() does, for a place found in another way.
+    """Make the world as init() does, with the placement that `place` returns.
 
     See join() for `epoch`. `asked` has the arguments of init().
     """
@@ -204,9 +208,9 @@ def become_world(
             _join_gpus(runtime)
         _core._set_world(runtime.world)
         _launcher, _asked = placement.launcher, asked
-        _runtime = runtime  # from here on is_initialized() is true
-        # The warning comes after all ranks have joined: if warnings are errors, they detect that
-        # this rank has ended.
+        _runtime = runtime  # is_initialized() is true from here on
+        # The warning follows after all ranks have joined: if warnings are errors and it raises, the
+        # other ranks detect that this rank has ended.
         if placement.rank == 0 and any(name.startswith(PREFIX) for name in os.environ):
             from pycollective.runtime.environment_names import warn_of_unknown
 
@@ -222,9 +226,9 @@ def _check_backend(backend: str | None) -> None:
 
 
 def _join_gpus(runtime: _core.Runtime) -> None:
-    """Join on all GPUs, or on none.
+    """Join by NCCL on the GPUs of all ranks.
 
-    If one rank cannot, all ranks raise its error, and the world ends.
+    If one rank cannot join, all ranks raise its error, and the world ends.
     """
     from pycollective.runtime.devices import visible_gpus
 
@@ -249,12 +253,12 @@ def join(
     epoch: int | None = None,
     within_s: float | None = None,
 ) -> tuple[_core.Runtime, _core.StoreServer | None]:
-    """Return a runtime at that place and, on rank 0, the store that it serves, if any.
+    """Return a runtime with that placement and, on rank 0 with a KVS, its store.
 
-    The caller ends both. `epoch` numbers the worlds of a job, so that they are kept apart. It is
-    the same on every rank. If it is None, this process counts the worlds, which requires that all
-    ranks of the job have been in the same ones. `within_s` limits the wait for the other ranks;
-    default `timeout`.
+    The caller must end both. `epoch` numbers the worlds of a job, so that they are kept apart, and
+    must be equal on all ranks. If it is None, this process counts the worlds; then all ranks of the
+    job must have been in the same worlds. `within_s` limits the wait for the other ranks; default
+    `timeout`.
     """
     within_s = _seconds(timeout) if within_s is None else within_s
     if epoch is not None:
@@ -262,14 +266,15 @@ def join(
     job = (placement.launcher, placement.job, _where(placement))
     epoch = _epochs.get(job, 0)
     joined = _join(placement, epoch, timeout, backend, within_s)
-    _epochs[job] = epoch + 1  # counts successful worlds only: a failed init() may be repeated
+    _epochs[job] = epoch + 1  # only successful worlds are counted, because a failed init() may be repeated
     return joined
 
 
 def _where(placement: Placement) -> str:
-    """Return rank 0's address, or "" if it is on this host.
+    """Return rank 0's address, or "" if that is on this host.
 
-    A rank may know its own host by different names in different worlds.
+    A local address would not identify the job, because a rank may be given different names of its
+    own host in different worlds.
     """
     from pycollective.bootstrap.addresses import all_here, split
 
@@ -313,7 +318,7 @@ def _join(
 
 
 def _seconds(timeout: float | None) -> float:
-    """Return how long the search for the other ranks may take."""
+    """Return how long init() may take."""
     text = os.environ.get("PYCOLLECTIVE_TIMEOUT_S") or str(DEFAULT_TIMEOUT_S)
     try:
         seconds = float(text) if timeout is None else float(timeout)
@@ -360,7 +365,7 @@ def _placement(address: str | None, rank: int | None, size: int | None) -> Place
 
 
 def launched_place() -> Placement:
-    """Return the place that the launcher assigned. Raises as init() without arguments does."""
+    """Return the placement by the launcher. Raises as init() without arguments does."""
     from pycollective.bootstrap.detect import detect
 
     if _is_parents((KEY_FD,)):
@@ -414,7 +419,7 @@ def shutdown(*, timeout: float | None = None) -> None:
 
 
 def at_end(call: Callable[[], None]) -> None:
-    """Register a call that runs once when this world ends, for any reason, also at process exit."""
+    """Register a function that runs once when this world ends, for any reason, also at exit."""
     if call not in _at_end:
         _at_end.append(call)
 
@@ -429,7 +434,7 @@ def _end() -> None:
 
 
 def launcher() -> str | None:
-    """Return the launcher that assigned this process's place in the last world."""
+    """Return the launcher that determined this process's placement in the last world."""
     return _launcher
 
 
@@ -446,10 +451,10 @@ def leave(timeout: float = AT_EXIT_S) -> None:
         shutdown(timeout=timeout)
     except CollectiveMismatch as error:
         sys.stderr.write(f"pycollective: {error}\n")
-        if error.operation is None:  # an earlier call failed, and this program has used its result
+        if error.operation is None:  # an earlier call was mismatched, and the program has used its result
             _core._fail_at_exit()
     except CollectiveError:
-        pass  # the other ranks have ended or are busy, and no caller is left
+        pass  # the other ranks have ended or are busy, and no caller can handle the error
 
 
 def abort() -> None:
@@ -468,15 +473,15 @@ def abort() -> None:
 @atexit.register
 def _at_exit() -> None:
     if getattr(sys, "last_type", None) is not None:
-        abort()  # an exception ends this process: the other ranks should fail immediately
+        abort()  # an exception ends this process, so the other ranks should fail immediately
     elif _runtime is not None:
         leave(INTERRUPTED_S if _is_interrupted() else AT_EXIT_S)
 
 
 def _is_interrupted() -> bool:
-    """Return whether SIGINT or SIGTERM arrived and no call that began afterwards succeeded."""
+    """Return whether SIGINT or SIGTERM arrived and no call that began after it has succeeded."""
     since_s = _core._seconds_since_end_signal()
-    record = _core._flight_record()  # read immediately, because its times are relative to now
+    record = _core._flight_record()  # must follow immediately, because its times are relative to now
     if since_s is None:
         return False
     import json
@@ -485,8 +490,8 @@ def _is_interrupted() -> bool:
 
 
 def _in_forked_child() -> None:
-    # The connections belong to the parent: calls on its world raise ForkedProcess until the child
-    # calls init(). The launcher's place belongs to the parent as well.
+    # The connections and the launcher's placement belong to the parent. Calls on the parent's world
+    # raise ForkedProcess until the child calls init().
     global _entering, _parents_place, _runtime, _server
     _entering = allocate_lock()
     _core._after_fork()
@@ -501,9 +506,9 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _keep_key() -> None:
-    """Read the key, which also makes its descriptor non-inheritable.
+    """Make the descriptor of the key non-inheritable, which reading the key does.
 
-    A process that this rank starts is not a rank, whether it is started before or after init().
+    Processes that this rank starts, before or after init(), are not ranks and must not get the key.
     """
     if os.environ.get(KEY_FD, "").isdecimal():
         from pycollective.bootstrap.key import read_key
@@ -526,7 +531,7 @@ def is_initialized() -> bool:
 
 
 def in_world() -> bool:
-    """Return whether there are other ranks. Returns False without a world, and after its end.
+    """Return whether there is a world with more than one rank. False also after its end.
 
     Example:
         >>> import pycollective as pc

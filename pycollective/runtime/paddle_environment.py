@@ -1,8 +1,8 @@
-"""Paddle's variables for rank and size, in a world that its launcher did not start.
+"""Sets Paddle's variables for rank and size if Paddle's launcher did not start the world.
 
 `paddle.distributed.get_rank()`, `DistributedBatchSampler` and `paddle.DataParallel` read
-environment variables. If these are not set, each rank is 0 of 1: it gets the whole dataset and
-trains separately, without an error.
+environment variables. Without these variables each rank is rank 0 of 1 for Paddle: it gets the
+whole dataset and trains separately, without an error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["set_variables"]
 
 
 def set_variables(world: Group, at_end: Callable[[Callable[[], None]], None]) -> None:
-    """Set the rank and size of this world for Paddle until the world ends, if Paddle is installed.
+    """Set the rank and size of this world for Paddle, if installed, until the world ends.
 
-    Variables that its launcher has set are kept. `at_end` is lifetime.at_end.
+    Variables that Paddle's launcher has set are kept. `at_end` is lifetime.at_end.
     """
     ours = are_ours(os.environ)
     if not ours and (world.size == 1 or os.environ.get(RANK) or os.environ.get(SIZE) or not _is_there()):
@@ -37,7 +37,7 @@ def set_variables(world: Group, at_end: Callable[[Callable[[], None]], None]) ->
 
 
 def _forget_others(*place: int) -> None:
-    """Discard Paddle's cache of the environment, which may have another rank and size."""
+    """Discard Paddle's cache of the environment unless it has this rank and size."""
     parallel = sys.modules.get("paddle.distributed.parallel")
     kept = getattr(parallel, "_global_parallel_env", None)
     if kept is not None and (getattr(kept, "rank", None), getattr(kept, "world_size", None)) != place:

@@ -19,8 +19,9 @@ __all__ = ["Store", "store"]
 def store(prefix: str = "") -> Store:
     """Return the store of the current world: what one rank sets, every rank can get.
 
-    It exists from init() to shutdown(), in `pycollective run`, or under other launchers in the
-    process of rank 0. Every world begins with an empty store. A world of one has a store too.
+    It exists from init() to shutdown(), in the process of `pycollective run`, or under other
+    launchers in that of rank 0. Every world begins with an empty store. A world of one has a store
+    too.
 
     Parameters:
         prefix: prepended to every key, with a slash, so that libraries with different prefixes
@@ -53,8 +54,8 @@ class Store:
     `timeout` is in seconds; default that of init(). It limits the wait for a key, not the
     communication with the store: get(key, timeout=0) does not wait for the key.
 
-    Every method raises CollectiveTimeout (its text says whether the key is missing or the store
-    does not answer), PeerFailure if the store is gone (rank 0 or the launcher has ended),
+    Every method raises CollectiveTimeout (its message shows whether the key is missing or the store
+    does not answer), PeerFailure if the process with the store (rank 0 or the launcher) has ended,
     InvalidArgument for a bad key, TypeError for a value of another type, Unsupported if the store
     is full (100,000 keys, 1 GiB), NotInitialized after shutdown().
 
@@ -80,7 +81,7 @@ class Store:
         self._native = native
         self._prefix = prefix
 
-    if not TYPE_CHECKING:  # type checkers would believe that every attribute exists
+    if not TYPE_CHECKING:  # with a __getattr__, type checkers would accept every attribute
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
@@ -93,7 +94,7 @@ class Store:
         return f"<pycollective.Store prefix={self._prefix!r}>"
 
     def prefix(self, prefix: str) -> Store:
-        """Return the part of this store with keys that begin with `prefix`."""
+        """Return a view of this store that has only the keys with this prefix."""
         return Store(self._native, _joined(self._prefix, prefix))
 
     def set(self, key: str, value: Value, *, timeout: float | None = None) -> None:
@@ -107,8 +108,8 @@ class Store:
     def pop(self, key: str, *, timeout: float | None = None) -> Value:
         """Wait until the key exists, remove it and return its value.
 
-        If several callers wait, the first of them gets the value. A pop that times out at the very
-        moment when the value arrives may remove it nevertheless.
+        If several callers wait, the first of them gets the value. If a call times out at the moment
+        when the value arrives, it may nevertheless remove the value.
         """
         return store_codec.decode(self._native.pop(self._key(key), _checked(timeout)))
 
@@ -172,7 +173,7 @@ def _joined(prefix: str, key: str) -> str:
 
 
 def _instead(key: object) -> str:
-    """Return a hint for arguments that torch's stores accept in the position of a key."""
+    """Return advice if `key` is an argument that torch's stores accept in this position, or ""."""
     if isinstance(key, (list, tuple)):
         return ": give keys one by one, as store.wait(*keys)"
     return ": give a time by its name, as timeout=10" if isinstance(key, (int, float, timedelta)) else ""

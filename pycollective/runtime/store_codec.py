@@ -1,16 +1,20 @@
-"""Encodes the store's values as bytes: a closed set of types, with nothing that could run code.
+"""Encodes the store's values as bytes: a closed set of types. Decoding cannot run code.
 
-    None  n | True  t | False  f | int  its decimal digits | float  d, 8 bytes | str  s,
-    UTF-8
-    bytes  b, unchanged
-    list  l | tuple  u | dict  m, key and value alternating: each item is a length (u32) and
-    the item
-    array  a | NumPy scalar  g: length (u8) and text of its dtype, number (u8) and sizes
-    (u64) of its
-        axes, its bytes
+    None            n
+    True, False     t, f
+    int             its decimal digits
+    float           d, 8 bytes
+    str             s, UTF-8
+    bytes           b, the bytes
+    list, tuple     l or u; for each item a length (u32) and the item
+    dict            m; the same, with keys and values alternating
+    array           a; length (u8) and text of the dtype, number (u8) and lengths (u64) of the
+                    axes, the elements
+    NumPy scalar    g; as an array
 
-Lengths are little-endian. Counters are text, so that the store can add to them. Objects that ranks
-send each other, which are larger and have more types, use another codec: object_codec.
+Lengths are little-endian. A counter is an int, and thus text, so that the store can add to it.
+Objects that ranks send each other, which are larger and have more types, use another codec:
+object_codec.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ from pycollective.errors import InvalidArgument
 
 __all__ = ["Value", "decode", "encode"]
 
-# None, bool, int, float, str, bytes, NumPy arrays and scalars, and lists, tuples and dicts of
-# these.
+# A value is None, bool, int, float, str, bytes, a NumPy array or scalar, or a list, tuple or dict
+# of values.
 Value: TypeAlias = Any
 
 MOST_NESTED = 32
-MOST_DIGITS = 4000  # of an int: Python itself refuses to parse more than 4300
+MOST_DIGITS = 4000  # decimal digits of an int; Python itself refuses to parse more than 4300
 MOST_ITEM_NBYTES = 1 << 32
 LENGTH = struct.Struct("<I")
 DOUBLE = struct.Struct("<d")
@@ -91,7 +95,7 @@ def array(x: np.ndarray[Any, Any]) -> bytes:
 
 
 def decode(data: bytes) -> Value:
-    """Undo encode(). Raises InvalidArgument for anything else."""
+    """Decode the result of encode(). Raises InvalidArgument for any other bytes."""
     try:
         return read(memoryview(data), 0)
     except (ValueError, IndexError, TypeError, SyntaxError, struct.error) as error:

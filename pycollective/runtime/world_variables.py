@@ -1,6 +1,6 @@
-"""Environment variables that exist as long as the world.
+"""Environment variables that are set as long as the world exists.
 
-They are for libraries that read nothing else.
+They are for libraries that read rank and size only from the environment.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 
 __all__ = ["set_until_end"]
 
-_set: dict[str, tuple[str | None, str]] = {}  # by name: the value before the world, and the value set for it
+# by name: the value before the world (None if unset), and the value that was set for the world
+_set: dict[str, tuple[str | None, str]] = {}
 
 
 def set_until_end(values: Mapping[str, str], at_end: Callable[[Callable[[], None]], None]) -> None:
-    """Set the variables until the end of the world, then remove or restore them.
+    """Set the variables until the world ends, and then restore their previous state.
 
     A variable that the program has changed meanwhile is kept. `at_end` is lifetime.at_end.
     """

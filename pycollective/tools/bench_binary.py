@@ -1,8 +1,8 @@
-"""`pycollective-bench`: the benchmark's program, alone or as a rank started by a launcher.
+"""`pycollective-bench`: the benchmark program, alone or as a rank started by a launcher.
 
-Alone this process becomes the program, which starts ranks of its own. A launcher's rank stays as
-the parent of the program: it finds the other ranks, as `init()` does, and passes their addresses in
-the environment (csrc/bench/role.cc reads them).
+Without a launcher, this process becomes the program, which starts ranks of its own. In a launcher's
+rank, this process stays as the parent of the program: it finds the other ranks, as `init()` does,
+and passes their addresses in the environment (csrc/bench/role.cc reads them).
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ def main() -> int:
 
 
 def become(words: Sequence[str]) -> NoReturn:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, but the program needs the default
+    # Python ignores SIGPIPE, but the program needs the default action
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(BINARY, [BINARY.name, *words], {**os.environ, **nccl_folders()})
 
 
 def nccl_folders() -> dict[str, str]:
-    """Returns the folders of Python's NCCL packages, which the program cannot find by itself.
+    """Returns a variable with the folders of Python's NCCL packages.
 
-    csrc/bench/gpu_session.cc reads them.
+    The program (csrc/bench/gpu_session.cc) cannot find them by itself.
     """
     return {"PYCOLLECTIVE_BENCH_NCCL_FOLDERS": ",".join(wheel_folders())}
 
@@ -84,9 +85,9 @@ def environment(placement: Placement, rendezvous: Rendezvous) -> dict[str, str]:
 
 
 def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str]) -> int:
-    """Runs the program as this rank's child; returns its exit code.
+    """Runs the program as a child of this rank, and returns its exit code.
 
-    Rank 0 keeps the store open meanwhile.
+    Rank 0 keeps its store open meanwhile.
     """
     key_fd = key_file(rendezvous.key)
     env = {**environment(placement, rendezvous), "PYCOLLECTIVE_KEY_FD": str(key_fd)}
@@ -100,7 +101,7 @@ def run_rank(placement: Placement, rendezvous: Rendezvous, words: Sequence[str])
                 [str(BINARY), *words], rank=placement.rank, env=env, key_fd=key_fd, stdout=1, stderr=2
             )
             children.append(each)
-            for number in asked:  # signals that arrived before the child existed
+            for number in asked:  # signals that arrived before the child was started
                 each.signal(number)
             status = end_of(each)
         if status == 0:
@@ -122,9 +123,9 @@ def end_of(each: Child) -> int:
 
 
 def open_first(addresses: Sequence[str], rendezvous: Rendezvous) -> _core.StoreServer:
-    """Opens a store at the first known port that can be bound, as `init()` does.
+    """Opens a store at the first port that can be bound, as `init()` does.
 
-    It listens on every address that has this port.
+    The store listens on every address in the list that has this port.
     """
     first: CollectiveError | None = None
     for port in dict.fromkeys(split(address)[1] for address in addresses):
@@ -139,7 +140,7 @@ def open_first(addresses: Sequence[str], rendezvous: Rendezvous) -> _core.StoreS
 
 @contextlib.contextmanager
 def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
-    """Passes signals on to the children in the first list, and appends them to the second one."""
+    """Forwards signals to the processes in the first list, and appends them to the second one."""
     children: list[Child] = []
     asked: list[int] = []
 
@@ -158,7 +159,7 @@ def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
 
 
 def patience(words: Sequence[str]) -> float:
-    """Returns how long ranks wait for each other. The program itself reports invalid arguments."""
+    """Returns the timeout for joining. The program itself reports invalid arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--timeout_s", nargs="?")
     given: str | None = parser.parse_known_args(list(words))[0].timeout_s

@@ -1,6 +1,6 @@
 """`pycollective plan`: the catalog of algorithms, their steps, checks and predicted times.
 
-No rank is started.
+These commands start no ranks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def ranks_range(text: str) -> range:
 
 
 def number(text: str) -> int:
-    """Parses a rank or a number of pieces."""
+    """Parses a rank, or a number of pieces of an array."""
     if not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"'{text}' is no number from 0 to 65535")
     return int(text)
@@ -53,7 +53,7 @@ def nbytes(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the four commands and their options."""
+    """Adds the four subcommands and their options."""
     commands = parser.add_subparsers(dest="plan_command", required=True, metavar="command")
     listing = commands.add_parser("list", help="the algorithms: for which shapes, at what cost, from where")
 
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs one of the commands. Returns 1 for a wrong plan, 2 for an invalid request."""
+    """Runs a subcommand. Returns 1 if a plan is wrong, 2 if the request is invalid."""
     command = {"list": _list, "show": _show, "check": _check, "simulate": _simulate}[options.plan_command]
     try:
         return command(options)
@@ -140,7 +140,7 @@ def _subjects(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
 def _worlds(
     collective: str, algorithm: str, sizes: range, splits: Sequence[int]
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """Yields the supported combinations of sizes, roots, splits, even and uneven parts."""
+    """Yields the supported combinations of size, root, split, and whether parts are even."""
     for size in sizes:
         for root in sorted({0, size // 2, size - 1} if collective in ROOTED else {0}):
             for split in splits:

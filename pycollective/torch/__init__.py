@@ -1,12 +1,11 @@
 """PyTorch support: data parallel training, differentiable collectives, torch.distributed backend.
 
-The PyTorch modules are loaded at first use.
+The PyTorch modules are imported at their first use.
 
     import pycollective as pc
 
     pc.init()
-    model = pc.torch.DataParallel(model)       # gradients are averaged while backward()
-    runs
+    model = pc.torch.DataParallel(model)       # gradients are averaged during backward()
 
 `torch.distributed.init_process_group("pycollective")` needs no import of this module: see
 docs/torch.md.
@@ -60,10 +59,11 @@ _HOMES = {
 def __dir__() -> list[str]:
     from importlib.util import find_spec
 
-    return sorted({*globals(), *(__all__ if find_spec("torch") else ())})  # help() reads every listed name
+    # help() reads every name that dir() lists
+    return sorted({*globals(), *(__all__ if find_spec("torch") else ())})
 
 
-if not typing.TYPE_CHECKING:  # with it, type checkers would accept every attribute
+if not typing.TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

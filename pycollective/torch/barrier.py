@@ -23,7 +23,7 @@ def monitored_barrier(
 ) -> None:
     """A barrier with an error that names the ranks that did not reach it.
 
-    Every barrier of pycollective does so. This function has the arguments of
+    Every barrier of pycollective names them. This function has the arguments of
     torch.distributed.monitored_barrier().
 
     Parameters:

@@ -2,11 +2,10 @@
 
 The graph of an earlier forward may hold a buffer, and its backward may run later: the discriminator
 of a GAN processes two batches before one backward. Autograd refuses that backward if the buffer was
-written in between. It need not refuse after a write that changes nothing, nor after a write to the
-running statistics of a normalization in training mode, because the backward does not read them.
-Both kinds of writes are hidden from autograd; torch's DistributedDataParallel hides all writes.
-Autograd sees every write that changes a value, because the gradients would otherwise be silently
-wrong.
+written in between. Refusing is unnecessary after a write that changes nothing, and after a write to
+the running statistics of a normalization in training mode, which the backward does not read. Both
+kinds of writes are hidden from autograd; torch's DistributedDataParallel hides all writes. Autograd
+sees every other write, because the gradients would otherwise be silently wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class Buffers:
-    """The buffers of a module. They are looked up at each use, because modules may replace them."""
+    """The buffers of a module, looked up at each use, because the module may replace them."""
 
     def __init__(self, module: nn.Module, wanted: Collection[int]) -> None:
-        """Records every entry that holds None, or a buffer with its id() in `wanted`."""
+        """Records every buffer of the module that is None or has its id() in `wanted`."""
         self._places = [
             (each, name)
             for each in module.modules()
@@ -44,7 +43,7 @@ class Buffers:
         return list(self._found())
 
     def _found(self) -> dict[torch.Tensor, bool]:
-        """Maps each buffer to whether it is a running statistic of a module in training mode."""
+        """Returns each buffer, and whether it is a running statistic of a training module."""
         found: dict[torch.Tensor, bool] = {}
         for module, name in self._places:
             if (buffer := module._buffers.get(name)) is not None:
@@ -55,12 +54,12 @@ class Buffers:
     def replace(self, broadcast: Callable[[list[torch.Tensor]], object], *, graphs_wait: bool) -> None:
         """Calls `broadcast` to overwrite the buffers.
 
-        `graphs_wait` is whether a backward may follow for a forward that has already run.
+        `graphs_wait` is true if a backward may still run for an earlier forward.
         """
         found = self._found()
         if not found:
             return
-        # Tensors made under inference_mode belong to no graph.
+        # Tensors made under inference_mode are in no graph.
         tracked = {each: unread for each, unread in found.items() if not each.is_inference()}
         copies = {
             each: each.detach().clone() for each, unread in tracked.items() if graphs_wait and not unread

@@ -1,4 +1,4 @@
-"""A module with equal copies on all ranks, because backward averages their gradients."""
+"""Keeps the copies of a module on all ranks equal: backward averages their gradients."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class DataParallel(nn.Module):
         self._broadcast([*self._parameters_of_all, *self._shared_buffers.tensors()])
         if not broadcast_buffers:
             self._shared_buffers.clear()
-        self._forwards = 0  # forwards that broadcast buffers
+        self._forwards = 0  # number of forwards that have broadcast buffers
         self._wrapped = {id(parameter) for parameter in module.parameters()}
         self._remember_structure()
         self.register_load_state_dict_pre_hook(_with_prefix)
@@ -158,9 +158,10 @@ class DataParallel(nn.Module):
         return self.module(*inputs, **named)
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """In this block backward only accumulates; the first backward after it reduces everything.
+        """Inside this block, backward only accumulates gradients.
 
-        All ranks use no_sync() for the same backwards.
+        The first backward after the block reduces all of them. All ranks must use no_sync() for the
+        same backwards.
         """
         return self._hooks.no_sync()
 
@@ -188,21 +189,21 @@ class DataParallel(nn.Module):
         )
 
     def reset(self) -> None:
-        """Gives up a step after an exception in forward, loss or backward that this rank survives.
+        """Abandons a step after an exception in forward, loss or backward that this rank survives.
 
         Every step ends, on every rank, with a backward that returns, with synchronize() or with
         reset(). On the other ranks backward raises CollectiveMismatch, which reports the reset, and
-        all ranks can continue. This rank waits until the other ranks have reached that point. After
-        an exception in the middle of backward the next forward or backward resets by itself. An
-        exception before the first gradient leaves no trace, so call reset() then.
+        all ranks can continue. This rank waits until the other ranks have reached that backward.
+        After an exception in the middle of backward, the next forward or backward resets by itself.
+        An exception before the first gradient is not detected, so call reset() then.
         """
         self._hooks.reset()
 
     def close(self) -> None:
-        """Ends the averaging: backward reduces nothing more, `.module` can be wrapped again."""
+        """Ends the averaging: later backwards reduce nothing. `.module` can be wrapped again."""
         self._hooks.close()
 
-    def state_dict(  # without the positional arguments that torch has deprecated
+    def state_dict(  # without the positional arguments, which torch has deprecated
         self,
         *,
         destination: Any = None,  # noqa: ANN401  as torch has it
@@ -215,7 +216,7 @@ class DataParallel(nn.Module):
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> Any:  # noqa: ANN401
-        """Loads the state of the module. All ranks load the same state.
+        """Loads the state of the module. All ranks must load the same state.
 
         The state may come from torch's DistributedDataParallel: the prefix "module." is removed if
         every key has it.
@@ -276,7 +277,7 @@ def _shared(
             raise InvalidArgument(
                 f'DataParallel: ignore: the module has no parameter or buffer "{name}"{hint}'
             )
-    ignored = {id(names[name]) for name in ignore}  # under each of their names
+    ignored = {id(names[name]) for name in ignore}  # by id(), because a tensor may have several names
     return (
         {name: each for name, each in module.named_parameters() if id(each) not in ignored},
         {name: each for name, each in module.named_buffers() if id(each) not in ignored},
@@ -284,7 +285,7 @@ def _shared(
 
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
-    """Refuses, on every rank alike, overlaps that only the receiving ranks would notice."""
+    """Raises, on every rank alike, for overlaps that only receiving ranks would detect."""
     layouts: dict[str, Layout] = {}
     for name, tensor in tensors.items():
         library = writable_for("DataParallel", f'"{name}"', tensor.detach())
@@ -299,7 +300,7 @@ def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
 
 
 def _of_the_module(state_dict: Mapping[str, Any], module: nn.Module) -> Mapping[str, Any]:
-    """Removes the prefix that torch's DistributedDataParallel puts before every key."""
+    """Removes the prefix "module." of torch's DistributedDataParallel if every key has it."""
     prefix = "module."
     if not state_dict or hasattr(module, "module") or not all(key.startswith(prefix) for key in state_dict):
         return state_dict
@@ -321,14 +322,14 @@ def _refuse_assign(assign: bool) -> None:
 def _with_prefix(
     _: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any], *__: object
 ) -> None:
-    """Runs when a module that contains the DataParallel loads: state_dict() omitted "module."."""
+    """Adds "module.", which state_dict() omits, when a module that contains this one loads."""
     _refuse_assign(metadata.get("assign_to_params_buffers", False))
     mine = {key: state.pop(key) for key in [*state] if key.startswith(prefix)}
     state.update({f"{prefix}module.{key.removeprefix(prefix)}": value for key, value in mine.items()})
 
 
 def _sparse_names(module: nn.Module) -> set[str]:
-    """Returns the parameters with sparse gradients, by each of their names."""
+    """Returns the names of all parameters with sparse gradients."""
     kinds = (nn.Embedding, nn.EmbeddingBag)
     sparse = {id(each.weight) for each in module.modules() if isinstance(each, kinds) and each.sparse}
     return {name for name, each in module.named_parameters(remove_duplicate=False) if id(each) in sparse}

@@ -1,7 +1,7 @@
 """Gradient averaging through pycollective for DistributedDataParallel on any backend of torch."""
 
-# No `from __future__ import annotations`: DDP compares these annotations with the classes
-# themselves.
+# There is no `from __future__ import annotations`, because DDP compares these annotations with the
+# classes themselves.
 import torch
 import torch.distributed as dist
 

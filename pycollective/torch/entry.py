@@ -1,8 +1,8 @@
 """The function that `import torch` calls (entry point torch.backends).
 
-This file is also installed beside the package, as pycollective_torch, so that a pycollective that
+This module is also installed beside the package, as pycollective_torch, so that a pycollective that
 cannot be imported never prevents the import of torch. torch is only partly imported when it calls
-register(), which imports nothing of pycollective unless PYCOLLECTIVE_REPLACES requests it.
+register(). That imports nothing of pycollective unless PYCOLLECTIVE_REPLACES is set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def register() -> None:
                 from pycollective.torch.replacing import replace_named
 
                 replace_named(os.environ[REPLACES])
-    except Exception as error:  # an unknown torch version must still be importable
+    except Exception as error:  # torch must be importable even if its version is unknown
         warnings.warn(f"torch.distributed does not know all of pycollective: {error!r}", stacklevel=2)
 
 
@@ -49,9 +49,9 @@ def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torc
 
 
 def _watchful(handler: Handler) -> Handler:
-    """Wraps a rendezvous handler: rank 0 then warns of unknown variables that look like ours.
+    """Wraps a rendezvous handler: rank 0 then warns of unknown PYCOLLECTIVE_ variables.
 
-    If the previous default group was ours, the wrapper also checks that its store still exists.
+    If the previous default group was ours, the wrapper also skips its store, which may still exist.
     """
 
     @functools.wraps(handler)
@@ -60,7 +60,8 @@ def _watchful(handler: Handler) -> Handler:
         found = handler(*args, **kwargs) if servers is None else servers.rendezvous(handler, args, kwargs)
         for store_rank_size in found:
             if store_rank_size[1] == 0 and any(name.startswith(PREFIX) for name in os.environ):
-                with contextlib.suppress(ImportError):  # pycollective may be broken, and is not needed here
+                # pycollective may be impossible to import, and is not needed for the handler
+                with contextlib.suppress(ImportError):
                     from pycollective.runtime.environment_names import warn_of_unknown
 
                     warn_of_unknown(stacklevel=CALLERS)
@@ -70,7 +71,7 @@ def _watchful(handler: Handler) -> Handler:
 
 
 def _or_launched(torchs: Handler) -> Handler:
-    """Wraps torch's env:// handler: without RANK it reads variables of mpirun, mpiexec or srun."""
+    """Wraps torch's env:// handler: without RANK it uses variables of mpirun, mpiexec or srun."""
 
     @functools.wraps(torchs)
     def handler(url: str, timeout: timedelta = timedelta(minutes=30), **kwargs: Any) -> Iterator[Any]:  # noqa: ANN401

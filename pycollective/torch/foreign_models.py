@@ -1,4 +1,4 @@
-"""Errors for models and optimizers of other frameworks, with the code to write for them instead."""
+"""Errors for models and optimizers of other frameworks, with advice what to write instead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OTHERS = {
 
 
 def check_of_torch(call: str, value: object, kind: type) -> None:
-    """Raises InvalidArgument if `value` is not a torch `kind`, with a hint for its framework."""
+    """Raises InvalidArgument if `value` is not a torch `kind`, with advice for its framework."""
     if isinstance(value, kind):
         return
     cls = value if isinstance(value, type) else type(value)

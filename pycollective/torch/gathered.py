@@ -1,7 +1,7 @@
 """Collects the gradients of a backward, to copy adjacent ones into their bucket together.
 
-One copy for many gradients costs less than one copy each, by far on a GPU. On the CPU only a few
-are copied together, so that they are still in the cache.
+One copy of many gradients costs less than a copy of each, especially on a GPU. On the CPU only a
+few are copied together, so that they are still in the cache.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pycollective.training.gradients.reducer import GradientReducer
 
 __all__ = ["Arrival", "Gathered", "arrivals_of"]
 
-CPU_NBYTES = 1 << 18  # limit of the bytes that one group of several CPU gradients copies together
+CPU_NBYTES = 1 << 18  # most bytes of the gradients on the CPU that one group copies together
 
 
 class Gathered:
-    """Some gradients of one bucket that are copied together."""
+    """A group of gradients of one bucket that are copied together."""
 
     __slots__ = ("_length", "_reducer", "gradients", "missing", "names", "parameters", "places")
 
@@ -28,21 +28,22 @@ class Gathered:
         self.clear()
 
     def grow(self) -> None:
-        """Adds one gradient to the group, from the next step on."""
+        """Adds a gradient to the group, from the next step on."""
         self._length += 1
         self.missing = self._length
 
     def clear(self) -> None:
         """Begins a new step."""
-        self.missing = self._length  # gradients that are still missing in this step
-        self.names: list[str] = []  # gradients that have arrived and are not reported to the reducer
-        # The gradients among them that are not in their place in the bucket:
+        self.missing = self._length  # number of gradients that have not arrived in this step
+        self.names: list[str] = []  # gradients that have arrived and have not been passed to the reducer
+        # Of these, the gradients that are not in the bucket yet, with their parameters and
+        # destinations:
         self.parameters: list[torch.Tensor] = []
         self.places: list[torch.Tensor] = []
         self.gradients: list[torch.Tensor] = []
 
     def hand_over(self) -> None:
-        """Passes the gradients to the reducer. Each parameter's gradient becomes its place."""
+        """Passes the gradients to the reducer. Each parameter's `grad` becomes a bucket's view."""
         if not self.names:
             return
         self._reducer.ready_together(self.names, self.places, self.gradients)
@@ -51,37 +52,40 @@ class Gathered:
         self.names, self.parameters, self.places, self.gradients = [], [], [], []
 
     def record_stream(self, stream: torch.cuda.Stream) -> None:
-        """Marks the gradients as used on `stream`: it copies them, another may have made them."""
+        """Marks the gradients as used on `stream`, which copies them.
+
+        Another stream may have made them.
+        """
         for gradient in self.gradients:
             gradient.record_stream(stream)
 
 
 class Arrival:
-    """The state that a parameter's hook needs when its gradient arrives."""
+    """What the hook of a parameter needs when the gradient arrives."""
 
     __slots__ = ("form", "gathered", "name", "place", "step")
 
     def __init__(self, name: str, place: torch.Tensor, gathered: Gathered) -> None:
         self.name = name
-        self.place = place  # in its bucket
+        self.place = place  # view of the gradient in its bucket
         self.gathered = gathered
-        self.step = -1  # step in which it arrived last
+        self.step = -1  # the last step in which the gradient arrived
         self.form = (
             place.shape,
             place.dtype,
             place.device,
             torch.strided,
             False,
-        )  # the form of a gradient that one copy can move to its place
+        )  # the form of a gradient that can be copied together with other gradients
 
 
 def arrivals_of(reducer: GradientReducer, names: Sequence[str]) -> tuple[dict[str, Arrival], list[Gathered]]:
-    """Returns the Arrival of each name, and the groups: consecutive gradients share a Gathered."""
+    """Returns the Arrival of each name, and the groups, which have consecutive gradients."""
     wanted = frozenset(names)
     arrivals: dict[str, Arrival] = {}
     every: list[Gathered] = []
     for bucket in reducer.buckets:
-        nbytes = -1  # bytes in the current group; -1 before the first one of this bucket
+        nbytes = -1  # bytes in the current group; -1 before the first group of this bucket
         for name in bucket:
             if name in wanted:
                 place: torch.Tensor = reducer.view(name)

@@ -5,8 +5,8 @@ gradient of a group of adjacent ones triggers the copy of the whole group into t
 callback at the end of backward finishes the step, so that loss.backward() returns with reduced
 gradients or raises. Gradients become views of their bucket, so that nothing is copied out.
 
-The engine runs no callback if backward raises. The engine holds the only strong reference to the
-callback, so if the callback no longer exists, an exception has interrupted its step. Backwards may
+If backward raises, the engine runs no callback. The engine has the only strong reference to the
+callback. So if the callback has been freed, an exception has interrupted its step. Backwards may
 nest (reentrant checkpoints): each has a number.
 """
 
@@ -33,42 +33,45 @@ if TYPE_CHECKING:
 
 __all__ = ["GradientHooks"]
 
-# Part of the last bucket, and ready when backward has ended. It ensures that no rank begins the
-# calls for sparse gradients, which follow the buckets, unless all ranks reach them.
+# An array in the last bucket, which becomes ready when backward has ended. The calls for sparse
+# gradients follow the buckets, and the array ensures that no rank begins them unless all ranks
+# reach them.
 SPARSE_FOLLOW = "(sparse gradients follow)"
-# Part of the last bucket: one element per parameter, 1 if this rank has a gradient. If it stays 0,
-# the parameter has no gradient on any rank, and gets none: zeros would let weight decay and
-# momentum change it.
+# An array in the last bucket. It has one element per parameter, 1 if this rank has a gradient. If
+# the reduced element is 0, no rank has a gradient for the parameter, and the parameter gets none:
+# zeros would let weight decay and momentum change it.
 USED = "(parameters that are used)"
-# Part of the last bucket: one element per parameter, 1 if this rank's gradient is sparse although
-# the program has not named the parameter as sparse. Such a gradient is sent as a dense one, and a
-# rank without a gradient receives a sparse one.
+# An array in the last bucket. It has one element per parameter, 1 if this rank's gradient is sparse
+# although the program has not named the parameter as sparse. Such a gradient is sent as a dense
+# one. Ranks without a gradient for the parameter get a sparse one.
 SPARSE = "(parameters with sparse gradients)"
-FORWARD, STEP = 1, 2  # the values that a rank announces in join(), see uneven_inputs.py
+FORWARD, STEP = 1, 2  # what a rank announces in join(), see uneven_inputs.py
 KEEPS_ONES = ("avg", "sum", "max")  # operations with a nonzero result if any rank contributes 1
 
-# The GradientHooks that reduce a parameter, by its id(), which stays unique while its GradientHooks
-# hold it.
+# The GradientHooks that reduce a parameter, by id() of the parameter. They keep the parameter
+# alive, so that its id() stays unique.
 _hooked: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
 
 
 class _EndOfBackward:
     """The engine's callback at the end of a backward, for all GradientHooks with gradients in it.
 
-    The callback is alive exactly as long as its backward runs.
+    The object exists exactly as long as its backward runs.
     """
 
     def __init__(self) -> None:
         self.hooks: list[GradientHooks] = []
 
     def __call__(self) -> None:
-        for each in self.hooks:  # before any of them waits: ranks may wait in different orders
+        # All hooks begin their buckets before one of them waits, because ranks may wait in
+        # different orders.
+        for each in self.hooks:
             each.launch_all()
         for each in self.hooks:
             each.ended()
 
 
-# The callbacks by the number of their backward.
+# The callbacks of running backwards, by the number of the backward.
 _ends: weakref.WeakValueDictionary[int, _EndOfBackward] = weakref.WeakValueDictionary()
 
 
@@ -79,8 +82,8 @@ class GradientHooks:
         named_parameters: those that require grad are reduced. A parameter with several names is
             reduced once.
         sparse: the names of parameters with sparse gradients; these gradients are averaged.
-        passes: backward passes that accumulate before the gradients are reduced, including the one
-            that reduces.
+        passes: the number of backwards after which the accumulated gradients are reduced.
+
     Thread-safety: one thread at a time.
     """
 
@@ -126,42 +129,45 @@ class GradientHooks:
         self._arrivals, self._gathered = arrivals_of(self._reducer, list(self._dense))
         self._step = 0  # number of the current step
         self._came = self._came_sparse = (
-            0  # arrived gradients of dense parameters in this step, and the sparse ones among them
+            0  # gradients of dense parameters that arrived in this step, and how many of them are sparse
         )
         device = next((each.device for each in self._dense.values()), torch.device("cpu"))
         self._streams = Followed(device) if device.type == "cuda" else None
         self._passes = passes
-        self._passed = 0  # backward passes since gradients were reduced
-        self._enabled = True  # false in no_sync()
+        self._passed = 0  # backwards since gradients were reduced
+        self._enabled = True  # false inside no_sync()
         self._end: weakref.ref[_EndOfBackward] | None = None  # callback of the running backward
-        self._reducing = False  # whether that backward reduces
-        self._open = False  # whether a step of the reducer has begun that must be ended
-        self._once = op != "avg"  # reducing a gradient twice would change it
-        # versions of the gradients after their reduction, if they may be reduced only once
+        self._reducing = False  # whether the running backward reduces
+        self._open = False  # whether the reducer has a step that must be finished or reset
+        self._once = op != "avg"  # whether reducing a gradient twice would change it
+        # If so: versions of the gradients after their reduction.
         self._versions: dict[str, int] = {}
-        self.reduced = False  # whether the gradients are the reduced ones
+        self.reduced = False  # whether the current gradients are reduced ones
         self.announce: Callable[[int], int] | None = (
-            None  # in join(): announces the next call to the ranks without a batch
+            None  # in join(): announces the next step to the ranks without a batch; otherwise None
         )
-        self.backwards = 0  # backwards that have begun
+        self.backwards = 0  # number of backwards that have begun
         self._closed = False
         self._install()
 
     def check(self) -> None:
-        """Checks before a step: recovers after a failed backward, refuses what the hooks miss."""
+        """Checks before a step. Resets after a failed backward, and refuses unfrozen parameters."""
         if self._closed:
             raise InvalidArgument("this DataParallel or DistributedOptimizer was ended by its close()")
         self.recover()
         self._check_frozen()
 
     def close(self) -> None:
-        """Ends the reductions and releases the reducer's group."""
+        """Ends the reductions and closes the reducer's group."""
         self._closed = True
         self._reducer.close()
         self._uninstall()
 
     def check_between_steps(self) -> None:
-        """Refuses a change of the reduced parameters in the middle of a step or in join()."""
+        """Raises InvalidArgument in the middle of a step and in join().
+
+        The set of reduced parameters can change only between steps.
+        """
         if self._closed:
             raise InvalidArgument("this DistributedOptimizer was ended by its close()")
         self.recover()
@@ -177,10 +183,10 @@ class GradientHooks:
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """Removes the hooks in this block, so that new ones can be installed on the parameters.
+        """Removes the hooks in this block, so that new GradientHooks can be installed.
 
-        The block ends with these GradientHooks closed, or with the hooks installed again if it
-        raises.
+        If the block raises, the hooks are installed again. Otherwise these GradientHooks are
+        closed.
         """
         self._uninstall()
         try:
@@ -201,17 +207,17 @@ class GradientHooks:
         return self._timeout
 
     def step(self) -> None:
-        """Calls synchronize() for a step that no backward has begun, and announces it in join()."""
+        """Reduces the gradients of a step that no backward has begun. Announces it in join()."""
         self.check()
         if self.announce is not None:
             self.announce(STEP)
         self.synchronize()
 
     def begin_without_gradients(self) -> None:
-        """Begins the calls of a step without gradients of this rank; synchronize() ends it.
+        """Begins the reduction of a step for which this rank has no gradients.
 
-        Gradients of earlier steps are dropped. Only synchronize() makes the calls for sparse
-        gradients.
+        Gradients of earlier steps are dropped. synchronize() ends the step; only it makes the calls
+        for sparse gradients.
         """
         self.check()
         self.backwards += 1
@@ -220,19 +226,22 @@ class GradientHooks:
         self._launch_all()
 
     def compare_parameters(self, compares: bool) -> None:
-        """Sets whether PYCOLLECTIVE_CHECK=strict compares parameters in later steps.
+        """Sets whether PYCOLLECTIVE_CHECK=strict compares the parameters in later steps.
 
-        All ranks pass the same value.
+        All ranks must pass the same value.
         """
         self._reducer.compare_parameters(compares, in_a_step=self._open)
 
     @property
     def has_sparse(self) -> bool:
-        """Whether a parameter has sparse gradients."""
+        """Whether any parameter was named as sparse."""
         return bool(self._sparse)
 
     def recover(self) -> bool:
-        """Gives up the step of a backward that raised, if any: see GradientReducer.reset()."""
+        """Abandons the step of a backward that raised: see GradientReducer.reset().
+
+        Returns whether there was such a step.
+        """
         running = self._end is not None and self._end() is not None
         if running or not self._open:
             return False
@@ -240,7 +249,7 @@ class GradientHooks:
         return True
 
     def reset(self) -> None:
-        """Gives up the step: see GradientReducer.reset()."""
+        """Abandons the step: see GradientReducer.reset()."""
         try:
             self._reducer.reset()
         finally:
@@ -257,14 +266,14 @@ class GradientHooks:
             each.clear()
 
     def restart(self) -> None:
-        """Forgets the accumulated passes: the gradients have been set to zero."""
+        """Restarts the count of backwards, because the gradients have been set to zero or used."""
         self._passed = 0
         self.reduced = False
 
     def synchronize(self) -> None:
-        """Reduces the current gradients; a missing gradient counts as zeros.
+        """Reduces the current gradients. A missing gradient counts as zeros.
 
-        A parameter that has no gradient on any rank has none afterwards.
+        A parameter that has no gradient on any rank gets none.
         """
         self._launch_all()
         sparse = {name: self._sparse_gradient(each) for name, each in self._sparse.items()}
@@ -288,11 +297,11 @@ class GradientHooks:
 
     @property
     def _has_all_dense(self) -> bool:
-        """Whether all gradients of the buckets have arrived in this step, none of them sparse."""
+        """Whether all gradients in the buckets have arrived in this step, and all are dense."""
         return self._came == len(self._dense) and not self._came_sparse
 
     def _give_results(self) -> None:
-        """Sets the gradients when some are missing on this rank or are sparse."""
+        """Sets the gradients if some are missing on this rank, or are sparse."""
         unused = self._flagged(USED, is_set=False)
         sparse_elsewhere = self._flagged(SPARSE, is_set=True)
         for name, parameter in self._dense.items():
@@ -304,7 +313,7 @@ class GradientHooks:
                 parameter.grad = place.to_sparse(1) if becomes_sparse else place
 
     def _flagged(self, flags: str, *, is_set: bool) -> set[str]:
-        """Returns the parameters with a flag that some rank has set, or none (`is_set` False).
+        """Returns the parameters with a nonzero reduced flag (`is_set`), or with a zero flag.
 
         The result is empty if this rank has all gradients. The host waits for a GPU only if this
         rank lacks a gradient.
@@ -316,7 +325,7 @@ class GradientHooks:
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward in this block only accumulates."""
+        """Inside this block, backward only accumulates gradients."""
         before, self._enabled = self._enabled, False
         try:
             yield
@@ -325,7 +334,7 @@ class GradientHooks:
 
     @property
     def enabled(self) -> bool:
-        """False in no_sync()."""
+        """False inside no_sync()."""
         return self._enabled
 
     def _check_frozen(self) -> None:
@@ -374,7 +383,7 @@ class GradientHooks:
         self.reduced = False
         self._reducing = self._enabled and self._passed + 1 >= self._passes
         if self._reducing and self.announce is not None:
-            self.announce(STEP)  # may be refused: nothing has begun yet
+            self.announce(STEP)  # raises if the ranks announce different steps; nothing has begun yet
         self._open = self._reducing
         number = torch._C._current_graph_task_id()
         end = _ends.get(number)
@@ -385,13 +394,13 @@ class GradientHooks:
         self._end = weakref.ref(end)
 
     def launch_all(self) -> None:
-        """Begins the remaining buckets at the end of a backward."""
+        """Begins the buckets that have not begun, at the end of a backward."""
         self._end = None
         if self._reducing:
             self._launch_all()
 
     def ended(self) -> None:
-        """Finishes the backward after launch_all() of all its GradientHooks."""
+        """Finishes a backward. launch_all() must have run for all its GradientHooks before."""
         if self._reducing:
             self.synchronize()
         elif self._enabled:
@@ -416,7 +425,7 @@ class GradientHooks:
 
     def _send_used_flags(self) -> None:
         place = self._reducer.view(USED)
-        if self._has_all_dense:  # neither the GPU nor the host waits for the other
+        if self._has_all_dense:  # with a constant, so that neither the GPU nor the host waits for the other
             place.fill_(1)
             self._reducer.ready(USED, place)
             return
@@ -427,7 +436,7 @@ class GradientHooks:
         self._reducer.ready(USED, torch.tensor(used, dtype=place.dtype, device=place.device))
 
     def _take(self, arrival: Arrival, parameter: torch.Tensor, additions: int) -> None:
-        """Adds a gradient to this step. `additions` counts the accumulations since the last check.
+        """Adds a gradient to this step. `additions` counts its accumulations since the last check.
 
         It runs for every parameter of a model, so its cost determines the cost of a step.
         """
@@ -456,7 +465,7 @@ class GradientHooks:
             gathered.hand_over()
 
     def _take_other(self, arrival: Arrival, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Takes a gradient that is not in the form of its place: a sparse one, or one to refuse."""
+        """Handles a gradient that cannot be copied in a group: a sparse one, or one to refuse."""
         if gradient.requires_grad:
             raise Unsupported(
                 f'the gradient of "{arrival.name}" was made with create_graph=True, and what it is reduced to would '
@@ -482,7 +491,7 @@ class GradientHooks:
             )
 
     def _go_on_behind_the_last(self, streams: Followed) -> None:
-        """Follows the current stream: backward uses the streams of forward.
+        """Orders the current stream after the last one: backward uses the streams of forward.
 
         A bucket is sent on the stream of its last gradient.
         """
@@ -498,9 +507,9 @@ class GradientHooks:
             )
 
     def _sparse_gradient(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Returns the gradient in whole rows, as that of nn.Embedding.
+        """Returns a sparse gradient with one index per row, as nn.Embedding makes it.
 
-        All ranks need indices of one length.
+        Indices must have the same length on all ranks.
         """
         gradient = parameter.grad
         if gradient is None:
@@ -511,12 +520,12 @@ class GradientHooks:
         return gradient if gradient.sparse_dim() == 1 else _dense(gradient).to_sparse(1)
 
     def _mean(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Averages a sparse gradient.
+        """Averages a sparse gradient over the ranks.
 
-        Gathers the indices and values of all ranks and adds the values of equal indices.
+        The indices and values of all ranks are gathered, and the values of equal indices are added.
         """
         mine = gradient.coalesce()
-        indices = mine.indices().t().contiguous()  # one row per index, since axis 0 is gathered
+        indices = mine.indices().t().contiguous()  # one row per index, because allgather() joins rows
         indices = self._group.allgather(indices, counts="auto", timeout=self._timeout)
         values = self._group.allgather(mine.values(), counts="auto", timeout=self._timeout)
         values = values / self._group.size
@@ -524,9 +533,9 @@ class GradientHooks:
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    """Replaces to_dense(), which gives zeros (torch 2.13) for values with strides of 0.
+    """Does what to_dense() does for a gradient with values of stride 0, as that of sum().
 
-    The gradient of sum() has such values.
+    For these, to_dense() of torch 2.13 returns zeros.
     """
     values = gradient._values()
     values = values.new_empty(values.shape).copy_(values)
@@ -540,7 +549,7 @@ def _is_sparse(parameter: Parameter) -> bool:
 
 
 def _arrived(me: weakref.ref[GradientHooks], arrival: Arrival, parameter: torch.Tensor) -> None:
-    """The hook of a parameter. It does not keep the GradientHooks alive."""
+    """The hook of a parameter. `me` is weak, so the hook does not keep the GradientHooks alive."""
     hooks = me()
     if hooks is None:
         return
@@ -556,7 +565,7 @@ def _arrived(me: weakref.ref[GradientHooks], arrival: Arrival, parameter: torch.
 
 
 def _arrived_sparse(me: weakref.ref[GradientHooks], _: torch.Tensor) -> None:
-    """The hook of a sparse parameter: its gradient is reduced at the end of backward."""
+    """The hook of a sparse parameter. Its gradient is reduced at the end of backward."""
     hooks = me()
     if hooks is not None and (hooks._end is None or hooks._end() is None):
         hooks._begin()

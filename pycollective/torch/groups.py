@@ -1,4 +1,4 @@
-"""Resolves the group argument of the torch functions: our Group or a torch.distributed group."""
+"""Resolves the `group` arguments of the torch functions: a Group or a torch.distributed group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["group_of"]
 
 
 def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
-    """Returns the Group: the world for None, or the Group of a process group of our backend."""
+    """Returns the world for None, a Group itself, or the Group of a process group of ours."""
     if group is None:
         return _core.world()
     if isinstance(group, _core.Group):
@@ -29,5 +29,6 @@ def group_of(group: _core.Group | ProcessGroup | None) -> _core.Group:
 
 
 def _kind(group: object) -> str:
-    name = getattr(group, "name", None)  # torch's own ProcessGroup has a method that returns its backend
+    # torch's own ProcessGroup has a method `name` that returns its backend
+    name = getattr(group, "name", None)
     return f"a process group of the backend {name()}" if callable(name) else f"a {type(group).__name__}"

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["DistributedOptimizer"]
 
 O = TypeVar("O", bound=Optimizer)  # noqa: E741
-ANY_NBYTES = 1 << 62  # size limit for an optimizer's state: none
+ANY_NBYTES = 1 << 62  # no limit for the size of an optimizer's state
 
 
 @dataclass
 class _Arrangement:
-    """The settings for reducing the gradients of an optimizer, for any set of parameters."""
+    """How the gradients of an optimizer are reduced, for any set of parameters."""
 
     group: Group
-    names: WeakIdKeyDictionary  # of all named parameters, in the optimizer or not
+    names: WeakIdKeyDictionary  # names of the parameters, including those that are not in the optimizer
     settings: dict[str, Any]  # arguments of GradientHooks
 
     def hooks(self, optimizer: Optimizer) -> GradientHooks:
         return GradientHooks(self._named(optimizer), group=self.group, **self.settings)
 
     def again(self, optimizer: Optimizer, before: GradientHooks) -> GradientHooks:
-        """Returns hooks for an optimizer with a new parameter group; closes `before` on success."""
+        """Returns hooks for the optimizer with its new parameter group, and closes `before`."""
         new = optimizer.param_groups[-1]
         options = {key: value for key, value in new.items() if key not in ("params", "param_names")}
         timeout_s = self.settings["timeout"]
@@ -65,13 +65,13 @@ class _Arrangement:
 
 
 class _Distributed(Optimizer):
-    """The methods that are placed before the class of an optimizer."""
+    """The methods that a DistributedOptimizer has in addition to those of the optimizer's class."""
 
     _gradients: GradientHooks
     _arrangement: _Arrangement
-    _skip = False  # whether step() reduces nothing
+    _skip = False  # whether step() uses the gradients without reducing them
 
-    if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
+    if not TYPE_CHECKING:  # with a __getattr__, type checkers would accept every attribute
 
         def __getattr__(self, name: str) -> object:
             if (of_its_own := getattr(super(), "__getattr__", None)) is not None:
@@ -105,7 +105,7 @@ class _Distributed(Optimizer):
         return loss
 
     def synchronize(self) -> None:
-        """Reduces gradients that have changed since the last reduction; backward usually has."""
+        """Reduces the gradients, unless backward has reduced them already."""
         self._gradients.check()
         if not self._gradients.reduced:
             self._gradients.step()
@@ -119,18 +119,18 @@ class _Distributed(Optimizer):
         return Joined(self._gradients, lambda _: None, lambda: parameters)
 
     def reset(self) -> None:
-        """Gives up a step after an exception that this rank survives: see DataParallel.reset()."""
+        """Abandons a step after an exception that this rank survives: see DataParallel.reset()."""
         self._gradients.reset()
 
     def close(self) -> None:
-        """Restores the original optimizer: gradients are no longer reduced."""
+        """Restores the original optimizer: its gradients are no longer reduced."""
         self._gradients.close()
         del self._gradients, self._arrangement
         self.__class__ = type(self).__bases__[1]
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """In this block step() uses the gradients as they are."""
+        """Inside this block, step() uses the gradients without reducing them."""
         self._skip = True
         try:
             yield
@@ -147,7 +147,7 @@ class _Distributed(Optimizer):
         """Adds a parameter group on all ranks, with the same parameters, between steps.
 
         The parameters and settings of rank 0's group are broadcast to the other ranks. Parameters
-        that were frozen before and require grad now are reduced from here on, too.
+        that were frozen and require grad now are reduced from here on, too.
         """
         self._gradients.check_between_steps()
         super().add_param_group(param_group)
@@ -286,7 +286,10 @@ def DistributedOptimizer(
 def _names(
     optimizer: Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> WeakIdKeyDictionary:
-    """Returns parameter names. If any are given, every parameter of the optimizer has one."""
+    """Returns the names of the parameters.
+
+    If names are given, every parameter of the optimizer must have one.
+    """
     names = WeakIdKeyDictionary()
     if named_parameters is None:
         return names

@@ -1,8 +1,8 @@
 """A model in stages, one per rank, that processes micro-batches in a pipeline.
 
-When a step fails on one rank, the rank keeps its schedule and sends a marker in place of each
-tensor. So every message is received, no rank waits forever, all ranks raise at the end of the step,
-and the next step can begin.
+If a step fails on one rank, the rank keeps its schedule and sends a marker in place of each tensor.
+So every message is received, no rank waits forever, all ranks raise at the end of the step, and the
+next step can begin.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ T = TypeVar("T")
 Pass: TypeAlias = Literal["forward", "backward"]
 
 FORWARD, BACKWARD = 0, 1  # message tags
-FAILED = np.zeros(1, [("pycollective: this stage has failed", np.uint8)])  # sent in place of a tensor
+# the marker that a failed rank sends in place of a tensor
+FAILED = np.zeros(1, [("pycollective: this stage has failed", np.uint8)])
 
 
 class Pipeline:
     """Trains a model with its stages on different ranks, in the order of the ranks.
 
-        pipeline = pc.torch.Pipeline(stage, micro_batches=8,
-        loss=torch.nn.functional.cross_entropy)
-        for inputs, targets in loader:          # inputs count on the first rank, targets on the
-        last
+        pipeline = pc.torch.Pipeline(stage, micro_batches=8, loss=torch.nn.functional.cross_entropy)
+        for inputs, targets in loader:    # the first rank uses the inputs, the last the targets
             optimizer.zero_grad()
             loss = pipeline.step(inputs, targets)
-            optimizer.step()                    # of this rank's stage
+            optimizer.step()              # of this rank's stage
 
     A batch is cut into micro-batches, which the stages process at the same time. Each rank runs
     forward passes until its first gradient can arrive, and then alternates forward and backward
@@ -54,20 +53,20 @@ class Pipeline:
     of `micro_batches + size - 1` time slots.
 
     Gradients are those of the whole model for the whole batch, if `loss` is a mean over samples,
-    and are added to existing gradients. Batch normalization sees micro-batches.
+    and are added to existing gradients. Batch normalization uses the statistics of micro-batches.
 
     Parameters:
         stage: this rank's part, a module that takes one tensor and returns one. Shapes and
             dtypes are found at run time.
-        micro_batches: the number of parts of a batch, the same on all ranks. They differ by at
-            most one sample.
+        micro_batches: the number of parts of a batch, the same on all ranks. The parts differ by
+            at most one sample.
         loss: on the last rank, a function of (outputs, targets) that averages over samples.
-        group: the ranks of the stages; default the world. All of them make the Pipeline.
+        group: the ranks of the stages; default the world. All of them must make the Pipeline.
         timeout: seconds that a message may take; default that of init().
 
-    With data parallelism, each gradient is complete after `micro_batches` backwards:
-    `DistributedOptimizer(optimizer, group=mesh["dp"], backward_passes_per_step=micro_batches)`
-    averages it then.
+    With data parallelism, each gradient is complete after `micro_batches` backwards. Average it
+    then: `DistributedOptimizer(optimizer, group=mesh["dp"],
+    backward_passes_per_step=micro_batches)`.
 
     Raises:
         InvalidArgument: micro_batches is less than 1, or is not an int on another rank.
@@ -97,16 +96,17 @@ class Pipeline:
     ) -> None:
         ranks = group_of(group)
         self.micro_batches = _agreed(ranks, micro_batches, timeout)
-        group_of_stages = ranks.split(0, timeout=timeout)  # keeps its messages apart from the user's
+        # separates the pipeline's messages from those of the user
+        group_of_stages = ranks.split(0, timeout=timeout)
         assert group_of_stages is not None
         self.group: Group = group_of_stages
         self.stage = stage
         self.loss = loss
         self.timeout = timeout
-        self._between = False  # true while messages of an interrupted step may still be in flight
+        self._between = False  # whether messages of an interrupted step may still arrive
 
     def step(self, inputs: Tensor | None = None, targets: Any = None) -> float:  # noqa: ANN401  a tensor, mostly
-        """Runs forward and backward of one batch; returns its loss, on every rank.
+        """Trains with one batch, forward and backward. Returns its loss on every rank.
 
         Parameters:
             inputs: on the first rank, the batch along axis 0, at least one sample per micro-batch.
@@ -127,14 +127,14 @@ class Pipeline:
     def close(self) -> None:
         """Releases the resources of the pipeline's group: see Group.close().
 
-        No batch can be trained afterwards.
+        No batch can be trained after this.
         """
         self.group.close()
 
     def __call__(self, inputs: Tensor | None = None) -> Tensor | None:
-        """Runs forward without gradients.
+        """Runs a batch forward, without gradients.
 
-        Returns the outputs of the whole batch on the last rank, None elsewhere.
+        Returns the outputs for the whole batch on the last rank, None on the other ranks.
         """
         with torch.no_grad():
             run = _Run(self, inputs, None, trains=False)
@@ -142,7 +142,7 @@ class Pipeline:
         return torch.cat(run.outputs) if run.outputs else None
 
     def _run(self, run: _Run, passes: Iterator[tuple[Pass, int]]) -> float:
-        """Returns the loss. Raises on all ranks the exception that one rank raised."""
+        """Runs the passes, and returns the loss. Raises on all ranks an exception of one rank."""
         if self._between:
             raise InvalidArgument(
                 "Pipeline: an earlier step ended early on this rank, and its messages may still come: make a new "
@@ -176,7 +176,7 @@ class Pipeline:
 
 
 def schedule(stage: int, stages: int, micro_batches: int) -> Iterator[tuple[Pass, int]]:
-    """Yields the forward and backward passes of a stage, with micro-batches, in 1F1B order."""
+    """Yields the passes of a stage, each with its micro-batch, in 1F1B order."""
     ahead = min(stages - 1 - stage, micro_batches)
     for index in range(ahead):
         yield "forward", index
@@ -187,7 +187,7 @@ def schedule(stage: int, stages: int, micro_batches: int) -> Iterator[tuple[Pass
 
 
 class _Run:
-    """One batch in this rank's stage."""
+    """The processing of one batch in this rank's stage."""
 
     def __init__(
         self,
@@ -201,14 +201,16 @@ class _Run:
         rank, last = pipeline.group.rank, pipeline.group.size - 1
         self._before = None if rank == 0 else rank - 1
         self._behind = None if rank == last else rank + 1
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}  # inputs and outputs of the stage, until backward
-        self._sent: dict[int, Work[Any]] = {}  # the last message of each tag
-        self.outputs: list[Tensor] = []  # on the last rank, in a forward without training
+        # inputs and outputs of the stage until their backward, by micro-batch
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self._sent: dict[int, Work[Any]] = {}  # the last message, by tag
+        self.outputs: list[Tensor] = []  # on the last rank, without training: outputs of the micro-batches
         self.loss = 0.0
-        self.unmatched = 0  # inputs less targets, in samples, summed over the ranks
-        self.failed = False  # here or elsewhere: from now on only markers are sent
-        self.error: Exception | None = None  # the exception, if this rank failed
-        # Any, because a rank that has failed has None, and does not use it.
+        # this rank's samples in inputs minus those in targets; summed over the ranks at the end
+        self.unmatched = 0
+        self.failed = False  # whether this or another rank failed: only markers are sent from then on
+        self.error: Exception | None = None  # this rank's exception
+        # `Any`, because the value is None, and unused, on a rank that has failed.
         self._inputs: Any = None if rank > 0 else self._attempt(self._cut, "inputs", inputs)
         self._targets: Any = self._attempt(self._cut, "targets", targets) if trains and rank == last else None
 
@@ -232,7 +234,7 @@ class _Run:
             work.wait()
 
     def _attempt(self, compute: Callable[..., T], *args: object) -> T | None:
-        """Returns None if `compute` raises or this step has failed before."""
+        """Returns the result of `compute`, or None if it raises or the step has failed before."""
         if not self.failed:
             try:
                 return compute(*args)
@@ -285,9 +287,9 @@ class _Run:
         return torch.zeros_like(x) if x.grad is None else x.grad
 
     def _send(self, x: Tensor | None, peer: int, tag: int) -> None:
-        """Sends in the background, since the peer may send, too.
+        """Sends in the background, because the peer may be sending too.
 
-        One message at a time is in flight in each direction, to limit memory.
+        At most one message is in flight in each direction, to limit memory.
         """
         if (previous := self._sent.get(tag)) is not None:
             previous.wait()
@@ -307,10 +309,10 @@ class _Run:
 
 
 def _agreed(ranks: Group, micro_batches: int, timeout: float | None) -> int:
-    """Compares micro_batches over all ranks.
+    """Returns micro_batches, if they are equal on all ranks.
 
-    A rank with an invalid value raises only after the exchange, so that the other ranks learn of
-    it.
+    A rank with an invalid value raises only after the exchange, so that the other ranks receive the
+    value and raise too.
     """
     mine, wrong = 0, None
     try:

@@ -1,8 +1,8 @@
 """Lets programs that name another backend of torch.distributed, such as "gloo", use pycollective.
 
 Trainers recognize backends by name: some refuse unknown ones, and some then train without DDP. So
-the name stays the same, get_backend() returns "gloo", and the process group behind it is
-pycollective's. The torch function that makes all process groups is wrapped for this.
+the name stays the same, and get_backend() returns "gloo", but the process group is pycollective's.
+For this, the torch function that makes all process groups is wrapped.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _wrap_once() -> None:
 
 
 def _replacing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps the function that makes process groups: our backend is used for a replaced one."""
+    """Wraps the function that makes process groups: it then makes ours for replaced backends."""
     signature = inspect.signature(original)
 
     @functools.wraps(original)

@@ -1,7 +1,7 @@
 """A process group that is made without torch.distributed's own functions.
 
 Fault-tolerant trainers (torchft) make a process group for every quorum, with other ranks each time,
-and no default group. This module makes the group that they wrap.
+and no default group. This module makes the process group that they wrap.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def make_process_group(
 ) -> dist.ProcessGroup:
     """Makes a process group with its own connections: no world or default group is needed.
 
-    It can be made repeatedly, also after ranks have died. shutdown() waits for the other ranks and
-    ends it; abort() ends it at once, for all ranks.
+    It can be made repeatedly, also after ranks have died. Its shutdown() waits for the other ranks
+    and ends it; its abort() ends it at once, for all ranks.
 
     Parameters:
         store: the store through which the ranks find each other; all ranks pass it. One store

@@ -1,10 +1,11 @@
-"""Batch normalization over the batches of all ranks: one allgather, and one allreduce in backward.
+"""Batch normalization over the batches of all ranks.
 
-Each rank's count, mean and M2 (the sum of squared distances from the mean) are merged as in T. F.
-Chan, G. H. Golub, R. J. LeVeque, "Algorithms for Computing the Sample Variance", The American
-Statistician 37 (1983). There is no cancellation when the mean is large, and ranks may have
-different numbers of samples, or none. The exchanged values are float64, in which any count is
-exact. Elementwise computation uses float32 (float64 for float64).
+It makes one allgather in forward and one allreduce in backward. Each rank's count, mean and M2 (the
+sum of squared distances from the mean) are merged as in T. F. Chan, G. H. Golub, R. J. LeVeque,
+"Algorithms for Computing the Sample Variance", The American Statistician 37 (1983). There is no
+cancellation when the mean is large, and ranks may have different numbers of samples, or none. The
+exchanged values are float64, in which any count is exact. Elementwise computation uses float32
+(float64 for float64).
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class SyncBatchNorm(_BatchNorm):
             )
         """
         check_of_torch("SyncBatchNorm.convert", module, nn.Module)
-        replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used twice stays one object
+        replaced: dict[nn.Module, SyncBatchNorm] = {}  # a layer that is used twice gets one replacement
         for name, layer in module.named_modules():
             if isinstance(layer, _BatchNorm) and not isinstance(layer, SyncBatchNorm):
                 _refuse_if_something_would_be_lost(name, layer, group)
@@ -138,12 +139,12 @@ class SyncBatchNorm(_BatchNorm):
     def _in_place_of(cls, layer: _BatchNorm, group: Group | ProcessGroup | None) -> SyncBatchNorm:
         new = cls.__new__(cls)
         new.__dict__ = {**layer.__dict__, "group": group}
-        new.__dict__.pop("process_group", None)  # from nn.SyncBatchNorm
-        new.__dict__.pop("_compiled_call_impl", None)  # from layer.compile(): it calls the old layer
+        new.__dict__.pop("process_group", None)  # an attribute of nn.SyncBatchNorm
+        new.__dict__.pop("_compiled_call_impl", None)  # set by layer.compile(); it would call the old layer
         return new
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SyncBatchNorm:
-        memo[id(self.group)] = self.group  # the copy shares the group, which cannot be copied
+        memo[id(self.group)] = self.group  # the copy uses the same group, because a group cannot be copied
         new = type(self).__new__(type(self))
         memo[id(self)] = new
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
@@ -173,7 +174,7 @@ class SyncBatchNorm(_BatchNorm):
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        if count == 0:  # as in nn.BatchNorm
+        if count == 0:  # no running statistics change, as in nn.BatchNorm
             return
         weight = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
@@ -211,28 +212,28 @@ def _widened(x: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor) -> Tensor:
-    """Sums over all axes except that of the channels."""
+    """Returns the sums over all axes except that of the channels."""
     return x.sum([0, *range(2, x.dim())])
 
 
 def _on_channels(values: Tensor, x: Tensor) -> Tensor:
-    """Returns one value per channel in a shape and dtype that broadcast with `x`."""
+    """Returns the values, one per channel, in a shape and dtype that broadcast with `x`."""
     return values.to(x.dtype).view(-1, *[1] * (x.dim() - 2))
 
 
 def _centred(x: Tensor, mean: Tensor) -> Tensor:
-    """Returns `x` less the float64 mean, as a new tensor, without loss of digits.
+    """Returns `x` minus the float64 mean, as a new tensor, without loss of digits.
 
-    First the nearest number in the dtype of `x` is subtracted, which costs no digit, then the rest.
+    First the nearest number in the dtype of `x` is subtracted, which loses no digit, then the rest.
     """
     near = mean.to(x.dtype)
     return (x - _on_channels(near, x)).sub_(_on_channels(mean - near, x))
 
 
 def _moments(x: Tensor) -> Tensor:
-    """Returns count, means and M2s of a batch in one tensor.
+    """Returns the count, means and M2s of a batch in one tensor.
 
-    It is the corrected two-pass algorithm, (1.7) of the paper.
+    They are computed by the corrected two-pass algorithm, (1.7) of the paper.
     """
     count = x.numel() // x.shape[1]
     divisor = max(count, 1)
@@ -244,7 +245,7 @@ def _moments(x: Tensor) -> Tensor:
 
 
 def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Merges rows of moments, one per rank, into count, means and M2s of all ranks."""
+    """Merges moments, one row per rank, to the count, means and M2s over all ranks."""
     channels = moments.shape[1] // 2
     counts, means, m2s = moments.tensor_split([1, 1 + channels], dim=1)
     count = counts.sum()
@@ -253,7 +254,7 @@ def _merged(moments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _SyncBatchNorm(torch.autograd.Function):
-    """Returns the output, and the count, mean and unbiased variance of all ranks' batches."""
+    """Returns the output, and the count, mean and unbiased variance over all ranks' batches."""
 
     @staticmethod
     def forward(

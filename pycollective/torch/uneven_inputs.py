@@ -1,8 +1,8 @@
-"""Ranks that run out of batches take part in the steps of the other ranks with zero gradients.
+"""Ranks without further batches take part in the steps of the other ranks with zero gradients.
 
-In join() every step is announced: an allreduce of one number reports to all ranks the kind of the
-step and the last rank that makes it. A rank that has left the block takes part in the announced
-steps until none is announced. (The context and its name are those of
+In join() every step is announced by an allreduce of two numbers. By it all ranks learn the kind of
+the step, and the last rank that makes it. A rank that has left the block takes part in the
+announced steps until none is announced. (The context and its name are those of
 torch.distributed.algorithms.join.)
 """
 
@@ -21,8 +21,8 @@ from pycollective.torch.gradient_hooks import FORWARD, STEP, GradientHooks
 __all__ = ["Joined", "join"]
 
 NOTHING = 0
-NO_STEP = 1 << 62  # greater than any announcement
-KINDS = 2  # kinds per model: FORWARD and STEP; those of the next model are offset by this
+NO_STEP = 1 << 62  # stands for "no step" where the minimum of the announcements is needed
+KINDS = 2  # announcements per model (FORWARD and STEP); those of the n-th model are offset by n times this
 
 
 class Joined(NamedTuple):
@@ -31,8 +31,8 @@ class Joined(NamedTuple):
     hooks: GradientHooks
     forward: Callable[
         [int], None
-    ]  # takes part in a forward of other ranks; the argument is the rank that provides the buffers
-    tensors: Callable[[], list[torch.Tensor]]  # the tensors to make equal at the end
+    ]  # takes part in a forward of other ranks; the argument is the rank that broadcasts its buffers
+    tensors: Callable[[], list[torch.Tensor]]  # the tensors that are made equal at the end
 
 
 class Joinable(Protocol):
@@ -46,7 +46,7 @@ def join(*models: Joinable) -> Iterator[None]:
     """Lets ranks train on different numbers of batches.
 
         with pc.torch.join(model):
-            for inputs, targets in loader:  # as many as there are on this rank
+            for inputs, targets in loader:  # any number of batches on each rank
                 optimizer.zero_grad()
                 loss_function(model(inputs), targets).backward()
                 optimizer.step()
@@ -60,7 +60,7 @@ def join(*models: Joinable) -> Iterator[None]:
 
     Parameters:
         models: each DataParallel and DistributedOptimizer that the block trains, in the same
-            order on all ranks. The block makes no other calls on all ranks, including those of
+            order on all ranks. The block must not make other calls on all ranks, such as those of
             SyncBatchNorm. PYCOLLECTIVE_CHECK=strict compares no parameters in it.
 
     Raises:
@@ -69,7 +69,7 @@ def join(*models: Joinable) -> Iterator[None]:
         PeerExited: another rank has left the block by an exception.
         Unsupported: there are several models, and one has sparse gradients.
         CollectiveMismatch: the ranks train their models in different orders.
-        As backward(): at the end of the block, too.
+        The errors of backward(): at the end of the block, too.
 
     Example:
         >>> import pycollective as pc, torch
@@ -90,7 +90,7 @@ def join(*models: Joinable) -> Iterator[None]:
 
 
 class _Block:
-    """One block of join(). Its own group lets steps be announced while buckets are in flight."""
+    """One block of join(). It has its own group, to announce steps while buckets are in flight."""
 
     def __init__(self, joined: list[Joined]) -> None:
         if any(each.hooks.announce is not None for each in joined):
@@ -109,20 +109,21 @@ class _Block:
         self._joined = joined
         self._group = group
         self._steps = 0  # steps that this rank has announced
-        # hooks with a step that has begun here without gradients and has not ended
+        # Hooks with a step that this rank has begun without gradients and has not finished.
         self._begun: list[GradientHooks] = []
 
     def __enter__(self) -> _Block:
         for each in self._joined:
-            each.hooks.recover()  # a step that was left open before the block
-            # ranks that only take part in announced steps do not update parameters
+            each.hooks.recover()  # a step before the block may have failed
+            # Ranks that only take part in announced steps do not update their parameters, which
+            # then differ.
             each.hooks.compare_parameters(False)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for each in self._joined:
             each.hooks.compare_parameters(True)
-        if kind is not None:  # the other ranks wait for this rank's announcement
+        if kind is not None:  # the other ranks wait for this rank's announcement, so their calls must fail
             with contextlib.suppress(CollectiveError):
                 self._group._quit()
         else:
@@ -147,7 +148,7 @@ class _Block:
         return announce
 
     def _exchange(self, mine: int) -> tuple[int, int]:
-        """Returns what is announced, and the last rank that announces it."""
+        """Returns the announcement, and the last rank that makes it. Raises if they differ."""
         words = np.array([mine * self._group.size + self._group.rank, -mine if mine else -NO_STEP])
         self._group.allreduce(words, "max", timeout=self._timeout_s)
         largest, last = divmod(int(words[0]), self._group.size)
@@ -165,7 +166,7 @@ class _Block:
             place, is_step = divmod(announced - FORWARD, KINDS)
             each = self._joined[place]
             self._end(each.hooks)
-            if is_step:  # steps of other models may begin before it ends, in the same backward
+            if is_step:  # not finished here: the same backward may begin steps of other models first
                 each.hooks.begin_without_gradients()
                 self._begun.append(each.hooks)
                 if each.hooks.has_sparse:

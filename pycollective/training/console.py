@@ -1,4 +1,4 @@
-"""Output from one rank for all: lines, and the progress of a loop."""
+"""Output of one rank for all ranks: lines, and the progress of a loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pycollective.runtime import lifetime
 __all__ = ["print", "progress"]
 
 T = TypeVar("T")
-REDRAW_S = 0.1  # interval on a terminal
-LINE_S = 10.0  # interval elsewhere: a log should stay short
+REDRAW_S = 0.1  # least seconds between two updates on a terminal
+LINE_S = 10.0  # seconds between two lines elsewhere, so that a log stays short
 
 
 def print(
@@ -32,7 +32,7 @@ def print(
 ) -> None:
     """Prints on one rank of the world, immediately; the other ranks continue.
 
-    No rank waits. Without a world it just prints.
+    No rank waits. Without a world it is the built-in print.
 
     Parameters:
         values: as for the built-in print, like sep, end, file and flush.
@@ -73,13 +73,13 @@ def progress(iterable: Iterable[T], *, total: int | None = None, description: st
         >>> for batch in pc.progress([1, 2, 3], description="epoch 3"):
         ...     pass
     """
-    items = iter(iterable)  # an argument that is not iterable fails here, and not in the loop
+    items = iter(iterable)  # raises here, and not in the loop, if the argument is not iterable
     if lifetime.is_initialized() and lifetime.rank() != 0:
         return items
     if total is None:
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except TypeError:  # without a length
+        except TypeError:  # the iterable has no length
             pass
     return _shown(items, total, description)
 
@@ -90,17 +90,17 @@ def _shown(items: Iterator[T], total: int | None, description: str) -> Iterator[
         for item in items:
             yield item
             line.count()
-    finally:  # also if the loop is left early
+    finally:  # also if the program leaves the loop early
         line.end()
 
 
 class ProgressLine:
-    """One line on standard error, or one line per interval."""
+    """A line on standard error, rewritten on a terminal and repeated at intervals elsewhere."""
 
     def __init__(self, total: int | None, description: str) -> None:
         self._total = total
         self._front = f"{description} " if description else ""
-        self._out = sys.stderr or io.StringIO()  # a program without a console has no stderr
+        self._out = sys.stderr or io.StringIO()  # sys.stderr is None in a program without a console
         self._is_terminal = self._out.isatty() or _leads_to_a_terminal(self._out)
         self._began = self._shown_at = time.monotonic()
         self._done = self._length = 0
@@ -120,7 +120,7 @@ class ProgressLine:
 
     def _show(self, now: float) -> None:
         text, self._shown_at = self._text(now - self._began), now
-        if self._is_terminal:  # overwrites the previous text, which may be longer
+        if self._is_terminal:  # padded, because the previous text may be longer
             builtins.print(f"\r{text:{self._length}}", end="", file=self._out, flush=True)
             self._length = len(text)
         else:
@@ -135,12 +135,12 @@ class ProgressLine:
 
 
 def _leads_to_a_terminal(file: TextIO) -> bool:
-    """Returns whether it is the pipe from which our launcher shows unfinished lines."""
+    """Returns whether `file` is a pipe to our launcher, which shows unfinished lines."""
     if not os.environ.get("PYCOLLECTIVE_TERMINAL"):
         return False
     try:
         return stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-    except (OSError, ValueError):  # not a file, or closed
+    except (OSError, ValueError):  # `file` has no descriptor or is closed
         return False
 
 

@@ -1,8 +1,8 @@
 """Work that one rank does for all ranks, or before them: single_process and main_first.
 
-While a thread is inside, its calls on several ranks are refused (bindings/calls/running_call.cc),
-because the other ranks do not make them. An error inside is also raised on the other ranks, which
-would otherwise wait.
+While a thread does such work, its calls on several ranks are refused
+(bindings/calls/running_call.cc), because the other ranks do not make them. An error in the work is
+also raised on the other ranks, which would otherwise wait.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["alone", "main_first", "members_of", "single_process"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-RECEIVED_S = 5.0  # how long the rank that sends an exception waits until the other ranks have received it
-TAG = 0xFFFF_0B1F  # tag of the messages from the main rank
+RECEIVED_S = 5.0  # how long a rank that sends an exception waits until the other ranks have received it
+TAG = 0xFFFF_0B1F  # tag of the messages that main_first() sends
 
 
 @overload
@@ -49,11 +49,11 @@ def single_process(
     timeout: float | None = None,
     allow_pickle: bool = False,
 ) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a function that one rank runs for all: the others wait and get its result.
+    """Decorates a function that one rank runs for all: other ranks wait and get its result.
 
     All ranks of the group must call it. An exception on that rank is raised on all ranks; on the
-    other ranks its cause is a RemoteError that has the traceback. Without a world the function just
-    runs.
+    other ranks its cause is a RemoteError that has the traceback. Without a world, this process
+    runs the function.
 
     Parameters:
         rank: the rank that runs it, counted in the group.
@@ -96,7 +96,8 @@ def single_process(
             except BaseException as error:
                 _send_error(members, error, rank, timeout)
                 raise
-            # Not in a context manager of contextlib: its line would be reported as the program's.
+            # No contextlib context manager encloses this call: errors would report a line of
+            # contextlib as the program's.
             outcome = (None, result if share else None)
             objects.broadcast_object(members, outcome, rank, allow_pickle=allow_pickle, timeout=timeout)
             return result
@@ -107,8 +108,8 @@ def single_process(
 
 
 def _send_error(group: Group, error: BaseException, rank: int, timeout: float | None) -> None:
-    """Sends the exception, and waits until the other ranks have it, since it may end this rank."""
-    with contextlib.suppress(CollectiveError):  # the earlier error is the relevant one
+    """Sends the exception, and waits for its receipt, because it may end this process."""
+    with contextlib.suppress(CollectiveError):  # `error` is raised, and not a failure to send it
         objects.broadcast_object(group, (record_of(error), None), rank, timeout=timeout)
         group.barrier(timeout=RECEIVED_S)
 
@@ -117,7 +118,7 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
     record, result = objects.broadcast_object(group, None, rank, allow_pickle=allow_pickle, timeout=timeout)
     if record is None:
         return result
-    with contextlib.suppress(CollectiveError):  # the received error is the relevant one
+    with contextlib.suppress(CollectiveError):  # the received error is raised, and not that of the barrier
         group.barrier(timeout=RECEIVED_S)
     raise reraised(record, rank)
 
@@ -130,8 +131,8 @@ def main_first(
     """Runs a block on rank 0 first: it downloads and caches, the other ranks use the result.
 
     All ranks of the group must enter it. If the block fails on rank 0, the other ranks raise the
-    same error and do not run it. Afterwards no rank waits for another. Without a world the block
-    just runs.
+    same error and do not run it. Afterwards no rank waits for another. Without a world, this
+    process runs the block.
 
     Parameters:
         local: the first rank of each host runs first, for files that hosts do not share.
@@ -168,7 +169,7 @@ def main_first(
         finally:
             with contextlib.suppress(
                 *() if record is None else (CollectiveError,)
-            ):  # the earlier error is the relevant one
+            ):  # the error of the block is raised, and not a failure to send it
                 for rank in others:
                     objects.send_object(members, record, rank, tag=TAG, timeout=timeout)
         return
@@ -180,7 +181,7 @@ def main_first(
 
 
 def members_of(group: Group | None) -> Group | None:
-    """Returns the group, else the current world, else None."""
+    """Returns `group` if it is given, else the current world, or None without a world."""
     if group is None and lifetime.is_initialized():
         return _core.world()
     return group
@@ -188,7 +189,7 @@ def members_of(group: Group | None) -> Group | None:
 
 @contextlib.contextmanager
 def alone(what: str) -> Iterator[None]:
-    """Refuses calls on several ranks in the block, which this thread runs while others wait.
+    """Refuses calls on several ranks in a block that this rank runs while other ranks wait.
 
     `what` describes the block in errors.
     """

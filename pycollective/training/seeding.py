@@ -1,4 +1,4 @@
-"""Seeds of random numbers: a different stream on every rank, or the same one on all."""
+"""Seeds of random numbers: a different stream on every rank, or the same stream on all ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pycollective.runtime import lifetime
 
 __all__ = ["seed"]
 
-OF_A_RANK = 1 << 62  # seeds that seed() makes are at least this large, and users do not type such numbers
+OF_A_RANK = 1 << 62  # smallest seed that seed() derives; users hardly choose such a number
 END = 1 << 63
 
 
@@ -94,8 +94,8 @@ def _derived(base: int, branch: int) -> int:
 
 def _seeded(seed: int) -> int:
     random.seed(seed)
-    # NumPy takes 32 bits. Its generator is Python's: with the words of `seed` it would draw the
-    # same numbers.
+    # NumPy's seeds have 32 bits, so a larger seed is split into words. NumPy's generator is the
+    # same as Python's: with the words of `seed` itself it would draw the same numbers.
     np.random.seed(seed if seed < 1 << 32 else np.random.SeedSequence(seed).generate_state(8))
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)

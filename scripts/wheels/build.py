@@ -14,7 +14,7 @@ from .targets import Target
 from .toolchain import Toolchain
 
 MOST_NBYTES = 3 << 20
-# auditwheel knows the platforms of every processor, but offers only those of this machine.
+# auditwheel knows the platforms of every processor, but accepts only those of this machine.
 AUDITWHEEL = """
 import platform, sys
 machine = sys.argv.pop(1)
@@ -34,7 +34,7 @@ def prepare(target: Target, work: Path, debian: Debian, *more: tuple[str, str]) 
 
 
 def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Path) -> Path:
-    """Build one wheel. auditwheel verifies its platform."""
+    """Build one wheel. auditwheel verifies that it suits its platform."""
     folder = tools.folder.parent
     made = folder / "made"
     shutil.rmtree(made, ignore_errors=True)
@@ -61,7 +61,10 @@ def build_wheel(tools: Toolchain, interpreter: Interpreter, cuda: bool, dist: Pa
 
 
 def repaired(wheel: Path, tools: Toolchain, dist: Path) -> Path:
-    """Add the C++ library to the wheel and name it after its platform; fail if it needs more."""
+    """Add the C++ library to the wheel, and name the wheel after its platform.
+
+    Fails if the wheel needs more than its platform has.
+    """
     done = wheel.parent / "repaired"
     env = {"AUDITWHEEL_LD_LIBRARY_PATH": str(tools.libraries / "lib")}
     auditwheel = (sys.executable, "-c", AUDITWHEEL, tools.target.machine)

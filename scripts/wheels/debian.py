@@ -10,7 +10,7 @@ from .run import Failed, run, say
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 RELEASES = ("bookworm", "trixie", "forky")
-LISTS_FOR_S = 86400.0  # age at which apt fetches newer lists
+LISTS_FOR_S = 86400.0  # apt fetches newer lists after this time
 
 CONFIGURATION = """\
 Dir::State "{folder}/state";

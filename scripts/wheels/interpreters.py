@@ -1,7 +1,7 @@
 """The headers of an interpreter: from Debian, or from an interpreter of this machine.
 
-Those of x86-64 serve every 64-bit Linux: headers of other processors differ only in what compiling
-Python itself needs.
+Headers for x86-64 serve every 64-bit Linux: those for other processors differ only in what
+compiling Python itself needs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def together(version: str, headers: Path, config: str, debian: Debian) -> Interp
 
 
 def asked(program: str, debian: Debian) -> Interpreter | None:
-    """Return the description that an interpreter of this machine gives, if it has its headers."""
+    """Return the headers of an interpreter on this machine, or None if it has none."""
     try:
         done = subprocess.run([program, "-c", ASK], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -88,13 +88,13 @@ def from_debian(version: str, debian: Debian) -> Interpreter:
     plain = version.rstrip("t")
     files = debian.unpacked(f"libpython{plain}-dev", "amd64", RELEASE_WITH[plain]) / "usr" / "include"
     config = (files / "x86_64-linux-gnu" / f"python{plain}" / "pyconfig.h").read_text()
-    if version.endswith("t"):  # the only difference of its headers
+    if version.endswith("t"):  # the only difference of a free-threaded build's headers
         config = config.replace("/* #undef Py_GIL_DISABLED */", "#define Py_GIL_DISABLED 1")
     return together(version, files / f"python{plain}", config, debian)
 
 
 def all_that_can_be_had(debian: Debian) -> list[Interpreter]:
-    """Return the headers of every version, and report which are left out, and why."""
+    """Return the headers of every available version, and print which are missing, and why."""
     found = []
     for version in VERSIONS:
         try:
@@ -105,7 +105,7 @@ def all_that_can_be_had(debian: Debian) -> list[Interpreter]:
 
 
 def find(wanted: str, debian: Debian) -> Interpreter:
-    """Return the headers for a version, or of the interpreter at a path."""
+    """Return the headers for a version, or those of the interpreter at a path."""
     if "/" in wanted:
         found = asked(wanted, debian)
         if found is None:

@@ -1,4 +1,4 @@
-"""Run programs: print which, and keep their output in case they fail."""
+"""Run programs: print their names, and keep their output in case they fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Failed(Exception):
-    """A step failed; the text names it, and says what to do."""
+    """A step failed. The text names the step and the remedy."""
 
 
 def say(text: str) -> None:

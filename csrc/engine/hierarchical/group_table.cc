@@ -6,14 +6,14 @@
 namespace pc::shm {
 namespace {
 
-// Up to this size one rank of each domain exchanges its data: additional messages would cost more
-// than the data that they carry.
+// Up to this size a single rank of each domain exchanges the data with the other domains: messages
+// of further ranks would cost more than they would gain.
 constexpr std::size_t kThroughLeaders = 8UL * 1024;
-// Above this size, a tree over all ranks is as fast if it has as few edges between the domains. Its
-// messages are large enough to wait for their receiver, so that ranks that disagree about the root
-// notice it.
+// Above this size, a tree over all ranks is as fast if it has as few edges between domains as
+// possible. Its messages are then large enough for rendezvous, so ranks that disagree about the
+// root notice it.
 constexpr uint64_t kThroughTrees = 64UL * 1024;
-constexpr Rank kMostPieces = 512;  // a message with a piece for each rank fits into the smallest ring
+constexpr Rank kMostPieces = 512;  // a message with this many pieces fits into the smallest ring
 
 }  // namespace
 
@@ -41,7 +41,8 @@ bool is_hierarchical(const Request& request, uint64_t nbytes, const ShmDomains& 
     case Collective::kReduce: return combines && tree_is_worse();
     case Collective::kAllgather:
     case Collective::kReduceScatter:
-      // Each rank represents one part of each domain.
+      // Each rank exchanges one part of each domain, so all domains need the same number of ranks,
+      // and all parts the same size.
       return domains.even() && request.counts.empty() && domains.count * domains.most <= kMostPieces;
     default: return false;
   }

@@ -1,5 +1,5 @@
-// Runs collectives of groups that span several domains, of which at least one has two ranks. Calls
-// that are not hierarchical also run their plans here, because all calls of a group share one
+// Runs collectives of groups that span several domains, of which at least one has two ranks. It
+// also runs the plans of calls that are not hierarchical, because all calls of a group share one
 // queue.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace pc::shm {
 
-// The hierarchical algorithm, as a name for records and errors; it has no plan.
+// The hierarchical algorithm, for records and errors. It has a name but no plan.
 const Algorithm& hierarchical(Collective collective);
 
 class HierExecutor final : public CpuExecutor {
@@ -29,7 +29,7 @@ class HierExecutor final : public CpuExecutor {
     CoreWatch* core = nullptr;         // is notified of waits in shared memory; may be null
     bool oversubscribed = false;       // the host has more ranks than cores
     std::vector<Rank> domain_of = {};  // by world rank: a number that is unique to the domain of the rank
-    LimitsByRanks limits = {};         // as for SharedExecutor
+    LimitsByRanks limits = {};         // see SharedExecutor
     ChoosePlan choose = {};
   };
   explicit HierExecutor(Parts parts);

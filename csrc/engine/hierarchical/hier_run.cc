@@ -5,7 +5,8 @@
 namespace pc::shm {
 namespace {
 
-// The reduction inside each domain. The sum of wide elements is divided only once, at the very end.
+// Returns the reduction to use inside each domain. A mean of elements of 4 bytes or more is a sum
+// there, which is divided only once, at the very end.
 Reduction reduction_in_domain(const Request& request) {
   const bool is_mean_of_wide = request.op == ReduceOp::kAvg && size_of(request.in.dtype) >= 4;
   return is_mean_of_wide ? Reduction(ReduceOp::kSum) : request.op;
@@ -16,8 +17,9 @@ Reduction reduction_in_domain(const Request& request) {
 void HierRun::prepare_call(const Request& request, const Launch& launch) {
   const GroupTable& table = members_.table;
   Request whole = request;
-  // A rank that has the result of an allreduce knows that all ranks have entered the call. It also
-  // compares ranks that have no data with ranks that have some.
+  // A barrier and a call without data run as an allreduce of one byte: a rank that has its result
+  // knows that all ranks have entered the call. The allreduce also finds out if some ranks have
+  // data and others have none.
   if (request.collective == Collective::kBarrier || elements_of(request, launch.size).count == 0) {
     whole = Request{};
     whole.collective = Collective::kAllreduce;
@@ -58,8 +60,9 @@ void HierRun::prepare_call(const Request& request, const Launch& launch) {
   InterGroup::Part part{whole.collective, reduces(whole.collective) ? whole.in.dtype : DType::kU8, whole.op};
   if (is_rooted) part.root = table.domain_of(whole.root);
   part.fixed_order = whole.fixed_order;
-  // What has been combined, even with nothing, is no longer the contribution of a single rank: so
-  // at least 2.
+  // At least 2, even if a domain has only one rank: a kernel treats an operand with one
+  // contribution as the input of a rank, so a scaled sum would multiply it by the factor a second
+  // time.
   part.contributions = static_cast<uint32_t>(std::max<Rank>(members_.shape.least, 2));
   inter_group_.prepare(part, launch, ranks_, table.own_domain());
   SharedRun::prepare(near, here, division, &inter_group_);

@@ -1,5 +1,6 @@
-// One collective of a group that spans several domains: shared memory inside each domain,
-// inter-domain groups between them. Two domains of two ranks, an allreduce of slices a and b:
+// One collective of a group that spans several domains. It uses shared memory inside each domain,
+// and inter-domain groups between them. Example: an allreduce of slices a and b by two domains of
+// two ranks.
 //
 //   rank 0 (a) ---.  sum of a here   <== plan, round by round ==>  sum of a there  .--- rank 2 (a)
 //                  >- shared memory                              shared memory -<
@@ -17,13 +18,14 @@
 
 namespace pc::shm {
 
-// What the runs of one group have in common: the ranks of this rank's domain.
+// The ranks of one group, by domain. All runs of the group share this.
 struct HierMembers {
   GroupTable table;
   ShmDomains shape;
-  std::vector<Rank> worlds;  // world ranks of the table's members()
-  std::vector<std::vector<Rank>>
-      inter_groups;  // one rank of each domain, by place: as many as the smallest domain has ranks
+  std::vector<Rank> worlds;  // world ranks of table.members()
+  // inter_groups[p]: the rank with index p of each domain; there are as many as the smallest domain
+  // has ranks
+  std::vector<std::vector<Rank>> inter_groups;
 };
 
 class HierRun final : public SharedRun {

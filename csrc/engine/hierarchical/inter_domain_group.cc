@@ -6,7 +6,8 @@
 namespace pc::shm {
 namespace {
 
-// No plan for one round has this many messages between two ranks.
+// The number of message indices that each round has. No plan has as many messages between two
+// ranks.
 constexpr uint32_t kMessagesOfRound = 1U << 12;
 
 }  // namespace
@@ -34,7 +35,8 @@ Request InterGroup::request_for(std::span<std::byte> memory) const {
   request.op = part_.op;
   request.root = part_.root;
   request.fixed_order = part_.fixed_order;
-  // In place even if ranks have parts: this rank's part is one of those in `memory`.
+  // The collective runs in place even if each rank has a part: this rank's part is one of those in
+  // `memory`.
   Buffer own{nullptr, memory.size() / size_of(part_.dtype) / ranks_.size(), part_.dtype};
   own.data = memory.data() + own_part() * own.nbytes();
   const Buffer buffer{memory.data(), memory.size() / size_of(part_.dtype), part_.dtype};
@@ -93,7 +95,8 @@ Result<bool> InterGroup::take(uint32_t round) {
   return true;
 }
 
-// Peers may be ahead, even if nothing was begun here: what they send is discarded.
+// Discards what peers send for the call even if no round has begun here, because peers may be
+// ahead.
 void InterGroup::end(const Status& why) {
   if (!prepared_) return;
   prepared_ = false;

@@ -1,6 +1,6 @@
-// The exchange among one rank of each domain in a call: round by round, plans make their part of
-// the array the same on all of them. The plans use the call's own number and digest, so that they
-// report mismatches and failures as any plan does.
+// The exchange of one call among one rank of each domain. In every round these ranks run a plan on
+// one part of the array. The plans use the number and the digest of the call, so they report
+// mismatches and failures as any plan does.
 #pragma once
 
 #include <array>
@@ -18,7 +18,8 @@ struct ChosenPlan {
   const Algorithm* algorithm = nullptr;
   uint32_t split = 1;
 };
-// Which plan an inter-domain group of that size runs: a pure function of what all ranks know.
+// Chooses the plan that an inter-domain group of `size` ranks runs. A pure function of what all
+// ranks know.
 using ChoosePlan = std::function<ChosenPlan(Collective, uint64_t nbytes, Rank size, bool fixed_order)>;
 
 class InterGroup final : public InterDomainExchange {
@@ -33,7 +34,7 @@ class InterGroup final : public InterDomainExchange {
         inter_groups_(inter_groups),
         notifier_(notifier),
         token_(token) {
-    idle_.reserve(kMostIdle);  // end() adds runs there, where nothing may throw
+    idle_.reserve(kMostIdle);  // so that end(), which must not throw, can add runs without an allocation
   }
   InterGroup(const InterGroup&) = delete;
   InterGroup& operator=(const InterGroup&) = delete;
@@ -45,13 +46,13 @@ class InterGroup final : public InterDomainExchange {
     Collective collective = Collective::kAllreduce;
     DType dtype = DType::kU8;
     Reduction op;
-    Rank root = 0;  // number of a domain
+    Rank root = 0;  // index of the root's domain
     bool fixed_order = false;
-    uint32_t contributions = 1;  // how many contributions each rank has already combined
+    uint32_t contributions = 1;  // number of contributions that each rank has already combined
   };
   // `ranks` holds one rank of each domain, by domain, as ranks of the group. It is empty if this
-  // rank is in no inter-domain group of the call. The span stays valid until the call has ended.
-  // `launch` is that of the whole call. Must not be called while an exchange is in progress.
+  // rank is in no inter-domain group of the call. The span must stay valid until the call has
+  // ended. `launch` is that of the whole call. Must not be called while an exchange is in progress.
   void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
   bool has_capacity() const override { return begun_ - taken_ < kMost; }
@@ -66,7 +67,7 @@ class InterGroup final : public InterDomainExchange {
   std::size_t own_part() const override { return static_cast<std::size_t>(launch_.rank); }
 
  private:
-  // This many rounds in flight hide the round-trip time.
+  // The largest number of rounds in flight: enough to hide the round-trip time.
   static constexpr uint32_t kMost = 8;
   static constexpr std::size_t kMostIdle = 16;
   struct Slot {
@@ -81,7 +82,7 @@ class InterGroup final : public InterDomainExchange {
   Transport& transport_;
   PlanCache& plans_;
   const ChoosePlan& choose_;
-  const std::vector<std::vector<Rank>>& inter_groups_;  // by place in the domain
+  const std::vector<std::vector<Rank>>& inter_groups_;  // by index of the rank in its domain
   CompletionSink* const notifier_;
   const uint64_t token_;
   Part part_;
@@ -89,8 +90,8 @@ class InterGroup final : public InterDomainExchange {
   std::span<const Rank> ranks_;  // ranks of the group, by domain
   std::vector<Rank> worlds_;     // world ranks, by domain
   std::array<Slot, kMost> slots_;
-  uint32_t begun_ = 0, taken_ = 0;  // rounds
-  bool prepared_ = false;           // prepared, and neither ended nor done
+  uint32_t begun_ = 0, taken_ = 0;  // number of rounds
+  bool prepared_ = false;           // prepare() was called, and end() was not called since
   std::vector<std::unique_ptr<PlanRun>> idle_;
   Status failure_;
 };

@@ -16,8 +16,8 @@ struct CompiledPlan {
   std::vector<uint32_t> lane_steps;  // step indices, lane after lane, in list order
   std::vector<uint32_t> lane_begin;  // lane l: lane_steps[lane_begin[l] .. lane_begin[l + 1])
   Chunks shared;                     // the chunks that input and output have in common
-  // per step: the index of its message among those of its (peer, lane, direction); sends and
-  // receives only
+  // per step: the index of its message among the messages with the same peer, lane and direction; 0
+  // for local steps
   std::vector<uint32_t> message_index;
 };
 

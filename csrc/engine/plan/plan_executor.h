@@ -1,5 +1,5 @@
-// Runs plans over channels: binds chunks to memory, posts sends and receives, reduces segments as
-// they arrive.
+// Runs plans over a transport: binds chunks to memory, posts sends and receives, and reduces
+// segments as they arrive.
 #pragma once
 
 #include <memory>

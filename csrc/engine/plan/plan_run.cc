@@ -6,8 +6,8 @@
 namespace pc {
 namespace {
 
-// A smaller list of arrays is sent from a packed copy: its messages are so small that separate
-// pieces cost more.
+// A list of arrays below this size is copied into contiguous memory: its messages are so small that
+// separate pieces would cost more than the copies.
 constexpr std::size_t kPackedBelow = 1024UL * 1024;
 
 }  // namespace
@@ -75,7 +75,7 @@ void PlanRun::begin(Scratch& scratch) {
       return end(Status(Code::kSystem, "no memory for " + std::to_string(nbytes) + " bytes of scratch"));
   }
   if (packs) pack(scratch_ + scratch_nbytes);
-  // lists are always in place
+  // Lists are always in place, so only contiguous arrays may have to be copied.
   if (const Chunks shared = plan_->shared; shared.count != 0 && list_ == nullptr) {
     const std::byte* const from = at(Area::kInput, shared).data;
     std::byte* const to = at(Area::kOutput, shared).data;
@@ -121,8 +121,9 @@ void PlanRun::go_on() {
   }
 }
 
-// The output of the first ranks of a scan is one rank's contribution, which no step has scaled or
-// normalized to 0 and 1. By now the sends have read it.
+// If this rank's output is the contribution of a single rank, as on the first ranks of a scan, no
+// step has scaled it or normalized it to 0 and 1. That is done here, because all sends have read it
+// by now.
 void PlanRun::reduce_single_contribution() {
   const Shape& shape = plan_->plan.shape;
   if (!reduces(shape.collective) || !has_output(shape)) return;

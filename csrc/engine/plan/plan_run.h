@@ -38,7 +38,7 @@ class PlanRun final : public Run {
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
   // Reduces verified segments of one message into the destination while later segments are still in
-  // flight. Copies them instead if the destination is not contiguous.
+  // flight. For a plain receive into memory that is not contiguous, it copies them instead.
   struct Reducer final : SegmentSink {
     void consume(uint64_t offset, std::span<const std::byte> data) override;
     void combine(std::byte* to, const std::byte* from, std::size_t nbytes) const;
@@ -51,7 +51,7 @@ class PlanRun final : public Run {
   struct Lane {
     uint32_t position = 0;      // index into CompiledPlan::lane_steps
     bool step_started = false;  // whether the step at `position` has started
-    Reducer reducer;            // of the only receive that the lane can have in flight
+    Reducer reducer;            // of the receive in flight; a lane has at most one
   };
   enum StepState : uint8_t { kNotStarted, kInFlight, kComplete };
 
@@ -73,7 +73,7 @@ class PlanRun final : public Run {
   MessageId id_of(uint32_t step) const;
   Weights weights_of(const Step& step) const;
   Status explain_failure(const Completion& completion) const;
-  uint32_t waiting_step() const;  // kNone: no step is in flight
+  uint32_t waiting_step() const;  // returns kNone if no step is in flight
   std::string describe(uint32_t step) const;
 
   Transport& transport_;
@@ -81,10 +81,10 @@ class PlanRun final : public Run {
   const std::shared_ptr<const CompiledPlan> plan_;
   Geometry geometry_;
   std::byte* scratch_ = nullptr;
-  // Where the arrays are: contiguous, or in the pieces of `list_`.
+  // The arrays of the call: contiguous, or in the pieces of `list_`.
   std::byte *input_ = nullptr, *output_ = nullptr;
   const IoVec* list_ = nullptr;
-  std::byte* packed_ = nullptr;  // a small list is copied here, and the result back
+  std::byte* packed_ = nullptr;  // contiguous copy of a small list; null if there is none
   std::vector<Lane> lanes_;
   std::vector<uint8_t> states_;  // StepState per step; accessed atomically because where() reads them
   std::size_t incomplete_ = 0;

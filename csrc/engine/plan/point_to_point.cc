@@ -34,8 +34,7 @@ class Message final : public Work {
     return &scatter_;
   }
 
-  // A completion in the queue counts, so that done() becomes true without a thread that drives the
-  // operation.
+  // A completion in the queue counts, because perhaps no thread drives the operation and takes it.
   bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
 
   WaitEnd drive(const WaitContext& context) override {
@@ -66,7 +65,7 @@ class Message final : public Work {
   Status withdraw(const Status& why) {
     const bool unannounced = transport_.cancel(&queue_, why);
     for (Completion completion; queue_.take(completion);) {
-      // it completed before it could be withdrawn
+      // the message completed before it could be withdrawn
       if (completion.token == kMessage) return finish(completion);
     }
     if (how_ != nullptr) how_->unannounced = unannounced;
@@ -107,7 +106,7 @@ WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const Messa
                   std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
-  // such a send does not wait for its receiver
+  // an eager send, which does not wait for its receiver
   const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;
   const ConstIoVec given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
   const ConstIoVec payload = packs ? message->packed(given) : given;

@@ -43,7 +43,7 @@ std::size_t CallArrays::keep(std::size_t in_begin, std::size_t out_begin, std::s
   return source.size();
 }
 
-// Data that does not fit into a cache anyway is stored past the caches: then its lines need not be
+// A large output, which fits into no cache, is stored past the caches. Then its lines need not be
 // read before they are written.
 void CallArrays::copy_out(std::byte* to, const std::byte* from, std::size_t nbytes) const {
   out_is_large_ ? copy_past_caches(to, from, nbytes) : pc::copy(to, from, nbytes);

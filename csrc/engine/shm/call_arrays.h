@@ -9,22 +9,23 @@
 
 namespace pc::shm {
 
-// A view. Thread-safety: none.
+// A view of the arrays, which it does not own. Thread-safety: none.
 class CallArrays {
  public:
-  // Results of `past_caches_from` bytes or more are stored past the caches.
+  // An output of `past_caches_from` bytes or more is stored past the caches, by non-temporal
+  // stores.
   void bind(const Request& request, std::size_t past_caches_from);
   bool has_input() const { return is_there(in_); }
   bool has_output() const { return is_there(out_); }
-  const std::byte* input() const { return in_.data; }    // null: there is none, or it is a list
-  const std::byte* output() const { return out_.data; }  // null: there is none, or it is a list
+  const std::byte* input() const { return in_.data; }    // null if there is none or it is a list
+  const std::byte* output() const { return out_.data; }  // null if there is none or it is a list
 
   // Copies from the input into a ring.
   void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, SharedCopy& copy) const;
   // Copies from shared memory into the output.
   void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const;
-  // Like take(), but by `read(piece)`, which is called with the pieces of the output in order and
-  // returns a Status.
+  // Like take(), but `read(piece)` fills the output. It is called for the pieces of the output in
+  // order, and returns a Status.
   template <class Read>
   Status fill(std::size_t out_begin, std::size_t nbytes, Read&& read) const {
     for (std::size_t done = 0; done < nbytes;) {
@@ -34,11 +35,13 @@ class CallArrays {
     }
     return Status::ok();
   }
-  // Copies one piece of at most `nbytes` from the input to the output; returns its size.
+  // Copies the first bytes, at most `nbytes`, that are contiguous in both arrays from the input to
+  // the output. Returns their number.
   std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const;
-  // Combines `sources`, in their order, into the output (if there is one and `out_begin` is not
-  // kNowhere) and into the ring at `also` (if it is not null) with the stores `also_by`. A null
-  // source stands for the input from `in_begin` on. Advances `sources` past what was combined.
+  // Combines `sources`, in this order. Stores the result in the output (if there is one and
+  // `out_begin` is not kNowhere), and by the stores `also_by` in the ring at `also` (if it is not
+  // null). A null source stands for the input from `in_begin` on. Advances `sources` past what was
+  // combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
                std::size_t nbytes, std::byte* also, Stores also_by) const;

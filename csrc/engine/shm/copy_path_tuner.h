@@ -1,9 +1,10 @@
-// Selects the path by which a rank passes a very large array, in a call that only moves data, to
-// the other ranks: through its ring, or by a copy that the kernel makes out of its private memory.
-// Which is faster depends on the processor, on where a virtual machine has placed its cores, on the
-// collective and on the size. So both are tried now and then, and the ring is left only for a path
-// that is clearly faster. A trial is two consecutive calls: in the first one the kernel's tables
-// and the readers' caches are cold, which made the kernel's copy look five times as slow as it is.
+// Selects the path by which a rank passes a very large array to the other ranks in a call that only
+// moves data: through its ring, or by a copy that the kernel makes out of its private memory. Which
+// path is faster depends on the processor, on where a virtual machine has placed its cores, on the
+// collective and on the size. So both paths are timed now and then, and private memory is used only
+// if it is clearly faster. A path is timed in two consecutive calls: in the first call the kernel's
+// tables and the readers' caches are cold, which made the kernel's copy look five times as slow as
+// it is.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,13 @@
 namespace pc::shm {
 
 enum class CopyPath : uint8_t {
-  kRing,           // a copy into the ring (shm/store_choice.h), and one out of it
+  kRing,           // one copy into the ring (shm/store_choice.h), and one copy out of it
   kPrivateMemory,  // the kernel copies it out of private memory (shm/process_memory.h)
 };
 inline constexpr int kCopyPathCount = 2;
 
-// For one group with members that can read each other's private memory. Each member decides for its
-// own data. Thread-safety: none; the holder of the progress lock.
+// A group has one tuner. Each member decides for its own data. Thread-safety: none; only the holder
+// of the progress lock uses it.
 class CopyPathTuner {
  public:
   struct Kind {
@@ -34,7 +35,7 @@ class CopyPathTuner {
   };
   struct Chosen {
     CopyPath path;
-    bool on_trial;  // call took() when the call has ended successfully
+    bool on_trial;  // this call is timed: call took() when it has ended successfully
   };
 
   Chosen next(const Kind& kind) {
@@ -46,16 +47,17 @@ class CopyPathTuner {
     const auto& [ring, cma] = tried.took;
     return {cma < ring / 5 * 4 ? CopyPath::kPrivateMemory : CopyPath::kRing, false};
   }
-  // `time` is from when this rank began until no rank needed anything of this call any more. The
-  // rank that entered the call last did not wait, so the shortest time counts. That time grows
-  // slowly towards later ones, since virtual machines change.
+  // `time` runs from when this rank began the call until no rank needs data of the call any more.
+  // It includes the wait for ranks that enter the call later, so the shortest time counts. A longer
+  // time raises the recorded one slowly, since virtual machines change.
   void took(CopyPath path, const Kind& kind, std::chrono::nanoseconds time) {
     std::chrono::nanoseconds& known = tried_[index(kind)].took[static_cast<std::size_t>(path)];
     known = time < known ? time : known + std::min((time - known) / 4, known / 4);
   }
 
  private:
-  static constexpr uint32_t kAgain = 256, kTrial = 2;  // calls
+  // in calls: both paths are timed every kAgain calls, each of them in kTrial calls
+  static constexpr uint32_t kAgain = 256, kTrial = 2;
   static constexpr std::size_t kLeast = 65536;
   static constexpr std::size_t kSizes = 16;  // size classes by powers of two, up to 1 GiB and more
   static constexpr std::chrono::nanoseconds kUnknown = std::chrono::hours(1);

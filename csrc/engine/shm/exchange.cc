@@ -63,7 +63,7 @@ const std::byte* Exchange::message(Rank peer) {
   const std::size_t nbytes = traffic.is_addressed() ? traffic.message_nbytes() : wanted;
   if (nbytes <= kInlineNbytes) return group.inline_message(peer) + offset;
   Place place = group.place_of(peer);
-  if (place.nbytes != nbytes) place.nbytes = ~uint64_t{0};  // rejected below
+  if (place.nbytes != nbytes) place.nbytes = ~uint64_t{0};  // group.message() rejects this size
   const std::byte* const message = group.message(peer, place, failure);
   return message == nullptr ? nullptr : message + offset;
 }

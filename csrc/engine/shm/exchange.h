@@ -1,4 +1,4 @@
-// The state of one call in a group's shared memory that all algorithms use: the caller's arrays,
+// The state of one call in a group's shared memory, shared by all algorithms: the caller's arrays,
 // the data that each rank has for each other rank (Traffic), and the slots in which the members
 // announce the call (Group). The algorithms are in small_call.h and rounds.h.
 #pragma once
@@ -15,35 +15,35 @@
 
 namespace pc::shm {
 
-// A method that returns false, null or nullopt has recorded in the group what it waits for, or has
-// set `failure`. Thread-safety: that of the run, which reuses the object.
+// A method that returns false, null or nullopt has recorded in group.awaited() what it waits for,
+// or has set `failure`. The run reuses the object for later calls. Thread-safety: that of the run.
 struct Exchange {
   Host& host;
   Group& group;
   const Request& request;
   const Launch& launch;
-  InterDomainExchange* inter_domain =
-      nullptr;  // the exchange with other hosts, if any; not owned, outlives the call
+  // the exchange with other hosts, if any; not owned, outlives the call
+  InterDomainExchange* inter_domain = nullptr;
   Status failure = {};
   bool more_to_do = false;  // progress is possible without waiting
-  Rank next_peer = 0;       // position of visit_peers()
-  std::size_t kept = 0;     // bytes of the own part that have been copied
+  Rank next_peer = 0;       // the rank with which visit_peers() continues
+  std::size_t kept = 0;     // number of bytes that keep_own_part() has copied
   Traffic traffic = {};
   CallArrays arrays = {};
-  std::vector<const std::byte*> sources = {};  // by rank
+  std::vector<const std::byte*> sources = {};  // by rank; see contributions()
 
-  void prepare(const Division& division,
-               InterDomainExchange* others);  // for what `request` and `launch` now describe
+  // Prepares for the call that `request` and `launch` now describe.
+  void prepare(const Division& division, InterDomainExchange* others);
   bool join();
   void announce() { group.announce(launch.sequence, fingerprint_of(launch.digest)); }
-  // Returns whether that rank has announced this call. If it has announced a different call, that
-  // is a failure.
+  // Returns whether `peer` has announced this call. If it has announced a different call under the
+  // same number, sets `failure` and returns false.
   bool compare(Rank peer) {
     const Group::Seen seen = group.look(peer);
     return seen == Group::Seen::kSame || (seen == Group::Seen::kOther && fail(differs(peer)));
   }
-  // Calls `visit(peer)` for each other rank. If `visit` returns false, the next visit_peers()
-  // continues with that rank.
+  // Calls `visit(peer)` for each other rank. Returns true when all have been visited. If `visit`
+  // returns false, so does this, and the next visit_peers() continues with that rank.
   template <class Visit>
   bool visit_peers(Visit&& visit) {
     for (; next_peer < launch.size; ++next_peer) {
@@ -51,15 +51,17 @@ struct Exchange {
     }
     return true;
   }
-  void note_seen();  // call it once visit_peers() has seen all that this rank needs
+  // Records that all members have announced the call, if the call needs all of them. Call it when
+  // visit_peers() has returned true.
+  void note_seen();
 
-  // For a small call. allocate() returns space for this rank's message in its ring; message()
-  // returns what a rank that has announced the call has for this rank.
+  // For a small call. allocate() returns the position of this rank's message in its ring. message()
+  // returns the data that `peer`, which has announced the call, has for this rank.
   std::optional<uint64_t> allocate(std::size_t nbytes);
   const std::byte* message(Rank peer);
-  // Returns what is to be combined, in this order: `message_of(peer)` of each contributor, and null
-  // for this rank, which contributes the input. Returns an empty span if one of the messages has
-  // not arrived yet.
+  // Returns the operands to combine, in rank order: `message_of(peer)` for each contributor, and
+  // null for this rank, which contributes its input. Returns an empty span if one of the messages
+  // has not arrived yet.
   template <class MessageOf>
   std::span<const std::byte*> contributions(MessageOf&& message_of) {
     const Contributors ranks = traffic.contributors();
@@ -71,11 +73,11 @@ struct Exchange {
     return std::span(sources).subspan(static_cast<std::size_t>(ranks.from),
                                       static_cast<std::size_t>(ranks.to - ranks.from));
   }
-  // Copies the next piece of what this rank has for itself. Returns false if nothing is left to
-  // copy.
+  // Copies the next piece of the data that this rank has for itself from the input to the output.
+  // Returns false if nothing is left to copy.
   bool keep_own_part();
-  // Returns whether every rank has a part of the array, so that this rank also represents parts of
-  // ranks on other hosts.
+  // Returns whether this rank also represents the parts of ranks on other hosts. It does in an
+  // exchange between hosts if every rank has a part of the array.
   bool is_of_parts() const { return inter_domain != nullptr && has_parts(request.collective); }
   bool fail(Status why) {
     failure = std::move(why);

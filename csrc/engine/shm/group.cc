@@ -12,7 +12,7 @@ constexpr uint64_t kFurthest = uint64_t{1} << 29;  // the largest distance of ca
 
 uint32_t low(uint64_t word) { return static_cast<uint32_t>(word); }
 uint32_t high(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
-// For numbers that differ by less than 2^31.
+// The two numbers must differ by less than 2^31.
 bool is_before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
 }  // namespace
@@ -49,16 +49,16 @@ bool Group::have_announced(uint64_t sequence) {
   return true;
 }
 
-// Waits for a member's next announcement. It overwrites the slot with the older word; the very
-// first one is written into slot 1.
+// Records the wait for a member's next announcement, which overwrites the slot with the older word.
+// The very first announcement is written into slot 1.
 bool Group::wait_for_slot(Rank peer, std::size_t slot, uint64_t word, uint64_t other) {
   const bool is_older = low(word) == low(other) ? slot == 1 : is_before(low(word), low(other));
   const std::size_t next = is_older ? slot : slot ^ 1U;
   return wait_for(peers_[index(peer)].area->slots[next].word, is_older ? word : other, peer);
 }
 
-// All members have announced this rank's last call or a later one. Reports each member that
-// announced a different call under that number.
+// Call it when all members have announced this rank's last call or a later one. Records each member
+// that announced a different call under that number.
 void Group::compare_last() {
   if (compared_ == announced_) return;
   compared_ = announced_;
@@ -82,7 +82,9 @@ bool Group::catch_up(uint64_t sequence) {
   }
 }
 
-// The other ranks do not wait for calls that this rank gave up before it announced them.
+// If this rank gave up calls before it announced them, other ranks may still wait for these
+// announcements, and then do not announce the call that this rank leads. So this rank announces the
+// given-up calls as void first.
 bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
   for (;;) {
     if (!catch_up(sequence)) return false;
@@ -119,7 +121,7 @@ void Group::give_up() {
 
 void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   // Words of rounds are compared by their difference, so the words of long-finished calls are
-  // renewed in time.
+  // renewed before the difference can overflow.
   if (sequence / kRepeatEvery != announced_ / kRepeatEvery) {
     set_read(kInputs, kAllRounds);
     set_read(kResults, kAllRounds);
@@ -138,7 +140,7 @@ void Group::announce(uint64_t sequence, uint32_t fingerprint) {
 
 Group::Seen Group::look(Rank peer) {
   Peer& from = peers_[index(peer)];
-  // the slot of this rank's own announcement
+  // this rank's slot for the call, in which the other members most likely announce it, too
   const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;
   uint64_t words[2];
   for (const std::size_t slot : {likely, likely ^ 1U}) {
@@ -196,13 +198,14 @@ bool Group::stays_exposed(Rank peer) {
 #ifdef __SANITIZE_THREAD__  // ThreadSanitizer supports no fences
   std::atomic_signal_fence(std::memory_order_acquire);
 #else
-  std::atomic_thread_fence(std::memory_order_acquire);  // after the data was read
+  std::atomic_thread_fence(std::memory_order_acquire);  // the data was read before this
 #endif
-  // A rank that exposes arrays cannot pass this call without this rank, except by giving it up.
+  // A rank that exposes arrays cannot complete this call without this rank. It can only give the
+  // call up.
   return peers_[index(peer)].area->gave_up.load(std::memory_order_seq_cst) < announced_ || await_change(peer);
 }
 
-// The control plane then ends the call here too.
+// When `peer` gives the call up, the control plane ends it on this rank, too.
 bool Group::await_change(Rank peer) {
   const std::atomic<uint64_t>& gave_up = peers_[index(peer)].area->gave_up;
   return wait_for(gave_up, gave_up.load(std::memory_order_seq_cst), peer);
@@ -211,7 +214,8 @@ bool Group::await_change(Rank peer) {
 // ---- ring
 
 bool Group::is_free(const Ring::Use& use) {
-  // no member's word reports the end of that: the caller retries when it has ended
+  // Nothing is recorded in awaited(), because no member's word changes when the hold ends. The
+  // caller retries then.
   if (is_held(use)) return false;
   if (use.sequence < all_announced_) return true;
   if (use.round == Ring::kByCall) return have_announced(use.sequence + 1);
@@ -220,15 +224,16 @@ bool Group::is_free(const Ring::Use& use) {
     if (r == rank_) continue;
     const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
     const uint64_t word = read.load(std::memory_order_seq_cst);
-    // Waiting for that word alone suffices: before the next call here, all members have announced
-    // this call or a later one.
+    // It suffices to wait for this word: a member that gave the call up before it announced it has
+    // announced a later call by the time when this rank begins its next call.
     if (!reached(word, wanted) && !has_announced_after(r, use.sequence)) return wait_for(read, word, r);
   }
   return true;
 }
 
-// Such a member reads nothing of that call any more. If it gave the call up before it announced it,
-// nothing else shows that.
+// Returns whether a member has announced a call after `sequence`. Such a member reads nothing of
+// call `sequence` any more. If it gave that call up before it announced it, nothing else shows
+// this.
 bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
   const CallSlot* const slots = peers_[index(peer)].area->slots;
   return std::any_of(slots, slots + 2, [&](const CallSlot& slot) {
@@ -252,7 +257,7 @@ std::optional<uint64_t> Group::published(Rank peer, StreamKind kind, uint64_t ba
   const uint64_t count = stream.count.load(std::memory_order_seq_cst);
   if (static_cast<int64_t>(count - (base + round)) > 0) {
     const Entry& entry = stream.entries[(base + round) % kEntries];
-    // Otherwise that rank gave the call up, and is in a later one.
+    // If the words differ, that rank has given this call up and is in a later one.
     if (entry.round.load(std::memory_order_relaxed) == round_word(announced_, round))
       return entry.position.load(std::memory_order_relaxed);
   }

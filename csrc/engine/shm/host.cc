@@ -35,8 +35,8 @@ Status Host::offer_private_memory() {
   return Status::ok();
 }
 
-// In another container a pid may name another process here: the values in its memory prove that it
-// is the right one.
+// If a peer is in another container, its pid may name another process here. The random values in
+// the peer's memory prove that the process is the right one.
 bool Host::can_read(Rank rank) {
   const Result<const SegmentHeader*> found = wakeup_.header_of_rank(rank);
   if (!found.is_ok() || wakeup_.own_header().pid.load(std::memory_order_relaxed) == 0) return false;
@@ -68,8 +68,9 @@ Status Host::wake_first(Rank rank) {
   return Status::ok();
 }
 
-// A member makes its entry before it looks for this rank's, and this rank closes its own before it
-// checks here: so a member that has found this rank's entry open is seen.
+// A member makes its entry before it looks for this rank's entry, and this rank closes its entry
+// before it checks here. So if a member has found this rank's entry open, the check finds the
+// member's entry.
 bool Host::has_open_entry(const Member& member, uint64_t id) {
   if (member.found.area != nullptr)
     return member.found.word->load(std::memory_order_seq_cst) == member.found.seen;
@@ -89,8 +90,8 @@ Host::OwnArea& Host::own(const GroupArea& area) {
   return *std::find_if(areas_.begin(), areas_.end(), [&](const OwnArea& each) { return each.area == &area; });
 }
 
-// A member that was not found may still join, and should find out that this rank has closed the
-// group. So such an area is reused only when there are many areas.
+// If a member's area was not found, the member may still join, and should then find out that this
+// rank has closed the group. So the area of such a group is reused only when there are many areas.
 std::optional<std::size_t> Host::free_area() {
   const bool are_few = areas_.size() < kMaxGroups / 2;
   const auto was_found = [](const Member& member) { return member.found.area != nullptr; };

@@ -1,4 +1,5 @@
-// The shared memory of one rank and of its local peers: where the areas of groups are.
+// The shared memory of one rank and of its local peers. Creates and finds the areas of groups in
+// it.
 #pragma once
 
 #include <sys/types.h>
@@ -19,8 +20,8 @@ namespace pc::shm {
 // Thread-safety: all methods.
 class Host {
  public:
-  // `single_copy`: local peers may read this rank's private memory, and it theirs, if the kernel
-  // permits it. The other arguments are not owned.
+  // `single_copy`: this rank and its local peers may read each other's private memory, if the
+  // kernel permits it. The other arguments are not owned.
   static Result<std::unique_ptr<Host>> create(LocalPeers& local_peers, ShmWakeup& wakeup,
                                               bool single_copy = true);
   Host(const Host&) = delete;
@@ -30,22 +31,23 @@ class Host {
   // Creates this rank's area for a group. From then on the other ranks can find it.
   Result<GroupArea*> make_area(uint32_t group);
   struct FoundArea {
-    // If `area` is null, it does not exist yet, and appears no sooner than `word` changes from
-    // `seen`. Otherwise `word` is the member's entry, which holds `seen` until it is closed.
+    // If `area` is null, the area does not exist yet, and cannot exist before `word` changes from
+    // `seen`. Otherwise `word` is the member's entry for the group, which has the value `seen`
+    // until the member closes the group.
     const GroupArea* area = nullptr;
     const std::atomic<uint64_t>* word = nullptr;
     uint64_t seen = 0;
-    bool is_closed = false;  // the member has closed the group; this rank is too late
+    bool is_closed = false;  // the member has already closed the group
   };
   // Returns the area that a local peer made for the group.
   Result<FoundArea> find_area(Rank rank, uint32_t group);
   struct Member {
     Rank world;
-    FoundArea found;  // area is null: it was not found
+    FoundArea found;  // found.area is null if the area was not found
   };
-  // This rank no longer reads what the other members have of the group. The area is reused for
-  // another group when no member has an open entry for this one. A member that makes its entry
-  // later finds that this rank's entry is closed or reused.
+  // Closes this rank's entry for a group, after which this rank reads nothing of the group any
+  // more. The area is reused for another group when no member has an open entry for this one. A
+  // member that makes its entry only later finds this rank's entry closed or reused.
   void close_area(const GroupArea& area, std::vector<Member> members);
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);
   Result<std::span<const std::byte>> find_ring(Rank rank, const GroupArea& area);
@@ -57,11 +59,13 @@ class Host {
   // shm/process_memory.h.
   bool can_read(Rank rank);
   Status read(Rank rank, uint64_t address, std::span<std::byte> into) const;
-  static bool can_be_read(const std::byte* array);  // false, for example, for memory that a device has mapped
+  // returns false, for example, for memory that a device has mapped
+  static bool can_be_read(const std::byte* array);
 
   // See ShmWakeup.
   void wake(Rank rank) { wakeup_.wake(rank); }
-  Status wake_first(Rank rank);  // like wake(), even before the memory of that local peer has been accessed
+  // like wake(), but first maps the memory of that local peer if this rank has not done so yet
+  Status wake_first(Rank rank);
   void list(CompletionQueue& queue, uint64_t token) { wakeup_.list(queue, token); }
   void unlist(CompletionQueue& queue) { wakeup_.unlist(queue); }
 
@@ -77,12 +81,12 @@ class Host {
   ShmWakeup& wakeup_;
   Heap heap_;
   uint64_t proof_[2] = {};                // the values that the segment header publishes as proof
-  std::vector<std::atomic<pid_t>> pids_;  // by world rank, if can_read() has succeeded
+  std::vector<std::atomic<pid_t>> pids_;  // by world rank; set when can_read() has succeeded
   struct OwnArea {
     GroupArea* area;
-    SharedRange ring = {};  // the largest ring that it has had
+    SharedRange ring = {};  // the largest ring that the area has had
     bool is_closed = false;
-    uint64_t id = 0;                   // the entry while it was open
+    uint64_t id = 0;                   // value of the entry while it was open
     std::vector<Member> members = {};  // set once the area is closed
   };
   bool is_free(const OwnArea& area);

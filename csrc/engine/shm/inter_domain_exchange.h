@@ -1,5 +1,6 @@
-// The exchange of a call with ranks that share no memory with this one. Before a rank passes on
-// what it has for a round, it exchanges it with those ranks. A small call is a single round.
+// The exchange of a call with other hosts, with which this rank shares no memory. A rank exchanges
+// the data of a round with other hosts before it passes the data on to the ranks of its own host. A
+// small call is a single round.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +12,17 @@
 
 namespace pc::shm {
 
-// How the ranks that share memory divide the array, so that the ranks of other hosts cut it in the
-// same way.
+// How the ranks of a host divide the array, so that all hosts cut it in the same way.
 struct Division {
-  uint32_t slices =
-      0;          // each combined by one of the first ranks; 0: all ranks combine, and there is no exchange
-  Rank most = 0;  // largest number of ranks that share memory on any host: rounds must suit all
-  // If each rank has a part: this rank represents this many parts, one of each host, and a round
-  // has a piece of each. Otherwise 1.
+  // Each slice is combined by one of the first ranks of a host. 0: all ranks combine, without an
+  // exchange.
+  uint32_t slices = 0;
+  Rank most = 0;  // the largest number of ranks on any host; rounds must suit all hosts
+  // If the array has a part for each rank: the number of parts that this rank represents, one of
+  // each host. A round has a piece of each of these parts. Otherwise 1.
   uint32_t parts = 1;
-  // For a small call in one exchange: the rank of those that share memory that combines what they
-  // have and exchanges that. -1: none.
+  // For a small call in one exchange: the rank of the host that combines the arrays of the host and
+  // exchanges the result. -1: none.
   Rank leader = -1;
   bool operator==(const Division&) const = default;
 };
@@ -36,18 +37,19 @@ class InterDomainExchange {
 
   virtual bool has_capacity() const = 0;  // for one more round in flight
   virtual bool is_active() const = 0;     // a round is in flight
-  // Begins round 0, 1, ...: makes the contents of `memory` the same on all hosts. The memory must
-  // stay valid until that is done.
+  // Begins a round; rounds begin in the order 0, 1, ... The exchange makes the contents of `memory`
+  // the same on all hosts. The memory must stay valid until take() has returned true for the round.
   virtual void exchange(uint32_t round, std::span<std::byte> memory) = 0;
-  // Makes progress with all rounds. Returns whether that round, the oldest one, is done; true is
-  // returned once.
+  // Makes progress with all rounds. Returns whether `round`, which must be the oldest in flight, is
+  // done. Returns true only once for a round.
   virtual Result<bool> take(uint32_t round) = 0;
-  virtual void end(const Status& why) = 0;  // withdraws everything
-  // parts_of(): `member` shares memory with this rank and represents the parts of these ranks.
-  // own_part(): the index of this rank's own part among those that it represents.
+  virtual void end(const Status& why) = 0;  // withdraws all rounds
+  // parts_of() returns the ranks of the group for which `member`, a rank of this host, represents
+  // the parts. own_part() returns the index of this rank's own part among those that this rank
+  // represents.
   virtual std::span<const Rank> parts_of(Rank member) const = 0;
   virtual std::size_t own_part() const = 0;
-  virtual Rank waits_for() const = 0;  // as errors name it; -1: none
+  virtual Rank waits_for() const = 0;  // the rank that the exchange waits for, as errors name it; -1: none
 };
 
 }  // namespace pc::shm

@@ -1,14 +1,14 @@
 //   Idea     A small call among several hosts. One rank of each host leads: it combines what the
 //            ranks of the host announce, exchanges that with the leaders of the other hosts, and
-//            only then announces the call itself, with the result. The other ranks read only its
-//            slot.
+//            only then announces the call itself, with the result. The other ranks read only the
+//            leader's slot.
 //
 //              follows   announces its array --.                                  .--> takes result
 //              leads                           '-> combines <= hosts => announces -'
 //
 //   Cost     Two exchanges of slots, and the plan of the leaders between them.
-//   Limits   The root leads. It waits for no rank in a broadcast; the ranks that follow wait for no
-//            rank in a reduce.
+//   Limits   In a call with a root, the root leads its host. In a broadcast the root waits for no
+//            rank. In a reduce the ranks that follow wait for no rank.
 #include "engine/shm/small_call.h"
 
 #include <cstring>
@@ -36,7 +36,8 @@ bool LeaderCall::lead() {
   return true;
 }
 
-// Begins the exchange with the combination of all ranks of this host, or with the root's array.
+// Begins the exchange between hosts with the combined arrays of this host or, in a broadcast, with
+// the root's array.
 bool LeaderCall::begin() {
   Group& group = exchange_.group;
   const Launch& launch = exchange_.launch;
@@ -67,7 +68,7 @@ bool follow(Exchange& exchange) {
   const std::byte* const message = exchange.message(leader);
   if (message == nullptr) return false;
   exchange.arrays.take(message, 0, exchange.traffic.nbytes());
-  if (exchange.traffic.combines()) exchange.group.all_have_announced();  // the leader has seen them
+  if (exchange.traffic.combines()) exchange.group.all_have_announced();  // the leader has seen all ranks
   return true;
 }
 

@@ -23,21 +23,22 @@ constexpr std::array<LimitRow, 8> kTable = {{
 
 Limits usual_limits(std::size_t ranks) {
   Limits usual = {};
-  // Combining everything on every rank reads n - 1 arrays: with more ranks, rounds pay from a
-  // smaller size on.
+  // In one exchange every rank reads n - 1 arrays, so with more ranks rounds pay from a smaller
+  // size on.
   usual.combined_at_once = ranks == 2 ? 128 * kKiB : ranks <= 4 ? 16 * kKiB : 4 * kKiB;
   usual.moved_at_once = 64 * kKiB;
-  // Small enough that reads overlap writes, large enough that an announcement costs little.
+  // Chunks are small enough that reads overlap writes, and large enough that an announcement costs
+  // little.
   usual.least_chunk = 32 * kKiB;
   usual.most_chunk = 128 * kKiB;
-  // Data that does not fit into a core's share of the caches.
+  // From this size on, data does not fit into a core's share of the caches.
   usual.in_place_from = usual.past_caches_from = 8 * kMiB;
-  // Where memory bandwidth is the limit, and one copy less counts: alltoall of 64 MiB and 4 ranks
-  // takes 12.5 ms instead of 14.9. Below, stores that are chosen at run time (shm/store_choice.h)
-  // make the ring as fast, and it needs no trials.
+  // From this size on, memory bandwidth is the limit, and one copy less counts: an alltoall of 64
+  // MiB on 4 ranks takes 12.5 ms instead of 14.9. Below this size the ring is as fast, because its
+  // stores are chosen at run time (shm/store_choice.h), and it needs no trials.
   usual.private_from = 32 * kMiB;
-  // More than a core's own caches hold, so that written lines have left them when they are reused,
-  // and small enough for the cache that all cores share.
+  // A ring is larger than a core's own caches, so that written lines have left them when they are
+  // reused. It is small enough for the cache that all cores share.
   usual.ring = ranks <= 8 ? 2 * kMiB : kMiB;
   return usual;
 }

@@ -1,7 +1,7 @@
 // The sizes from which a call uses another algorithm or path through shared memory, and the sizes
-// of the pieces. They depend on the machine: usual_limits() suit the machines known so far,
-// `pycollective tune` measures further machines. They are the same on all ranks of a group, which
-// rank 0 ensures during rendezvous.
+// of chunks and rings. The best sizes depend on the machine: usual_limits() suits the machines
+// known so far, and `pycollective tune` measures other machines. All ranks of a group have the same
+// limits, which rank 0 ensures during rendezvous.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,15 @@
 namespace pc::shm {
 
 struct Limits {
-  std::size_t combined_at_once;  // largest array of an allreduce or reduce in one exchange; above: rounds
-  std::size_t moved_at_once;     // the same for all other collectives
-  std::size_t least_chunk;       // of a round, for one reader
+  // largest array of an allreduce or reduce in one exchange; larger arrays use rounds
+  std::size_t combined_at_once;
+  std::size_t moved_at_once;  // the same for all other collectives
+  std::size_t least_chunk;    // smallest and largest chunk of one round for one reader
   std::size_t most_chunk;
   std::size_t in_place_from;     // from this size on, heap arrays that a call overwrites are read in place
-  std::size_t past_caches_from;  // results of that size are stored past the caches
-  std::size_t private_from;      // calls that move that much may let readers fetch it from private memory
-  std::size_t ring;              // for what a rank passes to other ranks; half of it again for results
+  std::size_t past_caches_from;  // results of this size or more are stored past the caches
+  std::size_t private_from;  // in calls that move this much or more, readers may read a rank's private memory
+  std::size_t ring;          // size of a rank's ring; it has another ring of half this size for results
 
   // Several messages must fit in the ring at once.
   std::size_t largest_message() const { return ring / 4; }
@@ -33,7 +34,7 @@ struct Limits {
 
 PC_EXPORT Limits usual_limits(std::size_t ranks);
 
-// for a limit that may be "inf"
+// the value "inf" of a limit that may be infinite
 inline constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 // One row for each limit: its name for profiles and users, and the allowed values.
@@ -50,7 +51,7 @@ PC_EXPORT std::span<const LimitRow> limit_table();
 Status set_limit(Limits& limits, std::string_view name, std::size_t value);
 Status check(const Limits& limits);  // checks conditions on several limits together
 
-// Limits of the groups of that many ranks, where they are not the usual ones.
+// Maps a number of ranks to the limits of groups of that size, if they are not the usual ones.
 using LimitsByRanks = std::map<std::size_t, Limits>;
 Limits limits_for(const LimitsByRanks& exceptions, std::size_t ranks);
 

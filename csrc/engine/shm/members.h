@@ -11,7 +11,7 @@
 
 namespace pc::shm {
 
-// A word that has to change before checking again can succeed.
+// A word in shared memory that must change before a retry can succeed.
 struct Awaited {
   const std::atomic<uint64_t>* word;
   uint64_t seen;
@@ -19,11 +19,11 @@ struct Awaited {
   bool has_changed() const { return word->load(std::memory_order_seq_cst) != seen; }
 };
 
-// Thread-safety: none; the holder of the group's progress lock. Methods that return false have
-// recorded in awaited() what they wait for.
+// Thread-safety: none; only the holder of the group's progress lock uses it. Methods that return
+// false have recorded in awaited() what they wait for.
 class Members {
  public:
-  // `names` is how errors name the members; empty: by their ranks.
+  // Errors name member r as rank `names[r]`, or as rank r if `names` is empty.
   Members(Host& host, uint32_t group, Rank rank, std::span<const Rank> world_ranks, std::vector<Rank> names);
 
   Rank size() const { return static_cast<Rank>(peers_.size()); }
@@ -31,17 +31,19 @@ class Members {
   // method.
   void close();
 
-  // Finds the areas of all members, and whether all members can read each other's private memory.
-  // After it has returned true it does not change any more.
+  // Finds the areas of all members, and agrees with them on whether all members can read each
+  // other's private memory. Returns true when both are done.
   Result<bool> join();
   bool is_joined() const { return agreed_ == peers_.size(); }
   bool reads_private_memory() const { return reads_all_; }
 
-  // That rank of the world sends nothing more. Thread-safety: any thread.
+  // Records that this world rank has announced its exit and sends nothing more. Thread-safety: any
+  // thread.
   void note_left(Rank world);
   bool has_left(Rank peer) const { return left_[index(peer)].load(std::memory_order_seq_cst); }
 
-  // Returns a member's array. Returns an error if it cannot be at that place.
+  // Returns a member's array, which has at least `nbytes`. Returns an error if it cannot be at that
+  // place.
   Result<const std::byte*> array(Rank peer, const HeapPlace& place, std::size_t nbytes) {
     return host_.find_array(peers_[index(peer)].world, place, nbytes);
   }
@@ -49,8 +51,9 @@ class Members {
   Status read(Rank peer, uint64_t address, std::span<std::byte> into) const {
     return host_.read(peers_[index(peer)].world, address, into);
   }
-  // How to copy into the ring for that member, or, if it is this rank, for all members. Members may
-  // share a near cache with this rank or not.
+  // Returns how to copy data into the ring that only `reader` reads or, if `reader` is this rank,
+  // that all members read. The best copy depends on whether a reader shares a near cache with this
+  // rank.
   SharedCopy& copy_for(Rank reader) { return peers_[index(reader)].copy; }
   Stores stores_for_all() const;
 
@@ -62,8 +65,8 @@ class Members {
     const GroupArea* area = nullptr;
     Host::FoundArea found = {};
     std::span<const std::byte> ring = {};
-    uint8_t slot = 0;      // where look() has found what it looked for
-    SharedCopy copy = {};  // into the ring, for that member alone; this rank's entry: for all
+    uint8_t slot = 0;      // the slot in which look() found the announcement
+    SharedCopy copy = {};  // see copy_for()
   };
   std::string rank_name(Rank rank) const {
     return "rank " + std::to_string(names_.empty() ? rank : names_[index(rank)]);
@@ -86,7 +89,8 @@ class Members {
 
   const uint32_t group_;
   const std::vector<Rank> names_;
-  std::size_t joined_ = 0, agreed_ = 0;  // number of peers_ that have joined and agreed, in order
+  // how many of peers_, in order, have been found, and have published `reads`
+  std::size_t joined_ = 0, agreed_ = 0;
   bool reads_all_ = false;               // valid once joined
   std::vector<std::atomic<bool>> left_;  // by rank
   std::vector<Awaited> awaited_;

@@ -1,17 +1,17 @@
-//   Idea     A stream of chunks, through rings or through arrays that other ranks read in place.
-//            The array of an allreduce or reduce is cut into one piece per rank, which that rank
-//            combines and passes on; its stages overlap. The other collectives put, and take or
-//            combine.
+//   Idea     The data is a stream of chunks, in rings or in arrays that other ranks read in place.
+//            An allreduce or reduce cuts the array into one piece per rank. Each rank combines its
+//            piece and passes the result on; these stages overlap. In the other collectives, ranks
+//            put, and then take or combine.
 //   n = 2    rank 0   put: x[1]c0  put: x[1]c1      put: x[1]c2 ...
 //                                  combine: x[0]c0  combine: x[0]c1 ...
 //                                                   take: x[1]c0 ...
-//            put       what other ranks need of this rank, into its ring
-//            combine   its own piece, from all rings, into x and its ring
-//            take      the results of the other ranks
+//            put       copies what other ranks need of this rank into its ring
+//            combine   combines its own piece from all rings, into x and its ring
+//            take      copies the results of the other ranks into x
 //   Cost     Per rank and element an allreduce writes (n - 1) / n + 1 / n and reads 2 (n - 1) / n
 //            through shared memory.
-//   Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004, has that
-//            amount.
+//   Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004, moves the
+//            same amount.
 //   Limits   A round costs an announcement, so small arrays use one exchange (small_call.cc).
 #include "engine/shm/rounds.h"
 
@@ -21,7 +21,8 @@
 namespace pc::shm {
 namespace {
 
-constexpr int kMostPasses = 16;  // before the driving thread checks its deadline
+// number of passes over the stages before the driving thread checks its deadline
+constexpr int kMostPasses = 16;
 
 }  // namespace
 
@@ -82,7 +83,8 @@ bool Rounds::compare_all() {
   const bool all_are_seen = exchange.visit_peers([this](Rank peer) {
     if (!traffic.reads_from(peer) && !traffic.wants_results()) return true;
     if (exchange.compare(peer)) return find_arrays(*this, peer);
-    // That rank is late. Other hosts may wait for the next step of this rank's plans.
+    // That rank is late. Meanwhile this rank continues its plans, because other hosts may wait for
+    // their next steps.
     for (bool moved = true; moved && exchange.failure.is_ok();) {
       moved = put_inputs(*this);
       if (exchange.inter_domain != nullptr) moved |= pass_on(*this);

@@ -1,5 +1,5 @@
-// A call in rounds (rounds.cc): the state that its stages share, and the stages, which have a file
-// each.
+// A call in rounds (rounds.cc): the state that its stages share, and the stages. Each stage has a
+// file.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ struct Rounds {
   bool announce();  // returns whether it has announced the call
   bool go_on();  // returns whether the call is done here, and the other ranks need nothing more of this rank
 
-  // What a rank announces in its slot: where in its streams the messages begin, or where its
+  // The announcement in a rank's slot: where the messages begin in its streams, or where its
   // exposed arrays are.
   struct Opening {
     uint64_t base[2] = {};
@@ -26,10 +26,12 @@ struct Rounds {
     uint32_t next = 0, count = 0;
     bool is_done() const { return next == count; }
   };
-  struct Incoming {  // from one rank
+  struct Incoming {  // what this rank reads from one other rank
     Opening opening;
-    const std::byte* arrays[2] = {};  // null: through the ring
-    uint64_t private_address = 0;     // of its data for this rank, in its private memory; 0: not there
+    const std::byte* arrays[2] = {};  // by StreamKind; null: through the ring
+    // address of the data for this rank in that rank's private memory; 0: the data is not read from
+    // there
+    uint64_t private_address = 0;
     Progress taken;
   };
   struct Trial {
@@ -46,7 +48,7 @@ struct Rounds {
   Progress put, combined;
   std::vector<Incoming> incoming;   // by rank
   std::vector<uint64_t> positions;  // in the ring, of rounds that are exchanged with other hosts
-  uint32_t passed_on = 0;           // number of `positions` that have been passed on
+  uint32_t passed_on = 0;           // number of rounds in `positions` that have been passed on
   std::optional<Trial> trial;
 
   Incoming& from(Rank peer) { return incoming[static_cast<std::size_t>(peer)]; }
@@ -58,10 +60,10 @@ struct Rounds {
   // yet.
   const std::byte* message(Rank peer, StreamKind kind, uint32_t round, std::size_t begin, std::size_t nbytes);
   void take_message(Rank writer, uint32_t round, const Traffic::Span& part, const std::byte* message) const;
-  // Calls `visit(place in the message, begin in the array, bytes)` for each piece of the array in a
-  // message of that rank, or for it. If a rank represents parts of other hosts, the message has a
-  // piece of each, one after the other, and `is_part` says whether the array is this rank's part
-  // alone.
+  // Calls `visit(offset in the message, offset in the array, bytes)` for each piece of the array in
+  // a round's message that `member` writes or reads. If ranks represent parts of other hosts, the
+  // message has one piece of each part, one after the other. `is_part` then states whether the
+  // array is this rank's own part alone.
   template <class Visit>
   void visit_pieces(Rank member, uint32_t round, const Traffic::Span& part, bool is_part,
                     Visit&& visit) const {
@@ -81,7 +83,7 @@ struct Rounds {
   bool move();
 };
 
-// The stages. Each moves one round or several, if it can, and returns whether it has.
+// The stages. Each advances by one or more rounds if it can, and returns whether it has.
 bool put_inputs(Rounds& rounds);                          // rounds_put.cc
 bool combine_own_piece(Rounds& rounds);                   // rounds_combine.cc
 bool take(Rounds& rounds, StreamKind kind, Rank writer);  // rounds_take.cc
@@ -95,11 +97,12 @@ void hold_what_is_not_passed_on(Rounds& rounds);
 // Arrays that other ranks read in place (rounds_exposed.cc).
 Rounds::Opening open_rounds(Rounds& rounds);  // decides which arrays are exposed
 bool find_arrays(Rounds& rounds, Rank peer);  // finds the exposed arrays of that rank
-bool stayed_exposed(Rounds& rounds);          // what was read from exposed arrays is valid
-bool are_given_back(Rounds& rounds);          // no rank reads this rank's exposed arrays any more
+bool stayed_exposed(Rounds& rounds);          // returns whether the data read from exposed arrays is valid
+// returns whether all ranks have finished reading this rank's exposed arrays
+bool are_given_back(Rounds& rounds);
 
-// The index of a reader's part among the parts that a writer has put into the message, one after
-// the other.
+// Returns the index of the reader's part in a message of the writer, which has one part for each
+// other rank.
 inline std::size_t part_number(Rank writer, Rank reader) {
   return static_cast<std::size_t>(reader < writer ? reader : reader - 1);
 }

@@ -33,7 +33,7 @@ bool combine_own_piece(Rounds& rounds) {
   const Traffic::Span input{traffic.outgoing(self).begin + rounds.offset(round), sum.nbytes};
   const std::size_t out_begin = exchange.inter_domain == nullptr ? sum.begin : CallArrays::kNowhere;
   const auto combine = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
-    // combine() has set it to a place in the input, which differs each time
+    // combine() has replaced this null by a pointer into the input, which differs for each piece
     exchange.sources[static_cast<std::size_t>(self)] = nullptr;
     exchange.arrays.combine(sources, begin, out_begin, nbytes,
                             position ? group.at(*position) + place : nullptr, group.stores_for_all());

@@ -15,8 +15,9 @@ CopyPathTuner::Kind kind_of(const Exchange& exchange) {
           exchange.traffic.nbytes()};
 }
 
-// Data that other ranks have just read and this rank then overwrites, as in these calls, must be
-// fetched from their caches line by line. That costs more than copies, unless the array is in no
+// Returns whether it pays that other ranks read arrays in place. In an allreduce, reduce or
+// broadcast, ranks overwrite data that other ranks have just read, and must fetch its lines from
+// the caches of those ranks one by one. That costs more than copies, unless the array fits into no
 // cache anyway.
 bool pays(const Exchange& exchange) {
   const Request& request = exchange.request;
@@ -27,7 +28,7 @@ bool pays(const Exchange& exchange) {
           elements_of(request, exchange.launch.size).nbytes() >= exchange.group.limits().in_place_from);
 }
 
-// How other ranks get an input that may be read in place but is not in the heap.
+// Chooses the path of an input that may be read in place but is not in the heap.
 CopyPath choose_path(Rounds& rounds) {
   const Exchange& exchange = rounds.exchange;
   Group& group = exchange.group;
@@ -62,7 +63,8 @@ Rounds::Opening open_rounds(Rounds& rounds) {
   if (may_expose && stays) expose(kInputs, exchange.arrays.input(), request.in.nbytes());
   if (may_expose && traffic.passes_results_on())
     expose(kResults, exchange.arrays.output(), request.out.nbytes());
-  // With exposed arrays and rounds of other hosts, the times would say nothing about the paths.
+  // If arrays are exposed or rounds are exchanged with other hosts, the times would say nothing
+  // about the paths.
   const bool has_paths = stays && !rounds.exposes[kInputs] && exchange.inter_domain == nullptr;
   if (has_paths && choose_path(rounds) == CopyPath::kPrivateMemory) {
     rounds.exposes[kInputs] = true;
@@ -100,7 +102,8 @@ bool find_arrays(Rounds& rounds, Rank peer) {
   return true;
 }
 
-// What was read is valid only if its rank was still in the call afterwards.
+// Data that was read from a rank's exposed arrays is valid only if the rank was still in the call
+// afterwards.
 bool stayed_exposed(Rounds& rounds) {
   for (Rank r = 0; r < rounds.launch.size; ++r) {
     const auto& [opening, arrays, private_address, taken] = rounds.from(r);
@@ -110,8 +113,8 @@ bool stayed_exposed(Rounds& rounds) {
   return true;
 }
 
-// An array belongs to the caller again when the other ranks have what they need of it. In a trial
-// the time counts until all ranks are done.
+// The caller may use its arrays again when the other ranks have read what they need. The time of a
+// trial counts until all ranks are done.
 bool are_given_back(Rounds& rounds) {
   Group& group = rounds.group;
   if (!rounds.exposes[kInputs] && !rounds.exposes[kResults] && !rounds.trial) return true;

@@ -1,5 +1,5 @@
-// Rounds that are exchanged with ranks of other hosts: what this rank has for a round is in its
-// ring. The exchange makes it the same there on all hosts, and only then is it passed on.
+// Rounds that are exchanged with other hosts. This rank's data of a round is in its ring. The
+// exchange makes it the same on all hosts. Only then is it passed on to the ranks of this host.
 #include "engine/shm/rounds.h"
 
 namespace pc::shm {

@@ -6,7 +6,8 @@
 namespace pc::shm {
 namespace {
 
-constexpr uint32_t kMostAhead = 4;  // rounds in the ring before the first of them is combined
+// largest number of rounds in the ring before the first of them is combined
+constexpr uint32_t kMostAhead = 4;
 
 void put_part(const Rounds& rounds, Rank reader, const Traffic::Span& part, std::byte* to) {
   const auto put = [&](std::size_t place, std::size_t begin, std::size_t nbytes) {
@@ -15,7 +16,7 @@ void put_part(const Rounds& rounds, Rank reader, const Traffic::Span& part, std:
   rounds.visit_pieces(reader, rounds.put.next, part, !rounds.traffic.combines(), put);
 }
 
-// Puts one message that all ranks read, or that is exchanged with other hosts before they do.
+// Puts one message that all ranks read. If hosts exchange it, they do so before the ranks read it.
 bool put_for_all(Rounds& rounds) {
   Exchange& exchange = rounds.exchange;
   const Rank self = rounds.launch.rank;
@@ -30,7 +31,8 @@ bool put_for_all(Rounds& rounds) {
   if (exchange.inter_domain != nullptr && !rounds.traffic.combines())
     return exchange_between_hosts(rounds, round, *position, part.nbytes), true;
   rounds.group.publish(kInputs, round, *position);
-  if (exchange.kept < rounds.offset(rounds.put.next)) exchange.keep_own_part();  // while it is in a cache
+  // now, while the data is still in a cache
+  if (exchange.kept < rounds.offset(rounds.put.next)) exchange.keep_own_part();
   return true;
 }
 
@@ -63,8 +65,8 @@ bool put_inputs(Rounds& rounds) {
   const InterDomainExchange* const inter_domain = rounds.exchange.inter_domain;
   if (rounds.put.is_done()) return false;
   if (inter_domain != nullptr && !rounds.traffic.combines() && !inter_domain->has_capacity()) return false;
-  // Not far ahead: the memory that is read here is written when the result of the same round is
-  // taken.
+  // Puts do not run far ahead of the other stages, because the memory that is read here is written
+  // when the result of the same round is taken.
   if (!rounds.combined.is_done() && rounds.put.next >= rounds.combined.next + kMostAhead) return false;
   return rounds.traffic.is_addressed() ? put_for_each(rounds) : put_for_all(rounds);
 }

@@ -1,5 +1,5 @@
-// Takes what another rank has for this one, one round at a time, from its ring or from its array
-// into the output.
+// Copies the data that another rank has for this one into the output, one round at a time, from the
+// other rank's ring or from its array.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kCopiedAtOnce = 1024UL * 1024;  // in one system call
 
-// Lets the kernel copy from private memory. Each copy costs a system call, so it copies several
-// rounds at once.
+// Copies from the writer's private memory through the kernel. Each copy costs a system call, so it
+// copies several rounds at once.
 bool take_by_single_copy(Rounds& rounds, Rank writer) {
   Exchange& exchange = rounds.exchange;
   Group& group = rounds.group;
@@ -28,8 +28,9 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
         const uint64_t begin = std::exchange(address, address + piece.size());
         return group.read(writer, begin, piece);
       });
-  if (read.code() == Code::kPeerFailure) return group.await_change(writer);  // its process has ended
-  if (!read.is_ok() && !group.stays_exposed(writer)) return false;  // then the array may have been freed
+  if (read.code() == Code::kPeerFailure) return group.await_change(writer);  // the writer's process has ended
+  // the writer has given the call up, so its array may have been freed
+  if (!read.is_ok() && !group.stays_exposed(writer)) return false;
   if (!read.is_ok()) {
     return exchange.fail(Status(Code::kSystem, read.message() + "; PYCOLLECTIVE_SINGLE_COPY=off does without")
                              .with_peer(writer));
@@ -38,7 +39,8 @@ bool take_by_single_copy(Rounds& rounds, Rank writer) {
   return true;
 }
 
-// Compares the size of a part that only sender and receiver know.
+// Returns whether the announced size of a part is the size that this rank expects. Only the sender
+// and the receiver know it.
 bool has_size(Exchange& exchange, Rank writer, const std::byte* announced) {
   uint64_t there = 0;
   std::memcpy(&there, announced, sizeof there);

@@ -40,7 +40,7 @@ struct SharedExecutor::State {
                 {launch.world_ranks, static_cast<std::size_t>(launch.size)},
                 limits_for(state.limits, static_cast<std::size_t>(launch.size))),
           waiter(state.oversubscribed, Waiter::flags(), state.core),
-          // A discarded call needs no action: the next call announces it.
+          // A discarded call needs no action, because the announcement of the next call covers it.
           queue(state.reactor, launch.group, [](uint64_t) {}) {}
     RunQueue& runs() override { return queue; }
     void note_left(Rank world) override { group.note_left(world); }

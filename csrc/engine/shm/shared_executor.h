@@ -11,16 +11,17 @@
 
 namespace pc::shm {
 
-// The algorithm of this executor, as a name for records and errors; it has no plan.
+// The algorithm of this executor, for records and errors. It has a name but no plan.
 const Algorithm& shared_memory(Collective collective);
-// Describes, for users, how a call of that size (equal parts) runs.
+// Returns a text for users about how a call of `nbytes` with equal parts runs.
 std::string describe(Collective collective, uint64_t nbytes, Rank size, const Limits& limits);
 
 class SharedExecutor final : public CpuExecutor {
  public:
   // Host and reactor are not owned; both outlive this object. `oversubscribed`: the host has more
-  // ranks than cores. `limits`: those of groups that do not use the usual ones, the same on all
-  // ranks. `core` is notified of waits; it may be null, or else must outlive this object.
+  // ranks than cores. `limits` holds the limits of the groups that do not use the usual ones, and
+  // is the same on all ranks. `core` is notified of waits; it may be null, or else must outlive
+  // this object.
   SharedExecutor(Host& host, Reactor& reactor, bool oversubscribed, LimitsByRanks limits = {},
                  CoreWatch* core = nullptr);
   std::string_view name() const override { return "shared memory"; }

@@ -31,7 +31,7 @@ void SharedRun::start(Scratch&) {
 void SharedRun::start_at_once() {
   started_ = true;
   go_on();
-  // in rounds it would block the other threads for too long
+  // a call in rounds would block the other threads for too long
   if (ended() || exchange_.traffic.in_rounds()) return;
   waiter_.briefly([this] {
     if (!ready()) return false;
@@ -71,7 +71,7 @@ void SharedRun::go_on() {
   }
   const std::vector<Awaited>& awaited = group.awaited();
   for (const Awaited& word : awaited) {
-    // In this order: what that rank wrote, it wrote before it left.
+    // has_left() must be checked first: all that the rank wrote, it wrote before it left.
     if (group.has_left(word.peer) && !word.has_changed()) return end(has_left(launch_.named(word.peer)));
   }
   const Rank remote = exchange_.inter_domain == nullptr ? -1 : exchange_.inter_domain->waits_for();
@@ -126,8 +126,8 @@ WaitEnd SharedRun::wait_to_advance(Reactor& reactor, const WaitContext& context)
   if (stays_awake && waiter_.briefly([&] { return look() || (polls && reactor.poll(queue_)); }))
     return WaitEnd::kReady;
   exchange_.host.list(queue_, kWakeToken);
-  // Only after list(): either this rank sees what the other ranks have written, or they see that it
-  // sleeps.
+  // This check must follow list(): either this rank sees what the other ranks have written, or they
+  // see that it sleeps.
   const WaitEnd end = look() ? WaitEnd::kReady : reactor.wait(queue_, context);
   exchange_.host.unlist(queue_);
   return end;

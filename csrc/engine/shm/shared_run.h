@@ -1,4 +1,4 @@
-// One collective through shared memory, as a state machine that never blocks: it joins the group,
+// One collective through shared memory, as a state machine that never blocks. It joins the group,
 // and runs one of the algorithms as far as it can without waiting. It waits for words in shared
 // memory, or for plans that run between hosts.
 #pragma once
@@ -24,27 +24,27 @@ class SharedRun : public Run {
   SharedRun(const SharedRun&) = delete;
   SharedRun& operator=(const SharedRun&) = delete;
 
-  // Must not be called while the run is in progress. Touches nothing of the group, which another
-  // run may be using. `inter_domain` is the exchange of rounds with other hosts; it is not owned
-  // and must outlive the call.
+  // Must not be called while the run is in progress. Does not access the group, because another run
+  // may be using it. `inter_domain` is the exchange of rounds with other hosts; it is not owned and
+  // must outlive the call.
   void prepare(const Request& request, const Launch& launch, const Division& division = {},
                InterDomainExchange* inter_domain = nullptr);
   void start(Scratch& scratch) override;
   void advance() override;
   void end(Status result) override;
   WaitEnd wait_to_advance(Reactor& reactor, const WaitContext& context) override;
-  // start() while the queue's lock is held: makes progress for as long as it pays to stay awake.
-  // What it finds out about earlier calls is left to report_late_mismatches().
+  // Like start(), but called with the queue's lock held: makes progress for as long as it pays to
+  // stay awake. The caller reports late mismatches afterwards, by report_late_mismatches().
   void start_at_once();
   static void report_late_mismatches(const Launch& launch, const std::vector<LateMismatch>& late_mismatches);
   std::string where() const override;
   Rank waits_for() const override { return waits_for_.load(std::memory_order_relaxed); }
-  // for a source that reports, with kWakeToken, that progress is possible
+  // a completion with kWake reports that progress is possible
   CompletionSink* notifier() { return &queue_; }
   static constexpr uint64_t kWake = kWakeToken;
 
  private:
-  bool ready();  // advance() may have something to do
+  bool ready();  // returns whether advance() may have something to do
   void go_on();
   bool step();  // returns whether the call is done
   bool announce();
@@ -54,7 +54,7 @@ class SharedRun : public Run {
 
   Waiter& waiter_;  // the group's
   bool announced_ = false;
-  bool listed_ = false;  // in the list of waits of the host
+  bool listed_ = false;  // whether queue_ is in the host's list of waiting queues
   std::atomic<Rank> waits_for_{-1};
   std::atomic<bool> begun_{false}, waits_inter_domain_{false};
   Exchange exchange_;

@@ -1,10 +1,10 @@
-//   Idea     One exchange of slots. Every rank that has something for other ranks puts it into the
-//            payload of its slot, or into its ring if it is longer, and announces the call. Then it
-//            takes what it needs from the slots of the other ranks, or combines all of them.
+//   Idea     One exchange of slots. Every rank that has data for other ranks puts it into its slot,
+//            or into its ring if the data is longer, and announces the call. Then it takes what it
+//            needs from the slots of the other ranks, or combines all of them.
 //   Cost     A rank writes one slot and reads n - 1, each with its message.
 //   n = 2    rank 0   write slot 0 ---.   .--- read slot 1, combine
 //            rank 1   write slot 1 ----\-/---- read slot 0, combine
-//   Limits   Combining everything on every rank reads n - 1 arrays, so larger ones use rounds
+//   Limits   Every rank combines everything, so it reads n - 1 arrays. Larger arrays use rounds
 //            (rounds.cc).
 #include "engine/shm/small_call.h"
 

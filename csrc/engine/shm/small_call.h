@@ -12,7 +12,8 @@ namespace pc::shm {
 bool announce_small(Exchange& exchange);
 bool finish_small(Exchange& exchange);
 
-// What a leader keeps of a small call. The other ranks announce the call, and then follow().
+// The state of a small call on its leader. The other ranks of the host announce the call, and then
+// call follow().
 class LeaderCall {
  public:
   explicit LeaderCall(Exchange& exchange) : exchange_(exchange) {}
@@ -24,8 +25,9 @@ class LeaderCall {
   bool is_inline() const { return exchange_.traffic.nbytes() <= kInlineNbytes; }
 
   Exchange& exchange_;
-  std::optional<uint64_t> position_;  // in the ring, of what is exchanged with other hosts; empty: not begun
-  alignas(8) std::byte inline_[kInlineNbytes];  // used instead if it is short
+  // position in the ring of the data that is exchanged with other hosts; empty: not begun
+  std::optional<uint64_t> position_;
+  alignas(8) std::byte inline_[kInlineNbytes];  // holds that data instead if it is short
 };
 bool follow(Exchange& exchange);
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kLine = 128;
 
-// The largest array that is written in one exchange.
+// Returns the size of the largest array that is written in one exchange.
 std::size_t most_at_once(const Request& request, Rank ranks, const Limits& limits) {
   switch (request.collective) {
     case Collective::kAllreduce:
@@ -84,7 +84,7 @@ void Traffic::bind(const Request& request, const Launch& launch, const Limits& l
                            : has_parts(collective_) || addressed_ ? geometry_.chunk_nbytes()
                                                                   : whole_nbytes_;
   chunk_nbytes_ = std::min(chunk_for(span, limits), most);
-  if (division.parts > 1) {  // the same amount of each part
+  if (division.parts > 1) {  // a chunk has the same amount of each part
     const std::size_t piece = chunk_nbytes_ / division.parts / kLine * kLine;
     chunk_nbytes_ = std::max(piece, kLine) * division.parts;
   }

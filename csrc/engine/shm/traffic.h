@@ -1,10 +1,10 @@
-// Which rank puts what into shared memory for which other rank in one call, in bytes. All ranks get
-// matching answers.
+// Which bytes each rank puts into shared memory for each other rank in one call. The results on all
+// ranks match.
 //
-// Small calls: every writer puts its whole array there and announces it, and the readers take their
-// parts. Larger calls are done in rounds of one chunk per reader. The array of an allreduce or
-// reduce is cut into one piece per rank: each rank combines its own piece (inputs), and passes on
-// what the other ranks want of it (results).
+// In a small call every writer puts its whole array into shared memory and announces it, and the
+// readers take their parts. Larger calls run in rounds of one chunk per reader. An allreduce or
+// reduce in rounds cuts the array into one piece per rank: each rank combines its own piece of all
+// inputs, and passes the result on to the ranks that want it.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace pc::shm {
 
 class Traffic {
  public:
-  struct Span {  // of an array of this rank
+  struct Span {  // a range of one of this rank's arrays
     std::size_t begin = 0, nbytes = 0;
   };
   void bind(const Request& request, const Launch& launch, const Limits& limits,
             const Division& division = {});
-  // Returns whether the object was bound to a call like this one.
+  // Returns whether bind() was last called for a call like this one.
   bool is_for(const Request& request, const Launch& launch, const Division& division = {}) const {
     return request.counts.empty() &&
            like_ == Like{request.collective, request.in.dtype, request.out.dtype, request.root,
@@ -32,39 +32,37 @@ class Traffic {
 
   std::size_t nbytes() const { return whole_nbytes_; }  // of the whole call; 0 if not all ranks know it
   bool in_rounds() const { return in_rounds_; }
-  Rank leader() const {
-    return like_.division.leader;
-  }  // of a small call that is exchanged between hosts; -1: none
+  // Returns the leader of a small call that is exchanged between hosts, or -1.
+  Rank leader() const { return like_.division.leader; }
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }  // of a round, for one reader; at least 128
-  // If only sender and receiver know a part's size: bytes for the sizes of all parts, 8 each, which
-  // precede the parts of round 0. Otherwise 0.
+  // If only the sender and the receiver of a part know its size, the sizes of all parts, 8 bytes
+  // each, precede the parts of round 0. Returns the number of bytes that the sizes take, or 0.
   std::size_t sizes_nbytes() const;
   bool combines() const { return combines_; }
   bool passes_results_on() const { return passes_results_on_; }
 
   bool writes() const { return writes_; }  // this rank puts inputs for other ranks
-  bool is_addressed() const {
-    return addressed_;
-  }                                    // each reader has its own part of what a writer puts there
-  bool reads_from(Rank writer) const;  // inputs of that rank
+  // Returns whether a writer puts a separate part into shared memory for each reader.
+  bool is_addressed() const { return addressed_; }
+  bool reads_from(Rank writer) const;  // whether this rank reads inputs of `writer`
   bool wants_results() const { return wants_results_; }
-  // In the input array: what is put there for that reader, which may be this rank itself.
+  // Returns the range of this rank's input that is for `reader`, which may be this rank itself.
   Span outgoing(Rank reader) const;
-  // In the output array: the destination of what that writer has for this rank. If the call
-  // combines, it is the same for all writers.
+  // Returns the range of this rank's output for the data that `writer` has for this rank. If the
+  // call combines, the range is the same for all writers.
   Span incoming(Rank writer) const;
-  Span piece(Rank owner) const;  // of results
-  // In the writer's input array: the beginning of what it has for this rank.
+  Span piece(Rank owner) const;  // range of the output that `owner` combines
+  // Returns the offset of the data for this rank in the writer's input.
   std::size_t place_in_input(Rank writer) const;
-  // Returns whether inputs may be read in place by every rank until the end of the call, because no
+  // Returns whether every rank may read inputs in place until the end of the call. It may if no
   // rank overwrites its own input before then.
   bool inputs_stay(bool in_place) const {
     return in_rounds_ && knows_size_ && !(in_place && is_scan(collective_));
   }
   // The contributions of these ranks are combined, in this order.
   Contributors contributors() const { return contributors_; }
-  // The size of what one writer puts there in a small call, and the offset of a reader's part in
-  // it.
+  // message_nbytes() returns the size of a writer's message in a small call, and place_in_message()
+  // the offset of a reader's part in it.
   std::size_t message_nbytes() const;
   std::size_t place_in_message(Rank writer, Rank reader) const;
 

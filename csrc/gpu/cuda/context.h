@@ -1,6 +1,6 @@
-// A device's primary context, which every library of a process shares, and making it current for a
-// while. This library never creates another context: memory and streams of torch and CuPy belong to
-// the primary one.
+// A device's primary context, which all libraries of a process share, and a guard that makes a
+// context current for a while. This library never creates another context, because memory and
+// streams of torch and CuPy belong to the primary context.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace pc::cuda {
 
-// Makes a context current in this thread and restores the previous one at the end. Nearly every
-// driver call requires a current context; functions of this layer that expect the caller to set it
-// document that. Guards may be nested. Thread-safety: belongs to the thread that made it. The
-// driver must outlive it.
+// Makes a context current in this thread, and restores the previous context when it is destroyed.
+// Nearly every driver call requires a current context. A function of this layer that expects its
+// caller to make the context current documents that. Guards may be nested. Thread-safety: belongs
+// to the thread that made it. The driver must outlive it.
 class ContextGuard {
  public:
   static Result<ContextGuard> enter(const Driver& driver, CUcontext context);
@@ -34,16 +34,17 @@ class ContextGuard {
   CUcontext before_;
 };
 
-// The primary context of one device. It is retained and never released: releasing the last
-// reference would destroy memory and streams of its remaining users, and a process has only one per
-// device. Thread-safety: an immutable value; copies refer to the same context.
+// The primary context of one device. It is retained and never released, because releasing the last
+// reference would destroy memory and streams that are still in use. A process has only one primary
+// context per device, so this leaks little. Thread-safety: an immutable value; copies refer to the
+// same context.
 class Context {
  public:
   static Result<Context> primary(std::shared_ptr<const Driver> driver, int ordinal);
 
   Result<ContextGuard> enter() const { return ContextGuard::enter(*driver_, context_); }
-  // Lets kernels and copies of this device access memory of `peer`. Returns OK if the access is
-  // enabled already.
+  // Allows kernels and copies of this device to access memory of `peer`. Returns OK if they are
+  // allowed to already.
   Status enable_peer(const Context& peer) const;
   struct FreeMemory {
     uint64_t free_nbytes = 0, total_nbytes = 0;

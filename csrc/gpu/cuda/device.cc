@@ -15,7 +15,8 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-// Older drivers do not know every attribute; the result is false then.
+// Returns the value of a boolean attribute. Older drivers do not know every attribute; then it
+// returns false.
 bool can(const Driver& driver, CUdevice device, int attribute) {
   int value = 0;
   return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;

@@ -18,17 +18,18 @@ struct DeviceInfo {
   int major = 0, minor = 0;  // compute capability
   uint64_t total_nbytes = 0;
   int multiprocessors = 0;
-  // Streams can write words of memory and wait for them. From CUDA 12.0 on this holds for every
-  // driver that has the functions: the attribute in cuda.h describes their previous version.
+  // Streams can write values to memory and wait for values there. From CUDA 12.0 on, every driver
+  // that has the functions supports this; the attribute in cuda.h describes the functions' previous
+  // version.
   bool stream_values = false;
   bool flushes_remote_writes = false;
-  bool shareable_memory = false;  // exportable as a file descriptor: ShareableMemory
+  bool shareable_memory = false;  // memory can be exported as a file descriptor; see ShareableMemory
   bool ipc_events = false;
 };
 
 Result<DeviceInfo> describe_device(const Driver& driver, int ordinal);
-// Returns whether kernels and copies of `device` may access memory of `peer`. A device is its own
-// peer.
+// Returns true if kernels and copies of `device` may access memory of `peer`, which may be `device`
+// itself.
 Result<bool> can_access_peer(const Driver& driver, const DeviceInfo& device, const DeviceInfo& peer);
 
 }  // namespace pc::cuda

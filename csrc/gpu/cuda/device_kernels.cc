@@ -51,10 +51,10 @@ Status DeviceKernels::reduce(const DeviceReduction& reduction, CUstream stream) 
   return launch(context_.driver(), kernel->second, {shape.blocks, shape.threads}, stream, arguments);
 }
 
-// A kernel reads the source once for any number of destinations, and starts a short copy sooner
-// than the driver's copy.
+// Prefers a kernel to the driver's copies, because a kernel reads the source only once for any
+// number of destinations, and starts a short copy sooner.
 Status DeviceKernels::copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream) {
-  constexpr uint32_t kShortestUnit = 4;  // a kernel is too slow for smaller units
+  constexpr uint32_t kShortestUnit = 4;  // for smaller units a kernel is too slow
   if (const auto kernel = kernels_.find(kCopyKernel); kernel != kernels_.end()) {
     PC_ASSIGN_OR_RETURN(const device::CopyArguments arguments, copy_arguments(to, from, nbytes));
     const pc::LaunchShape shape = launch_shape(nbytes, multiprocessors_);

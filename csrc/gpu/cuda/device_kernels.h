@@ -1,5 +1,5 @@
-// Operations of one device on arrays that it can access, its own or those of peers: reductions by
-// the built-in kernels, and copies.
+// Operations of one device on arrays that it can access, whether they are its own or those of
+// peers: reductions by the built-in kernels, and copies.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,13 @@ namespace pc::cuda {
 class DeviceKernels {
  public:
   // `kernels` is embedded_kernels(). If it is empty, or the driver does not accept it, only copies
-  // are available. All kernels are loaded onto the device here: loading one later would wait for
-  // whatever runs there, and that may wait for this rank.
+  // are available. All kernels are loaded onto the device here. Loading one later would wait for
+  // the work on the device, which may itself wait for this rank.
   static Result<DeviceKernels> create(const Context& context, std::span<const std::byte> kernels);
 
   const Status& can_reduce() const { return can_reduce_; }  // OK, or kUnsupported with the reason
-  // Both are queued on `stream`. Its context must be current.
+  // reduce() and copy() are queued on `stream`. The stream's context must be current. copy() writes
+  // to every array of `to`.
   Status reduce(const DeviceReduction& reduction, CUstream stream);
   Status copy(std::span<void* const> to, const void* from, std::size_t nbytes, CUstream stream);
 

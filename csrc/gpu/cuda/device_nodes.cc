@@ -18,7 +18,7 @@ std::size_t count_matches(const std::string& pattern) {
   return count;
 }
 
-// An upper bound on the number of GPUs of the machine.
+// Returns an upper bound on the number of GPUs of the machine.
 std::size_t count_gpus(const std::string& folder) {
   // The Windows subsystem for Linux and Tegra have one node for all GPUs.
   for (const char* node : {"/dxg", "/nvhost-ctrl-gpu"}) {
@@ -27,8 +27,8 @@ std::size_t count_gpus(const std::string& folder) {
   return count_matches(folder + "/nvidia[0-9]*");
 }
 
-// Returns whether CUDA accepts the first of these names as a GPU: a number, or the beginning of an
-// identifier.
+// Returns true if CUDA accepts the first name in `visible` as a GPU: a number, or the beginning of
+// an identifier.
 bool names_gpu(std::string_view visible, std::size_t count) {
   const std::size_t begin = std::min(visible.find_first_not_of(' '), visible.size());
   const std::string_view first = visible.substr(begin, visible.find(',') - begin);

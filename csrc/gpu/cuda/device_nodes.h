@@ -1,5 +1,5 @@
-// Whether a process may find a GPU, determined without opening the driver: opening it starts
-// threads and rules out a later fork.
+// Determines whether this process may find a GPU, without opening the driver, because opening it
+// starts threads and rules out a later fork.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,10 @@
 
 namespace pc::cuda {
 
-// `library` is a driver that the user named, which needs no device nodes; it is empty if the user
-// named none. `visible` is CUDA_VISIBLE_DEVICES, of which CUDA uses the GPUs up to the first
-// unknown name. `folder` is the folder of the device nodes.
+// Returns false only if this process cannot have a GPU. `library` is a driver library that the user
+// has specified, or empty; a specified library needs no device nodes. `visible` is
+// CUDA_VISIBLE_DEVICES, of which CUDA uses the GPUs before the first unknown name. `folder`
+// contains the device nodes.
 bool may_have_gpu(const std::string& library, const std::optional<std::string_view>& visible,
                   const std::string& folder = "/dev");
 

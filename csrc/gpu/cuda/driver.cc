@@ -29,7 +29,7 @@ Result<void*> open_library(const DriverSearch& search) {
                      "(docker run --gpus all), or let PYCOLLECTIVE_CUDA_LIB name the library");
 }
 
-// Returns 0 if the library does not report its version, so it is no driver.
+// Returns 0 if the library does not report a version, because then it is not a driver.
 int version_of(void* library) {
   using GetVersion = CUresult (*)(int*);
   const auto get_version = reinterpret_cast<GetVersion>(::dlsym(library, "cuDriverGetVersion"));
@@ -61,7 +61,7 @@ void* find(GetProcAddress get, const char* name, int since) {
   return get(name, &function, since, 0, &why) == CUDA_SUCCESS ? function : nullptr;
 }
 
-// Returns the names of required functions that are missing.
+// Looks up all functions. Returns the names of the required functions that are missing.
 std::string fill(Driver& driver, GetProcAddress get) {
   std::string missing;
 #define PC_CUDA_FIND(name, since, parameters) \

@@ -1,5 +1,5 @@
-// The CUDA driver, opened on first use. Without a driver every function returns kUnsupported and
-// reports what was searched, what was found and how to fix it.
+// The CUDA driver, opened on first use. If there is no driver, open_driver() returns kUnsupported
+// and reports what was searched, what was found and how to fix it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,10 +13,10 @@
 
 namespace pc::cuda {
 
-// The functions of the driver, under their own names; an optional one may be null. open_driver()
-// creates it: cuInit() has succeeded and there is at least one GPU. The library stays loaded for
-// the life of the process, since other libraries use it too. Thread-safety: immutable, and the
-// driver is thread-safe.
+// The functions of the driver, under their own names; an optional function may be null.
+// open_driver() returns it after cuInit() has succeeded and at least one GPU has been found. The
+// library stays loaded for the life of the process, since other libraries use it too.
+// Thread-safety: immutable, and the driver is thread-safe.
 struct Driver {
 #define PC_CUDA_MEMBER(name, since, parameters) CUresult(*name) parameters = nullptr;
   PC_CUDA_REQUIRED_FUNCTIONS(PC_CUDA_MEMBER)
@@ -29,7 +29,7 @@ struct Driver {
 
   // Returns OK or cuda_error().
   Status check(CUresult result, const char* call) const;
-  // Returns whether driver calls are valid in this process: a driver that was opened before fork()
+  // Returns true if driver calls are valid in this process: a driver that was opened before fork()
   // cannot be used in the child. Destructors check this before they release anything.
   bool is_usable() const;
 };
@@ -40,11 +40,11 @@ struct DriverSearch {
 };
 Result<std::shared_ptr<const Driver>> open_driver(const DriverSearch& search);
 
-// "cuMemAlloc(64 MiB): out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)", followed by a remedy if one is
-// known. The code is kUnsupported if this GPU, driver or capture cannot do it, and kSystem
-// otherwise.
+// Returns an error such as "cuMemAlloc(64 MiB): out of memory (CUDA_ERROR_OUT_OF_MEMORY, 2)",
+// followed by a remedy if one is known. The code is kUnsupported if the GPU, the driver or a
+// capture does not support the call, and kSystem otherwise.
 Status cuda_error(const Driver& driver, std::string_view call, CUresult result);
-// The error for an optional function that is null.
+// Returns the error for an optional function that is null.
 Status lacks_function(const Driver& driver, std::string_view function);
 
 std::string cuda_version_text(int version);  // "12.4"

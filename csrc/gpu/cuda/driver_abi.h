@@ -1,5 +1,5 @@
-// The part of the CUDA driver's interface that this project uses, declared here: NVIDIA's headers
-// are not needed to compile it, nor NVIDIA's library to link it. Names and numbers are those of
+// The part of the CUDA driver's interface that this project uses, declared here so that neither
+// NVIDIA's headers nor NVIDIA's library are needed to build it. Names and numbers are those of
 // cuda.h; tests/cpp/gpu/cuda/driver_abi_test compares them with cuda.h where it is installed.
 #pragma once
 
@@ -141,18 +141,19 @@ enum : int {  // virtual memory
 };
 // clang-format on
 
-// Streams that always exist, and their handle values.
+// Handle values of the streams that always exist.
 inline CUstream legacy_stream() { return reinterpret_cast<CUstream>(uintptr_t{1}); }
 inline CUstream per_thread_stream() { return reinterpret_cast<CUstream>(uintptr_t{2}); }
 
-// Looks up every other function. `version` is 12000 for the variant of CUDA 12.0.
+// The driver function that looks up all other functions. `version` selects the variant of a
+// function: 12000 for the variant of CUDA 12.0.
 using GetProcAddress = CUresult (*)(const char* name, void** function, int version, unsigned long long flags,
                                     int* why);
 inline constexpr const char* kGetProcAddress = "cuGetProcAddress_v2";
 inline constexpr int kOldestDriver = 12000;
 
-// The functions: name, version of CUDA that selects the variant, parameters. All of these are
-// required.
+// The functions that a driver must have: name, version of CUDA that selects the variant,
+// parameters.
 // clang-format off
 #define PC_CUDA_REQUIRED_FUNCTIONS(X)                                                                                  \
   X(cuInit, 12000, (unsigned flags))                                                                                   \
@@ -201,7 +202,7 @@ inline constexpr int kOldestDriver = 12000;
   X(cuLaunchKernel, 12000, (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
     unsigned block_y, unsigned block_z, unsigned shared_nbytes, CUstream stream, void** arguments, void** extra))
 
-// These may be missing: calls that need them return kUnsupported.
+// The functions that a driver may lack: calls that need them then return kUnsupported.
 #define PC_CUDA_OPTIONAL_FUNCTIONS(X)                                                                                  \
   X(cuFuncLoad, 12040, (CUfunction function))                                                                          \
   X(cuStreamGetId, 12000, (CUstream stream, unsigned long long* id))                                                   \

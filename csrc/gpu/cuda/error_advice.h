@@ -1,4 +1,4 @@
-// What an error of the driver means to the user, where that is known.
+// Maps errors of the driver to status codes, and to advice for the user where some is known.
 #pragma once
 
 #include <string_view>

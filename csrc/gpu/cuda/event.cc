@@ -8,7 +8,7 @@ namespace pc::cuda {
 
 Result<Event> Event::create(const Context& context, EventReach reach) {
   PC_ASSIGN_OR_RETURN(const ContextGuard current, context.enter());
-  const OwnCaptureMode none(context.driver(), CU_STREAM_CAPTURE_MODE_RELAXED);  // it may be for a graph
+  const OwnCaptureMode none(context.driver(), CU_STREAM_CAPTURE_MODE_RELAXED);  // the caller may be capturing
   const unsigned reach_flag = reach == EventReach::kProcesses ? CU_EVENT_INTERPROCESS : 0U;
   CUevent event = nullptr;
   PC_TRY(context.driver().check(context.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | reach_flag),

@@ -17,11 +17,11 @@ enum class EventReach : uint8_t {
   kProcesses,  // another process may open it by its handle (ipc.h)
 };
 
-// Records no times, which makes it cheaper. A wait for an event refers to the newest record made
+// An event without times, which is cheaper. A wait for an event refers to the newest record made
 // before the wait was queued, so all waits must be queued before the event is recorded again.
-// Thread-safety: get() from any thread; one owner otherwise. The destructor calls the driver, so
-// the event must be destroyed before the process ends and must not be static. Queued work may still
-// wait for it then.
+// Queued work may still wait for the event when it is destroyed. The destructor calls the driver,
+// so the event must be destroyed before the process ends and must not be static. Thread-safety:
+// get() from any thread; one owner otherwise.
 class Event {
  public:
   static Result<Event> create(const Context& context, EventReach reach = EventReach::kProcess);
@@ -43,17 +43,17 @@ class Event {
   CUevent event_;
 };
 
-// The stream's context must be current, and must be the event's.
+// Records the event on the stream. Both must belong to the current context.
 Status record(const Driver& driver, CUevent event, CUstream stream);
-// Returns whether the work before its last record is done, and true if it was never recorded. An
-// error may come from work on the GPU.
+// Returns true if the work before the last record of `event` is done, or if it was never recorded.
+// An error may be the error of earlier work on the GPU.
 Result<bool> is_reached(const Driver& driver, CUevent event);
 
-// Reuses events of one context: creating one costs the driver some microseconds and a lock. An
-// event may be returned before the work before its record is done: queued waits keep their record.
-// Events that are recorded into a CUDA graph must not come from this pool, because they cannot be
-// queried afterwards. Thread-safety: take() from any thread; a lease may be destroyed in any
-// thread, also after the pool.
+// Reuses the events of one context, because creating an event costs the driver some microseconds
+// and a lock. A lease may be destroyed before the work before its record is done: queued waits keep
+// their record. Events that are recorded into a CUDA graph must not come from this pool, because
+// they cannot be queried afterwards. Thread-safety: take() from any thread; a lease may be
+// destroyed in any thread, also after the pool.
 class EventPool {
   struct FreeList {
     std::mutex mutex;

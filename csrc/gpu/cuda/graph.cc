@@ -6,7 +6,8 @@
 namespace pc::cuda {
 namespace {
 
-// Older drivers, and test doubles, may have only some of them.
+// Returns an error if a function for graphs is missing. Older drivers, and test doubles, may have
+// only some of the functions.
 Status has_graphs(const Driver& driver) {
   struct Needed {
     bool there;

@@ -14,9 +14,9 @@ namespace pc::cuda {
 // the process ends and must not be static. Launched graphs continue without it.
 class Graph {
  public:
-  // Captures what `queue` puts on `stream` in this thread. The stream's context must be current.
-  // Returns kUnsupported if the driver has no graphs, or something was queued that cannot be part
-  // of one.
+  // Captures what `queue` queues on `stream` in this thread. The stream's context must be current.
+  // Returns kUnsupported if the driver does not support graphs, or if something was queued that
+  // cannot be part of a graph.
   static Result<Graph> capture(const Context& context, CUstream stream, const std::function<Status()>& queue);
   Graph(Graph&& other) noexcept
       : context_(std::move(other.context_)),

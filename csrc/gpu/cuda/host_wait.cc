@@ -9,8 +9,8 @@
 namespace pc::cuda {
 namespace {
 
-// Each sleep is an eighth of the wait so far, so the wait ends late by at most that, and by at most
-// 1 ms. The first sleep follows kAwake of polling.
+// The thread polls for kAwake before its first sleep. Each sleep lasts an eighth of the wait so
+// far, at most 1 ms. So the wait ends late by at most an eighth of its length, and by at most 1 ms.
 constexpr std::chrono::microseconds kAwake{200}, kLongestNap{1000};
 constexpr int kPart = 8;
 

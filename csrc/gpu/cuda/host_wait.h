@@ -1,5 +1,5 @@
-// The host waits for a GPU by polling. It never uses cuEventSynchronize(), which no deadline, death
-// of a peer or Ctrl-C can end.
+// The host waits for a GPU by polling. It never uses cuEventSynchronize(), because neither a
+// deadline, nor the death of a peer, nor Ctrl-C can end that call.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,15 @@ struct HostWait {
   // Reports a failure after which the event will never complete, such as a communicator's error. It
   // is called before each sleep, and an error ends the wait. May be empty.
   std::function<Status()> trouble = {};
-  std::function<void(std::chrono::microseconds)> nap = {};  // empty: sleeps
+  // sleeps for the given time; empty: the default sleep
+  std::function<void(std::chrono::microseconds)> nap = {};
 };
 
-// Returns kReady when the work before the last record of `event` is done. An error is trouble()'s
-// or the GPU's. It must not be used for events or streams that are being captured. It does not
-// disturb captures of other threads.
+// Returns kReady when the work before the last record of `event` is done. Returns an error if
+// trouble() or the GPU reports one. It must not be used for an event of a stream that is being
+// captured. It does not disturb captures of other threads.
 Result<WaitEnd> wait_on_host(const Driver& driver, CUevent event, const HostWait& wait);
-// Waits in the same way for any condition: `is_done` returns false, true or an error.
+// Waits in the same way until `is_done` returns true or an error.
 Result<WaitEnd> wait_on_host(const std::function<Result<bool>()>& is_done, const HostWait& wait);
 
 }  // namespace pc::cuda

@@ -1,7 +1,6 @@
 // Device memory and events that other processes of this host open by handles. Memory of pools, of
-// torch's expandable segments and of other virtual mappings has no such handle. ShareableMemory
-// serves this library's own memory of that kind; memory of that kind from other libraries must be
-// copied.
+// torch's expandable segments and of other virtual mappings has no such handle. For its own virtual
+// mappings this library uses ShareableMemory; such memory of other libraries must be copied.
 #pragma once
 
 #include <array>
@@ -14,8 +13,8 @@
 
 namespace pc::cuda {
 
-// Handles are bytes and are sent as such. They do not restrict their users: send them only to ranks
-// of this group.
+// Handles are sent as bytes. Every process that has a handle can open it, so send handles only to
+// ranks of this group.
 using HandleBytes = std::array<std::byte, 64>;
 
 // A part of an allocation; the handle refers to the whole allocation.
@@ -25,15 +24,15 @@ struct MemoryHandle {
   uint64_t nbytes = 0;
 };
 // Returns kUnsupported for memory of a kind that has no handle, or if the system forbids it.
-// Returns kInvalidArgument for memory that is not a device's, or a range beyond one allocation. The
-// memory must stay allocated until every process that opened it has closed it.
+// Returns kInvalidArgument for memory that is not device memory, or if the range exceeds one
+// allocation. The memory must stay allocated until every process that opened it has closed it.
 Result<MemoryHandle> export_memory(const Context& context, CUdeviceptr at, uint64_t nbytes);
 
 Result<HandleBytes> export_event(const Event& event);  // the event must be created with kProcesses
 Result<Event> open_event(const Context& context, const HandleBytes& handle);
 
-// Another process's allocation, mapped into this one. The process that exported it cannot open it.
-// Thread-safety: immutable. The destructor calls the driver: must not be static.
+// Another process's allocation, mapped into this process. The process that exported it cannot open
+// it. Thread-safety: immutable. The destructor calls the driver, so it must not be static.
 class PeerAllocation {
  public:
   static Result<std::shared_ptr<const PeerAllocation>> open(const Context& context,
@@ -61,7 +60,8 @@ struct IpcMemory {
   std::shared_ptr<const PeerAllocation> allocation;  // keeps the mapping open
 };
 
-// Opens each allocation only once while it is in use: opening is slow. Thread-safety: any thread.
+// Opens each allocation only once while it is in use, because opening is slow. Thread-safety: any
+// thread.
 class PeerAllocations {
  public:
   explicit PeerAllocations(Context context) : context_(std::move(context)) {}

@@ -20,16 +20,16 @@ struct LaunchShape {
   unsigned shared_nbytes = 0;  // of each block, in addition to the kernel's static shared memory
 };
 
-// Code for every device, loaded once for all contexts. It is never unloaded, since kernels may be
-// running and graphs may refer to them. Thread-safety: immutable.
+// Kernels for every device, loaded once for all contexts. They are never unloaded, since they may
+// be running and graphs may refer to them. Thread-safety: immutable.
 class Kernels {
  public:
   // `image` is the output of nvcc -fatbin and must stay valid. Returns kUnsupported if it is empty
   // (this build has no kernels) or the driver is too old for it.
   static Result<Kernels> load(std::shared_ptr<const Driver> driver, std::span<const std::byte> image);
-  // The kernel of this name for the current context. Its code is loaded onto the device, so that no
-  // launch loads anything: that would stop the device and end a capture. Returns kUnsupported as
-  // load() does, and kInternal if there is no kernel of this name.
+  // Returns the kernel of this name for the current context, after loading its code onto the
+  // device. Otherwise the first launch would load the code, which stops the device and ends a
+  // capture. Returns kUnsupported as load() does, and kInternal if there is no kernel of this name.
   Result<CUfunction> find(const std::string& name) const;
 
  private:
@@ -40,12 +40,12 @@ class Kernels {
   CUlibrary library_;
 };
 
-// Queues one kernel. `arguments` holds the address of each argument; they are read before this
-// returns. The stream's context must be current.
+// Queues one kernel. `arguments` holds the address of each argument; the arguments are read before
+// this returns. The stream's context must be current.
 Status launch(const Driver& driver, CUfunction kernel, const LaunchShape& shape, CUstream stream,
               std::span<void*> arguments);
-// launch(driver, kernel, {blocks, threads}, stream, to, from, count): the types must be those of
-// the kernel's parameters.
+// Example: launch(driver, kernel, {blocks, threads}, stream, to, from, count). The types must be
+// those of the kernel's parameters.
 template <class... Argument>
 Status launch(const Driver& driver, CUfunction kernel, const LaunchShape& shape, CUstream stream,
               Argument... arguments) {

@@ -19,7 +19,7 @@ bool is_registered(const Driver& driver, std::span<const std::byte> bytes) {
   return true;
 }
 
-// Calls `give_back` if the driver can still be used.
+// Calls `give_back` in the context, if the driver can still be used.
 template <class GiveBack>
 void in_context(const Context& context, GiveBack give_back) {
   if (!context.driver().is_usable()) return;

@@ -1,6 +1,6 @@
-// Memory allocated by the driver, and other memory that is registered with it. All of it is slow to
-// obtain (milliseconds, and the device may stop meanwhile): allocate it once and keep it, never per
-// call.
+// Memory allocated by the driver, and other memory that is registered with it. Obtaining either
+// takes milliseconds, and the device may stop meanwhile: allocate memory once and keep it, never
+// per call.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace pc::cuda {
 
-// Memory of one device. Freeing it waits until the device is idle, so it must not happen while a
-// kernel there waits for a peer. Thread-safety: at() from any thread; one owner otherwise. The
-// destructor calls the driver: must not be static.
+// Memory of one device. Freeing it waits until the device is idle, so it must not be freed while a
+// kernel on that device waits for a peer. Thread-safety: at() from any thread; one owner otherwise.
+// The destructor calls the driver, so it must not be static.
 class DeviceMemory {
  public:
   static Result<DeviceMemory> allocate(const Context& context, std::size_t nbytes);
@@ -42,8 +42,8 @@ class DeviceMemory {
 };
 
 // Host memory, pinned for every device of this process; kernels may use it at the same address.
-// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver:
-// must not be static.
+// Thread-safety: bytes() from any thread; one owner otherwise. The destructor calls the driver, so
+// it must not be static.
 class PinnedMemory {
  public:
   static Result<PinnedMemory> allocate(const Context& context, std::size_t nbytes);
@@ -65,11 +65,11 @@ class PinnedMemory {
 
 // Host memory of another owner (such as a shared segment), pinned for as long as this object lives.
 // The memory must outlive this object, and no queued work may use it when this object is destroyed.
-// Thread-safety: one owner. The destructor calls the driver: must not be static.
+// Thread-safety: one owner. The destructor calls the driver, so it must not be static.
 class RegisteredMemory {
  public:
-  // Accepts memory that is registered already. It then stays registered, and the code that
-  // registered it has to unregister it.
+  // Accepts memory that is registered already. Such memory stays registered when this object is
+  // destroyed, and the code that registered it must unregister it.
   static Result<RegisteredMemory> of(const Context& context, std::span<std::byte> bytes);
   RegisteredMemory(RegisteredMemory&& other) noexcept
       : context_(std::move(other.context_)),

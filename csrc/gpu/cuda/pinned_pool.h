@@ -13,21 +13,21 @@
 
 namespace pc::cuda {
 
-// Blocks have sizes of powers of two. They are kept until the pool and all of its leases are
+// The sizes of blocks are powers of two. Blocks are kept until the pool and all of its leases are
 // destroyed. Thread-safety: take() from any thread; a lease may be destroyed in any thread, also
 // after the pool.
 class PinnedPool {
   struct Block {
     PinnedMemory memory;
-    std::optional<EventPool::Lease> busy;  // the GPU uses the block until then
+    std::optional<EventPool::Lease> busy;  // the GPU may use the block until this event is reached
   };
   struct FreeList {
     explicit FreeList(Context its) : context(std::move(its)) {}
-    ~FreeList();  // leaks what the GPU still uses
+    ~FreeList();  // leaks blocks that the GPU still uses
     bool is_free(const Block& block) const;
     const Context context;
     std::mutex mutex;
-    std::vector<std::unique_ptr<Block>> blocks;  // guarded by mutex; the smallest first
+    std::vector<std::unique_ptr<Block>> blocks;  // guarded by mutex; ordered by size
   };
 
  public:
@@ -36,9 +36,10 @@ class PinnedPool {
     Lease(Lease&&) noexcept = default;
     Lease& operator=(Lease&&) = delete;
     ~Lease();
-    std::span<std::byte> bytes() const { return block_->memory.bytes(); }  // at least as many as requested
-    // The GPU uses the block until the work before the record of `event` is done. The lease may be
-    // destroyed earlier.
+    // at least as many bytes as requested
+    std::span<std::byte> bytes() const { return block_->memory.bytes(); }
+    // Records that the GPU uses the block until the work before the record of `event` is done. The
+    // lease may be destroyed earlier.
     void busy_until(EventPool::Lease event) { block_->busy.emplace(std::move(event)); }
     bool is_free() const { return free_list_->is_free(*block_); }
 

@@ -1,4 +1,4 @@
-// Classifies an address: its kind of memory, its device, and the allocation that contains it.
+// Classifies an address: the kind of memory, the device, and the allocation that contains it.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ std::string_view name_of(MemoryKind kind);
 
 struct PointerInfo {
   MemoryKind kind = MemoryKind::kHost;
-  int device = -1;  // its ordinal; kHost: -1
-  // The context in which it was allocated or registered. Null for memory of pools and for mapped
-  // memory, which belong to no context: use the device's primary context for them.
+  int device = -1;  // ordinal of the device; -1 for kHost
+  // The context in which the memory was allocated or registered. Null for memory of pools and for
+  // mapped memory, which belong to no context: use the device's primary context for them.
   CUcontext context = nullptr;
-  CUdeviceptr base = 0;  // of the allocation (for mapped memory, of the reserved addresses); 0: unknown
-  uint64_t nbytes = 0;   // of the allocation
-  uint64_t id = 0;       // of the allocation: unique in this process for all time
-  bool ipc = false;      // export_memory() can export it to other processes
+  // begin of the allocation, or of the reserved addresses for mapped memory; 0: unknown
+  CUdeviceptr base = 0;
+  uint64_t nbytes = 0;  // size of the allocation
+  uint64_t id = 0;      // id of the allocation, never reused in this process
+  bool ipc = false;     // export_memory() can export it to other processes
 };
 
 // Needs no current context. `at` may be any address: it is not dereferenced.

@@ -18,7 +18,7 @@ CUmemAllocationProp exportable_memory_of(CUdevice device) {
   return what;
 }
 
-// A driver that has one of these has all.
+// A driver has either all of these functions or none.
 Status has_functions(const Driver& driver) {
   const bool has = driver.cuMemGetAllocationGranularity != nullptr && driver.cuMemCreate != nullptr &&
                    driver.cuMemRelease != nullptr && driver.cuMemExportToShareableHandle != nullptr &&
@@ -60,7 +60,7 @@ Result<ShareableMemory> ShareableMemory::open(const Context& context, const Fd& 
   const OwnCaptureMode own(driver);
   ShareableMemory memory(context);
   memory.parts_.nbytes = nbytes;
-  // The "pointer" is the number of the descriptor.
+  // The "pointer" is the number of the file descriptor.
   void* const shareable = reinterpret_cast<void*>(static_cast<intptr_t>(fd.get()));
   PC_TRY(driver.check(driver.cuMemImportFromShareableHandle(&memory.parts_.handle, shareable,
                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
@@ -81,7 +81,7 @@ Status ShareableMemory::map() {
 }
 
 ShareableMemory::~ShareableMemory() {
-  if (!parts_.has_handle) return;  // moved from or never created; there may be no context either
+  if (!parts_.has_handle) return;  // moved from or never created; then it may have no context either
   const Driver& driver = context_.driver();
   if (!driver.is_usable()) return;
   const Result<ContextGuard> current = context_.enter();
@@ -99,7 +99,7 @@ Result<Fd> ShareableMemory::export_fd() const {
                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                       "cuMemExportToShareableHandle"));
   Fd fd(number);
-  // otherwise programs that this process starts would keep the memory
+  // otherwise programs that this process starts would inherit it and keep the memory alive
   (void)::fcntl(fd.get(), F_SETFD, FD_CLOEXEC);
   return fd;
 }

@@ -10,15 +10,15 @@
 
 namespace pc::cuda {
 
-// Thread-safety: at() from any thread; one owner otherwise. The destructor calls the driver: it
-// must not be static, and no queued work may use the memory then.
+// Thread-safety: at() from any thread; one owner otherwise. The destructor calls the driver, so it
+// must not be static. No queued work may use the memory when this object is destroyed.
 class ShareableMemory {
  public:
   // Allocates at least `nbytes` on `context`'s device. Returns kUnsupported where
   // DeviceInfo::shareable_memory is false.
   static Result<ShareableMemory> create(const Context& context, std::size_t nbytes);
-  // Maps what another process exported, for use by `context`'s device. `nbytes` is the exporter's
-  // nbytes(). The memory lives until both have released it.
+  // Maps memory that another process has exported, for use by `context`'s device. `nbytes` is the
+  // exporter's nbytes(). The memory lives until both processes have released it.
   static Result<ShareableMemory> open(const Context& context, const Fd& fd, std::size_t nbytes);
   ShareableMemory(ShareableMemory&& other) noexcept
       : context_(std::move(other.context_)),
@@ -33,7 +33,7 @@ class ShareableMemory {
   std::size_t nbytes() const { return parts_.nbytes; }  // rounded up to the device's granularity
 
  private:
-  struct Parts {  // set as far as they have been created
+  struct Parts {  // members are set as far as they have been created
     CUmemGenericAllocationHandle handle = 0;
     bool has_handle = false;
     CUdeviceptr at = 0;

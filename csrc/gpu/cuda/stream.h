@@ -12,10 +12,10 @@
 namespace pc::cuda {
 
 // A stream of this library, which does not wait for the legacy default stream. Queued work
-// continues after its destruction; memory that this work uses must stay valid until it is done.
-// Thread-safety: get() from any thread, and the driver accepts work from any thread; one owner
-// otherwise. The destructor calls the driver, so the stream must be destroyed before the process
-// ends and must not be static.
+// continues after the stream is destroyed; the memory that the work uses must stay valid until the
+// work is done. Thread-safety: get() from any thread, and the driver accepts work from any thread;
+// one owner otherwise. The destructor calls the driver, so the stream must be destroyed before the
+// process ends and must not be static.
 class Stream {
  public:
   static Result<Stream> create(const Context& context);
@@ -40,17 +40,16 @@ class Stream {
 inline CUstream stream_of(const Request& call) {
   return static_cast<CUstream>(call.stream.value_or(nullptr));
 }
-// Work queued on `stream` after this waits for the work before the last record of `event`. The host
-// does not wait. The stream's context must be current.
+// Makes work that is queued on `stream` from now on wait for the work before the last record of
+// `event`. The host does not wait. The stream's context must be current.
 Status stream_waits(const Driver& driver, CUstream stream, CUevent event);
-// A number that no other stream of this process has or will have, unlike handles, which are reused.
-// Returns none if the driver does not provide it.
+// Returns a number that no other stream of this process has or will have. Handles, in contrast, are
+// reused. Returns none if the driver does not provide the number.
 std::optional<uint64_t> id_of(const Driver& driver, CUstream stream);
-// Returns whether everything queued is done. It must not be used for a stream that is being
-// captured.
+// Returns true if all work queued on the stream is done. The stream must not be in a capture.
 Result<bool> is_done(const Driver& driver, CUstream stream);
-// Returns whether work is captured into a CUDA graph instead of being run. Returns kUnsupported if
-// an earlier call invalidated the capture.
+// Returns true if work queued on the stream is captured into a CUDA graph instead of being run.
+// Returns kUnsupported if an earlier call invalidated the capture.
 Result<bool> is_capturing(const Driver& driver, CUstream stream);
 
 }  // namespace pc::cuda

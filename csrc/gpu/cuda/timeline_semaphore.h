@@ -1,5 +1,5 @@
-// Increasing numbers that streams wait for. The host raises one by a plain store, even while the
-// driver is busy.
+// Increasing numbers for which streams wait. The host raises such a number by a plain store, which
+// works even while the driver is busy.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace pc::cuda {
 class SemaphorePool;
 
 // Comparisons are cyclic, as for await_value(). Thread-safety: all methods. A stream may reach a
-// wait after the last reference is gone: the memory is never freed, and its next user continues
-// from the current number.
+// wait after the last reference to this object is gone. So the memory is never freed, and the next
+// semaphore that uses the memory continues from its current number.
 class TimelineSemaphore {
  public:
   TimelineSemaphore(const TimelineSemaphore&) = delete;
@@ -25,13 +25,13 @@ class TimelineSemaphore {
 
   uint32_t value() const { return word().load(std::memory_order_acquire); }
   bool has_reached(uint32_t value) const { return static_cast<int32_t>(this->value() - value) >= 0; }
-  // Values must not decrease: the caller coordinates with the other signalling threads.
+  // Values must not decrease, so the caller must coordinate all threads that signal.
   void signal(uint32_t value) { word().store(value, std::memory_order_release); }
-  // Signals when the stream reaches this point. The same rule holds. The stream's context must be
-  // current.
+  // Signals when the stream reaches this point. The same rule applies as for signal(). The stream's
+  // context must be current.
   Status signal_on(CUstream stream, uint32_t value) const;
-  // Fills and writes bytes beside the number on the stream, so that whatever the driver loads on
-  // first use of either operation is loaded then. The stream's context must be current.
+  // Fills and writes unused bytes beside the number on the stream, so that the driver loads now
+  // whatever it loads on the first use of either operation. The stream's context must be current.
   Status warm_up(CUstream stream) const;
   // Work queued on `stream` from now on waits until the number is at least `value`. The stream's
   // context must be current.
@@ -53,8 +53,8 @@ class TimelineSemaphore {
 class SemaphorePool {
  public:
   SemaphorePool();
-  // Any stream of this process may wait for it. Returns null if the driver lets no stream wait for
-  // memory.
+  // Returns a semaphore on which any stream of this process may wait. Returns null if the driver
+  // does not support waits for values in memory.
   Result<std::shared_ptr<TimelineSemaphore>> take(const Context& context);
 
  private:

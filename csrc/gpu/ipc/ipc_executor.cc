@@ -20,22 +20,23 @@
 namespace pc {
 namespace {
 
-// The user's own group compares the calls until the call's deadline and reports a missing rank; a
-// rank that waits too long for its own array reports that. The thread waits this long afterwards,
-// so that the other ranks receive these reports first.
+// How long the thread still waits after a call's deadline. At the deadline, the user's own group
+// reports the rank that has not made the call, or a rank reports that its own array was not made in
+// time. This delay lets the other ranks receive these reports before the thread fails.
 constexpr double kAfterwards_s = 0.5;
 
 }  // namespace
 
-// What a rank sends to the other ranks about its part in a call. Plain data, exchanged as bytes by
-// ranks of one version of this library.
+// What each rank sends to the other ranks about its arrays in a call. Plain data, exchanged as
+// bytes by ranks of one version of this library.
 struct IpcExecutor::Card {
-  uint64_t call = 0;  // a digest of what must be equal on all ranks
+  uint64_t call = 0;  // a digest of the arguments that must be equal on all ranks
   PeerArray in, out;
-  // For an alltoall with uneven parts.
+  // Set for an alltoall with uneven parts.
   uint64_t counts[device::kMostSources] = {}, recv_counts[device::kMostSources] = {};
   uint32_t is_uneven = 0;
-  uint32_t out_of_reach = 0;  // not 0: no rank can access its arrays, so all run the call through the host
+  // not 0: other ranks cannot access this rank's arrays, so all ranks run the call through the host
+  uint32_t out_of_reach = 0;
 };
 
 struct IpcExecutor::Gpu {
@@ -50,7 +51,7 @@ struct IpcExecutor::Gpu {
   IpcMemory memory;
   IpcScratch scratch;
   cuda::DeviceKernels device_kernels;
-  std::shared_ptr<StagedCalls> staged;  // created for the first call that needs it
+  std::shared_ptr<StagedCalls> staged;  // created for the first call that runs through the host
   std::vector<std::shared_ptr<const void>> kept =
       {};  // arrays of a failed call that other ranks may still use
 };
@@ -104,14 +105,14 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
 
  private:
   enum class Stage : uint8_t { kWaiting, kBegun, kGivenUp };
-  // Returns false if the call has been given up.
+  // After it returns true, the call cannot be given up. Returns false if it has been given up.
   bool begin() {
     Stage waiting = Stage::kWaiting;
     return stage_.compare_exchange_strong(waiting, Stage::kBegun);
   }
 
   friend class IpcExecutor;
-  // Copies the list, because the caller's may be destroyed by then.
+  // Copies the list, because the caller may destroy the original before the call ends.
   static void keep(std::unique_ptr<const IoVec>& kept, const IoVec*& list) {
     kept = std::make_unique<const IoVec>(*list);
     list = kept.get();
@@ -127,8 +128,8 @@ class IpcExecutor::Work final : public cuda::DeviceWork {
   Request request_;
   std::unique_ptr<const IoVec> in_list_, out_list_;
   const std::vector<uint64_t> counts_, recv_counts_;
-  std::shared_ptr<const void> keeps_;   // written only by the thread
-  const cuda::EventPool::Lease begin_;  // recorded after the work that makes its arrays
+  std::shared_ptr<const void> keeps_;   // written only by the executor's thread
+  const cuda::EventPool::Lease begin_;  // recorded after the work that makes the call's arrays
   std::atomic<Stage> stage_{Stage::kWaiting};
   std::atomic<bool> refused_{false};
   mutable std::mutex mutex_;  // guards the members below
@@ -163,7 +164,7 @@ IpcExecutor::~IpcExecutor() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  // Freeing would wait for the GPU, or release memory that a late rank still writes.
+  // Freeing gpu_ would wait for the GPU, or release memory to which a late rank still writes.
   if (is_busy_ || in_use_) abandoned_->add(std::shared_ptr<const Gpu>(std::move(gpu_)));
 }
 
@@ -239,7 +240,7 @@ void IpcExecutor::run() {
       work->refused_ = false;
     }
     if (failure_.is_ok() && !work->is_refused()) failure_ = how;
-    // released before any waiter is notified
+    // Taken from the work before a waiter is notified; released at the end of this iteration.
     std::shared_ptr<const void> keeps = std::exchange(work->keeps_, nullptr);
     if (in_use_) gpu_->kept.push_back(std::move(keeps));
     work->end(how);
@@ -259,14 +260,14 @@ Status IpcExecutor::make(Work& work) {
     PC_TRY(queue(context, [&](cuda::CUstream stream) {
       const Result<Request> made = gpu_->scratch.substitute(request, gpu_->memory, stream);
       if (made.is_ok()) within_reach = made.value();
-      return Status::ok();  // otherwise there is no memory for it
+      return Status::ok();  // after an error within_reach is empty, which the card reports
     }));
   }
   PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
   const auto out_of_reach =
       std::find_if(cards.begin(), cards.end(), [](const Card& card) { return card.out_of_reach != 0; });
-  // A rank may have given up the call after it sent its card, so all ranks confirm that they are in
-  // it.
+  // A rank may give up the call after it has sent its card. So each rank first makes this
+  // impossible for itself, and then all ranks confirm by a barrier that they have entered the call.
   if (!work.begin()) return Status(Code::kAborted, "the call was interrupted before all ranks were in it");
   in_use_ = true;
   PC_TRY(barrier("all ranks are in a call between GPUs", deadline));
@@ -322,7 +323,8 @@ Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards,
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, control_group_.size()).dtype;
-  // opening may have taken long, and a rank that gave up the call needs its arrays back
+  // opening may have taken long; a rank on which the call has failed meanwhile needs its arrays
+  // back
   PC_TRY(control_group_.alive());
   if (context.deadline.expired()) return Status(Code::kTimeout, "peers' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
@@ -353,11 +355,12 @@ Status IpcExecutor::until_reached(cuda::CUevent event, const WaitContext& contex
   return Status(Code::kTimeout, what).with_rank(control_group_.rank());
 }
 
-// `within_reach` is the same call with arrays that other ranks can access, or an empty request.
+// `within_reach` is the same call with arrays that other ranks can access, or an empty request if
+// there is no memory for them.
 IpcExecutor::Card IpcExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
   const Elements elements = elements_of(request, control_group_.size());
-  // Includes the parts: a worker that moves arrays for other ranks uses its own counts.
+  // Includes parts_of(), because a worker that moves arrays for other ranks uses its own counts.
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
                            "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
                            "/" + std::to_string(parts_of(request));
@@ -406,12 +409,13 @@ Status IpcExecutor::barrier(const char* label, Deadline deadline) {
 UserCall IpcExecutor::staged(const Work& work) const {
   UserCall call;
   call.request = work.request_;
-  call.request.stream = gpu_->stream.get();  // the work that makes the arrays has ended
+  // not the user's stream, since the work that makes the arrays has ended
+  call.request.stream = gpu_->stream.get();
   return call;
 }
 
-// Returns which rank has no pinned memory for the call and why, as the same text on all ranks.
-// Returns an empty string if all have it.
+// Returns an empty string if all ranks have pinned memory for the call. Otherwise names a rank that
+// has none, with the reason; the text is the same on all ranks.
 Result<std::string> IpcExecutor::lack_on_host(const Work& work, Deadline deadline) {
   struct HostBuffers {
     char why_not[232] = {};

@@ -1,17 +1,17 @@
-// Collectives of ranks that access each other's arrays on GPUs: ranks that share a GPU, which NCCL
-// refuses. A thread runs the calls of one group in their order:
+// Runs collectives of ranks that access each other's arrays on GPUs. It serves ranks that share a
+// GPU, which NCCL rejects. In each rank, one thread runs the calls of a group in their order:
 //
-//   waits until the array is made
-//   cards: the location of each array                    an allgather
-//   all ranks have entered the call                      a barrier
-//   a worker's steps (ipc_steps.h)                       kernels or copies
-//   all ranks have finished                              a barrier
+//   wait until this rank's arrays have been made
+//   exchange cards: the locations of all arrays          an allgather
+//   wait until all ranks have entered the call           a barrier
+//   run this rank's steps, if it is a worker             kernels or copies (ipc_steps.h)
+//   wait until all ranks have finished                   a barrier
 //
-// Cards and barriers are calls of a separate internal group of the same ranks, so the user's own
-// calls continue meanwhile. If the other ranks cannot access a rank's array, that rank uses memory
-// of its own instead (ipc_scratch.h). If it cannot allocate any, it reports that, and all ranks run
-// the call through the host. No rank waits for another on the GPU, so a dead rank leaves no kernel
-// that spins. The host waits for the end: docs/gpu.md.
+// Cards and barriers are calls of a separate internal group of the same ranks, so that the user's
+// own calls continue meanwhile. If the other ranks cannot access an array of a rank, that rank uses
+// scratch memory instead (ipc_scratch.h). If it cannot allocate scratch memory, its card reports
+// that, and all ranks run the call through the host. No rank waits for another on the GPU, so a
+// dead rank leaves no kernel that spins. The host waits for the end of each call; see docs/gpu.md.
 #pragma once
 
 #include <condition_variable>
@@ -36,15 +36,15 @@
 
 namespace pc {
 
-// Thread-safety: all methods. Both groups must outlive it.
+// Thread-safety: all methods. The user's group and control_group must outlive it.
 class IpcExecutor final : public cuda::DeviceExecutor {
  public:
   struct Parts {
     Communicator* control_group;  // a group of the same ranks, used only by this object
     IpcMemory memory;
     cuda::DeviceKernels device_kernels;
-    Status can_reduce;          // for all ranks
-    std::vector<Rank> workers;  // by rank: the rank that moves arrays for it
+    Status can_reduce;          // OK if every rank can reduce on its GPU
+    std::vector<Rank> workers;  // by rank: the rank that moves its arrays
     std::shared_ptr<Abandoned> abandoned;
     Logger log;
   };
@@ -58,7 +58,7 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
-  Status look_around() override { return Status::ok(); }  // every failure ends some call
+  Status look_around() override { return Status::ok(); }  // every failure ends a call, which returns it
   std::size_t running() const override;
   void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;
@@ -86,17 +86,17 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Communicator& control_group_;
   const std::shared_ptr<Abandoned> abandoned_;
   const Logger log_;
-  std::unique_ptr<Gpu> gpu_;  // except its events, used only by the thread
-  bool is_busy_ = false;      // work queued by this rank may not have ended; used only by the thread
-  bool in_use_ = false;       // some rank may use the arrays of a call; used only by the thread
-  bool warned_ = false;       // used only by the thread
+  std::unique_ptr<Gpu> gpu_;  // used only by thread_, except its events
+  bool is_busy_ = false;      // work that this rank has queued may not have ended; used only by thread_
+  bool in_use_ = false;       // another rank may still use the arrays of a call; used only by thread_
+  bool warned_ = false;       // used only by thread_
 
   mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Work>> queue_;  // the first is being run
-  Status failure_;                           // ends every call
+  std::deque<std::shared_ptr<Work>> queue_;  // the first call is being run
+  Status failure_;                           // every later call ends with this failure
   bool stopping_ = false;
-  std::thread thread_;  // set once
+  std::thread thread_;  // set by create()
 };
 
 }  // namespace pc

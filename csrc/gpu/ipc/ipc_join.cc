@@ -17,18 +17,18 @@
 namespace pc {
 namespace {
 
-// Plain data, exchanged as bytes by ranks of one version of this library.
+// A reason, as text. Plain data, exchanged as bytes by ranks of one version of this library.
 struct Words {
   char text[200] = {};
-  void set(const std::string& why) {  // the first reason is kept; long ones are truncated
+  void set(const std::string& why) {  // keeps the first reason; truncates long ones
     if (text[0] == '\0') why.copy(text, sizeof text - 1);
   }
   std::string value() const { return {text, strnlen(text, sizeof text)}; }
 };
 struct Facts {
   Words why_not, why_not_reduce;
-  char gpu[56] = {};  // its uuid
-  PeerArray shown;    // holds `token`
+  char gpu[56] = {};  // uuid of the rank's GPU
+  PeerArray shown;    // exported memory that holds `token`
   uint64_t token = 0;
 };
 
@@ -36,7 +36,8 @@ Status not_in_reach(const std::string& why) {
   return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
 }
 
-// Checks what all ranks know without communication.
+// Returns kUnsupported if all ranks know without communication that they cannot access each other's
+// arrays.
 Status may_reach(const Communicator& group, const HostMap& hosts) {
   if (hosts.count(group.world_ranks()) > 1) return not_in_reach("they are on several hosts");
   if (group.size() <= device::kMostSources) return Status::ok();
@@ -44,7 +45,8 @@ Status may_reach(const Communicator& group, const HostMap& hosts) {
                       std::to_string(device::kMostSources));
 }
 
-// For each rank: the first world rank in its process; negative for a rank of this process.
+// Returns for each rank the first world rank in the same process, or a negative number if the rank
+// is in this process.
 std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, bool by_handles) {
   const auto first = [&](Rank world_rank) {
     const auto same = [&its = hosts.ranks[static_cast<std::size_t>(world_rank)]](const HostMap::Entry& each) {
@@ -61,7 +63,7 @@ std::vector<Rank> processes_of(const Communicator& group, const HostMap& hosts, 
   return processes;
 }
 
-// This rank's part of the trial.
+// This rank's side of the trial.
 class Trial {
  public:
   static Result<Trial> create(const IpcResources& resources, const std::vector<Rank>& processes) {
@@ -173,7 +175,7 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
                       gather_plain(group, facts, "what each rank shows of its GPU", left_s()));
   PC_TRY(all_show(all));
 
-  Status refused;  // set if all ranks know that it is refused; any other failure here is this rank's alone
+  Status refused;  // a negative result that all ranks know; any other failure here is known only to this rank
   auto joined = [&]() -> Result<std::unique_ptr<cuda::DeviceExecutor>> {
     PC_ASSIGN_OR_RETURN(Communicator* const control_group, runtime.make_internal_group(group));
     Words outcome;
@@ -205,7 +207,8 @@ Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runt
     return IpcExecutor::create(trial.value().context, std::move(parts));
   }();
   if (joined.is_ok() || !refused.is_ok()) return joined;
-  // The other ranks may wait for this rank in the trial, or in the first call.
+  // Ends the group, because the other ranks may wait for this rank in the trial or in the first
+  // call.
   const Status end = group.alive();
   if (end.is_ok()) group.quit(joined.status());
   if (!end.is_ok()) return end;

@@ -1,5 +1,5 @@
-// Determines whether the ranks of a group can access each other's arrays on GPUs, by a trial: each
-// rank opens memory that every other rank exports, and checks the value there.
+// Determines by a trial whether the ranks of a group can access each other's arrays on GPUs: each
+// rank opens memory that every other rank exports, and checks the value in it.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,17 @@ struct IpcResources {
   std::shared_ptr<const cuda::Driver> driver;
   int device = 0;
   Logger log = Logger();
-  std::span<const std::byte> kernels = {};  // embedded_kernels()
-  // Shared by all groups of a process, for the life of the process. Null: a new one is created.
+  std::span<const std::byte> kernels = {};  // see embedded_kernels()
+  // Shared by all groups of a process, for the life of the process. If it is null, the group gets
+  // its own.
   std::shared_ptr<IpcMappings> mappings = {};
-  std::shared_ptr<Abandoned> abandoned = {};  // DeviceCalls::Resources
-  bool by_handles = false;                    // treat ranks of this process as those of other processes
+  std::shared_ptr<Abandoned> abandoned = {};  // see DeviceCalls::Resources
+  bool by_handles = false;                    // use handles even between ranks of one process
 };
 
 // All members call it like any collective. Returns kUnsupported on all of them with the same
-// message if they cannot access each other's arrays. A failure in the middle ends the group.
+// message if they cannot access each other's arrays. If one rank fails after the others have begun
+// the trial, the group ends.
 Result<std::unique_ptr<cuda::DeviceExecutor>> join_ipc(Communicator& group, Runtime& runtime,
                                                        const IpcResources& resources, double timeout_s);
 

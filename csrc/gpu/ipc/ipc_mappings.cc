@@ -5,7 +5,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostMappings = 256;  // one call of a group needs 16
+constexpr std::size_t kMostMappings = 256;  // one call of a group needs at most 16
 
 bool exclude_each_other(const PeerAllocationId& a, const PeerAllocationId& b) {
   return a.handle == b.handle || (a.begin < b.begin + b.nbytes && b.begin < a.begin + a.nbytes);
@@ -23,8 +23,8 @@ Result<std::shared_ptr<const cuda::PeerAllocation>> IpcMappings::open(const cuda
     known->second.used = ++uses_;
     return known->second.allocation;
   }
-  // The allocations that were there before have been freed. The driver may refuse to open both, or
-  // know both by one handle.
+  // Of two allocations that exclude each other, the older one has been freed in its process. It is
+  // closed first, because the driver may refuse to open both, or may have one handle for both.
   std::erase_if(open_, [&](const auto& entry) {
     return std::get<0>(entry.first) == context.ordinal() && std::get<1>(entry.first) == process &&
            exclude_each_other(entry.second.what, what);
@@ -35,7 +35,7 @@ Result<std::shared_ptr<const cuda::PeerAllocation>> IpcMappings::open(const cuda
   }
   Result<std::shared_ptr<const cuda::PeerAllocation>> opened =
       cuda::PeerAllocation::open(context, what.handle);
-  if (!opened.is_ok() && !open_.empty()) {  // a conflict that is not recorded here
+  if (!opened.is_ok() && !open_.empty()) {  // there may be a conflict that is not recorded here
     open_.clear();
     opened = cuda::PeerAllocation::open(context, what.handle);
   }

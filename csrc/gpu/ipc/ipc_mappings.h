@@ -1,6 +1,7 @@
-// Allocations of other processes' GPU memory that are open here. They stay open, since opening one
-// is slow for the driver, until they conflict with another or have not been used for long. Memory
-// that its process frees meanwhile remains in use until then.
+// Keeps GPU memory of other processes open in this process, because opening an allocation is slow.
+// An allocation stays open until it conflicts with a newer one, or until it is the least recently
+// used of too many. If its own process frees it earlier, the memory remains in use until it is
+// closed here.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,21 @@
 
 namespace pc {
 
-// The location of an allocation in its process. Plain data.
+// Identifies an allocation of another process. Plain data.
 struct PeerAllocationId {
   uint64_t begin = 0, nbytes = 0;
-  uint64_t id = 0;  // unique in that process for all time
+  uint64_t id = 0;  // never reused in that process
   cuda::HandleBytes handle = {};
 };
 
 // Thread-safety: all methods.
 class IpcMappings {
  public:
-  // `process` is any number that identifies the process. The result stays open while it is
-  // referenced.
+  // Opens an allocation, unless it is open. `process` is any number that identifies the process of
+  // the allocation. The allocation stays open at least as long as the result is referenced.
   Result<std::shared_ptr<const cuda::PeerAllocation>> open(const cuda::Context& context, Rank process,
                                                            const PeerAllocationId& what);
-  // closes once it is no longer referenced
+  // closes the allocation once it is no longer referenced
   void close(const cuda::Context& context, Rank process, uint64_t id);
 
  private:

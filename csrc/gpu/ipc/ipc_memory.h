@@ -1,5 +1,5 @@
-// Access to arrays on this GPU from other ranks of the host: by address in the same process, by a
-// handle in other processes.
+// Makes arrays on this GPU accessible to other ranks of the host: by address to ranks of the same
+// process, by a handle to ranks of other processes.
 #pragma once
 
 #include <cstddef>
@@ -13,29 +13,31 @@
 
 namespace pc {
 
-// Plain data, exchanged as bytes by ranks of one version of this library.
+// The location of an array. Plain data, exchanged as bytes by ranks of one version of this library.
 struct PeerArray {
-  uint64_t address = 0;  // 0: none
+  uint64_t address = 0;  // in the process that exports the array; 0: there is no array
   PeerAllocationId allocation = {};
 };
 
 // Thread-safety: one thread at a time.
 class IpcMemory {
  public:
-  // `processes` holds for each rank a number of its process, the same in all groups. It is negative
-  // for a rank of this process.
+  // `processes` has for each rank a number that identifies its process, or a negative number if the
+  // rank is in this process. All groups use the same numbers.
   IpcMemory(cuda::Context context, std::vector<Rank> processes, std::shared_ptr<IpcMappings> mappings);
 
-  // Returns kUnsupported with the reason if the array's memory has no handle. The array must be
-  // contiguous.
+  // Returns the location of an array of this rank. Returns kUnsupported with the reason if the
+  // array's memory has no handle. The array must be contiguous.
   Result<PeerArray> export_array(const ConstBuffer& array);
-  // returns whether it can be exported and is aligned as kernels require
+  // returns true if the array can be exported, and is contiguous and aligned as kernels require
   bool shows(const ConstBuffer& array);
-  // Returns null if there is no array. The result is open until let_go(); the peer must keep the
-  // array until this rank has reported that it has finished.
+  // Opens an array of `peer`, and returns its address in this process, or null if there is no
+  // array. The array stays open until let_go(). The peer must keep it until this rank has reported
+  // that it has finished.
   Result<std::byte*> reach(Rank peer, const PeerArray& array);
   void let_go() { held_.clear(); }
-  void close(Rank peer, const PeerArray& array);  // call it when the allocation will not be used again
+  // call it when the array's allocation will not be used again
+  void close(Rank peer, const PeerArray& array);
 
  private:
   const cuda::Context context_;

@@ -1,6 +1,7 @@
 // Memory of this rank that other ranks can access, used in place of arrays that they cannot access:
-// lists, memory without a handle for other processes, and misaligned elements. It is kept for the
-// next call: at most twice the need of the largest call, and as much again in smaller blocks.
+// lists, memory without a handle for other processes, and misaligned arrays. The memory is kept for
+// later calls. It has at most twice the size that the largest call needs, and as much again in
+// smaller blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,19 +17,20 @@ namespace pc {
 class IpcScratch {
  public:
   explicit IpcScratch(cuda::Context context) : context_(std::move(context)) {}
-  // Returns the same call with arrays that other ranks can access. Copies of its inputs are queued
-  // on `stream`. Its context must be current. The result is valid until the next substitute(). An
-  // error means that no memory could be allocated.
+  // Returns `request` with scratch memory in place of each array that other ranks cannot access.
+  // Queues copies of the inputs to the scratch memory on `stream`. The stream's context must be
+  // current. The result is valid until the next substitute(). Returns an error if no memory can be
+  // allocated, or if the driver refuses a copy.
   Result<Request> substitute(const Request& request, IpcMemory& memory, cuda::CUstream stream);
-  // Queues copies of the results in this scratch memory to the arrays of `request`, on `stream`.
-  // Its context must be current.
+  // Queues copies of the results, which are in the scratch memory of `made`, to the arrays of
+  // `request`. The context of `stream` must be current.
   Status give_back(const Request& request, const Request& made, Rank rank, cuda::CUstream stream) const;
 
  private:
   Result<std::byte*> allocate(std::size_t nbytes);
 
   const cuda::Context context_;
-  std::vector<cuda::DeviceMemory> blocks_;  // sizes are powers of two; the last block is in use
+  std::vector<cuda::DeviceMemory> blocks_;  // sizes are powers of two; only the last block is in use
 };
 
 }  // namespace pc

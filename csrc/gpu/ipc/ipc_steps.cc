@@ -13,7 +13,8 @@ struct Stretch {
   std::size_t begin = 0, count = 0;
 };
 
-// Pieces are aligned for vector access if the array is, and pairs are not split.
+// Returns one of the pieces into which `count` elements are divided. If the array is aligned for
+// vector access, so are its pieces. The two elements of a pair are in the same piece.
 Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   constexpr std::size_t kGrain = 64;
   const std::size_t each = (count + pieces * kGrain - 1) / (pieces * kGrain) * kGrain;
@@ -21,7 +22,8 @@ Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   return {begin, std::min(each, count - begin)};
 }
 
-// The worker's piece of data that are cut among the workers.
+// Returns the worker's piece of data that are divided among all workers. The piece is empty if
+// `worker` is not a worker.
 Stretch piece_of(std::size_t count, Rank worker, std::span<const Rank> workers) {
   std::vector<Rank> all(workers.begin(), workers.end());
   std::sort(all.begin(), all.end());
@@ -51,14 +53,14 @@ class Steps {
   }
 
  private:
-  // Adds the steps for data that are cut into one piece per worker.
+  // Adds the steps for data that are divided into one piece per worker.
   void add_cut() {
     if (mine_.count == 0 || has_parts(request_.collective)) return;
     if (reduces(request_.collective)) return combine();
     if (request_.collective == Collective::kBroadcast)
       copy(input(request_.root, mine_.begin), every_output(mine_), mine_.count);
   }
-  // Adds the steps for the part of a rank that this one moves for.
+  // Adds the steps for the part of `rank`, for which this rank is the worker.
   void add_of(Rank rank) {
     const Rank root = request_.root;
     switch (request_.collective) {
@@ -73,8 +75,8 @@ class Steps {
     }
   }
 
-  // A result that several ranks need is computed once. Results with the most contributors are
-  // computed first: in place, they overwrite inputs that no other result needs any more.
+  // Computes a result that several ranks need only once. Computes results with the most
+  // contributors first: in place, they overwrite inputs that no later result needs.
   void combine() {
     struct Result {
       Contributors of;
@@ -116,7 +118,7 @@ class Steps {
     steps_.push_back({std::move(from), std::move(to), what.count, true});
   }
   void copy(const std::byte* from, std::vector<std::byte*> to, std::size_t count) {
-    std::erase(to, from);  // in place
+    std::erase(to, from);  // the call is in place, so that output has the data already
     steps_.push_back({{from}, std::move(to), count, false});
   }
 
@@ -148,7 +150,7 @@ class Steps {
   const std::span<const IpcArrays> arrays_;
   const Elements elements_;
   const Stretch mine_;
-  std::vector<Rank> moved_;  // the ranks that this one moves for
+  std::vector<Rank> moved_;  // the ranks for which this rank is the worker
   std::vector<IpcStep> steps_;
 };
 

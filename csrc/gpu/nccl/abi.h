@@ -1,7 +1,7 @@
-// The part of NCCL's C ABI that this project uses, declared here: the structs and numbers of nccl.h
-// from 2.18 on. NCCL's own header needs CUDA's, and a library found at run time may differ in
-// version from any header. tests/cpp/gpu/nccl/abi_against_header.cc compares this with a real
-// header.
+// The part of NCCL's C ABI that this project uses: the structs and numbers of nccl.h from 2.18 on.
+// They are declared here, because NCCL's own header needs CUDA's headers, and because a library
+// found at run time may differ in version from any header. tests/cpp/gpu/nccl/abi_against_header.cc
+// compares them with a real header.
 #pragma once
 
 #include <climits>

@@ -1,6 +1,6 @@
 // The functions of one NCCL library, as a table of pointers. Whether a library has a feature is
-// decided by the symbol and by the version that the library reports, because a symbol may exist
-// before it works as documented.
+// decided by the function's pointer and by the version that the library reports, because a function
+// may exist before it works as documented.
 #pragma once
 
 #include <functional>
@@ -60,7 +60,7 @@ struct Api {
                           StreamHandle) = nullptr;
   ReturnCode (*reduce)(const void*, void*, std::size_t count, DataType, RedOp, int root, CommHandle,
                        StreamHandle) = nullptr;
-  // Here and below the count is that of one rank's part.
+  // From all_gather to scatter, `count` is that of one rank's part.
   ReturnCode (*all_gather)(const void*, void*, std::size_t count, DataType, CommHandle,
                            StreamHandle) = nullptr;
   ReturnCode (*reduce_scatter)(const void*, void*, std::size_t count, DataType, RedOp, CommHandle,
@@ -74,7 +74,7 @@ struct Api {
   ReturnCode (*send)(const void*, std::size_t count, DataType, int peer, CommHandle, StreamHandle) = nullptr;
   ReturnCode (*recv)(void*, std::size_t count, DataType, int peer, CommHandle, StreamHandle) = nullptr;
 
-  // Creates an operation of one communicator, which must be destroyed before the communicator.
+  // Creates an operation for one communicator. It must be destroyed before that communicator.
   ReturnCode (*red_op_create_pre_mul_sum)(RedOp*, void* scalar, DataType, ScalarResidence,
                                           CommHandle) = nullptr;
   ReturnCode (*red_op_destroy)(RedOp, CommHandle) = nullptr;
@@ -94,7 +94,7 @@ struct Api {
 struct Symbol {
   std::string_view name;  // null-terminated
   Version since;
-  bool required;  // false: it may be missing
+  bool required;  // if false, a library may lack it
   void (*put)(Api&, void* address);
   bool (*has)(const Api&);
 };
@@ -106,15 +106,15 @@ struct FeatureRow {
   Version since;
 };
 const FeatureRow& describe(Feature feature);
-// An error such as "NCCL 2.19.3 has no ncclCommShrink: that came with 2.27.3; `pip install -U
-// nvidia-nccl-cu13` brings a newer one".
+// Returns an error such as "NCCL 2.19.3 has no ncclCommShrink: that came with 2.27.3; `pip install
+// -U nvidia-nccl-cu13` brings a newer one".
 Status lacks(const Api& api, Feature feature);
 
 // Fills the table. `find` looks up a symbol by its name (dlsym, or a test). Returns kUnsupported if
 // the library is no NCCL, is too old, or lacks a function that every NCCL of its version has.
 Result<Api> load_api(const std::function<void*(const char* name)>& find);
 
-std::string_view name_of(ReturnCode code);  // "ncclSystemError"; "an unknown code"
+std::string_view name_of(ReturnCode code);  // "ncclSystemError"; "an unknown code" for any other number
 std::string text_of(ReturnCode code);       // "ncclSystemError (2)"
 
 }  // namespace pc::nccl

@@ -1,4 +1,4 @@
-// Translates NCCL's return codes into errors with a message.
+// Converts NCCL's return codes into errors with a message.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace pc::nccl {
 
-// "ncclAllReduce: ncclSystemError (2), unhandled system error; NCCL's last error: ...". `comm` may
-// be null.
+// Returns an error such as "ncclAllReduce: ncclSystemError (2), unhandled system error; NCCL's last
+// error: ...". `comm` may be null.
 Status call_error(const Api& api, CommHandle comm, std::string_view call, ReturnCode code);
 
 }  // namespace pc::nccl

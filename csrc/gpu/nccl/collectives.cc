@@ -9,12 +9,12 @@
 namespace pc::nccl {
 namespace {
 
-// The dtype of an array that this rank has: not every rank has both.
+// Returns the dtype of the input or output, whichever this rank has: not every rank has both.
 DType dtype_of(const Request& request) {
   return request.in.data != nullptr || request.in.list != nullptr ? request.in.dtype : request.out.dtype;
 }
 
-// One request on one communicator, in NCCL's elements.
+// Issues one request on one communicator, with counts in NCCL's elements.
 class Translation {
  public:
   Translation(Communicator& communicator, const Request& request, Moved element)
@@ -118,7 +118,7 @@ class Translation {
   std::byte* out() const { return request_.out.data; }
   std::size_t elements(std::size_t count) const { return count * element_.per_element; }
 
-  // Where this rank's own part begins, in elements.
+  // Returns where this rank's own part begins, in elements.
   std::size_t own_part(std::size_t equal) const {
     if (request_.counts.empty()) return equal * static_cast<std::size_t>(rank_);
     std::size_t before = 0;
@@ -160,7 +160,7 @@ class Translation {
   StreamHandle stream_;
   Rank rank_, size_;
   Moved element_;
-  std::size_t nbytes_;  // of one element of the request
+  std::size_t nbytes_;  // size of one element of the request
   RedOp op_ = RedOp::kSum;
 };
 
@@ -180,7 +180,8 @@ void call(const Translation& translation, Collective collective, Issue& issue) {
   }
 }
 
-// For a list, issues one call for each of its blocks in one group: NCCL runs them as one.
+// For a list, issues one call for each of its blocks. The calls are in one NCCL group, so NCCL runs
+// them as one.
 template <class Each>
 void each_block(const Request& request, const Issue& issue, Each&& each) {
   const IoVec* const list = request.in.list != nullptr ? request.in.list : request.out.list;
@@ -209,20 +210,20 @@ Status barrier(Communicator& communicator, void* word, StreamHandle stream, cons
   });
 }
 
-// Returns whether all `size` ranks have 0 elements, so that nothing moves.
+// Returns true if all `size` ranks have 0 elements, so that nothing moves.
 bool is_empty(const Request& request, Rank size) {
   return knows_size(request) ? elements_of(request, size).count == 0
                              : request.in.count == 0 && request.out.count == 0;
 }
 
-// With a communicator of one rank, older versions leave the last elements unscaled if the array
-// does not divide evenly among the blocks of their kernel.
+// The first version in which a communicator of one rank scales every element. Older versions leave
+// the last elements unscaled if the array does not divide evenly among the blocks of their kernel.
 constexpr Version kScalesAlone{2, 29, 7};
 
 Status reduce_by(Communicator& communicator, const Request& request, const WaitContext& context) {
   PC_ASSIGN_OR_RETURN(const Reduced how, reduced(request.in.dtype, request.op));
   RedOp op = how.op;
-  // avoids that bug: no multiplication is needed
+  // avoids the bug of older versions: the average over one rank needs no multiplication
   if (op == RedOp::kAvg && communicator.size() == 1) op = RedOp::kSum;
   if (how.is_scaled()) {
     PC_ASSIGN_OR_RETURN(op, communicator.make_scaled_sum(how.dtype, &how.scalar, context));

@@ -1,5 +1,5 @@
-// Translates this project's collectives into calls of NCCL in the order of a stream. It allocates
-// and copies nothing, and waits only for the call itself.
+// Translates this project's collectives into NCCL calls on a stream. It allocates and copies
+// nothing, and waits only for the NCCL call itself.
 //
 // | here                        | NCCL                                                            |
 // |-----------------------------|-----------------------------------------------------------------|
@@ -13,9 +13,10 @@
 // |                             |   otherwise refused                                             |
 // | scan, exscan                | refused                                                         |
 //
-// The rules on aliasing input and output (plan/contracts.h) are NCCL's: a part must be at its own
-// place in the whole array. An array of no elements issues nothing on any rank: all ranks know its
-// size or, in an uneven alltoall, both ends do.
+// Input and output may alias by the same rules as in NCCL (plan/contracts.h): a part must be at its
+// own offset in the whole array. Nothing is issued for an array without elements. All ranks decide
+// this in the same way, because all ranks know the array's size; in an uneven alltoall the two
+// ranks of each part know its size.
 #pragma once
 
 #include "base/status.h"
@@ -24,14 +25,15 @@
 
 namespace pc::nccl {
 
-// Returns OK, or kUnsupported with the reason. The result depends only on what all ranks know.
+// Returns OK if NCCL supports such a request, otherwise kUnsupported with the reason. The result is
+// the same on all ranks.
 Status can_issue(const Request& request);
-// Checks further restrictions of this communicator.
+// Checks restrictions that depend on the communicator's size and NCCL version.
 Status can_issue_to(const Communicator& communicator, const Request& request);
 
-// The request must have been checked (comm/arguments.h), and its arrays must be memory of the
+// The caller must have checked the request (comm/arguments.h), and its arrays must be memory of the
 // communicator's GPU. `barrier_word` is 4 bytes of that memory which have no other use; it may be
-// null if the request is no barrier.
+// null if the request is not a barrier.
 Status issue(Communicator& communicator, const Request& request, void* barrier_word,
              const WaitContext& context);
 
@@ -39,7 +41,8 @@ Status issue_send(Communicator& communicator, const ConstBuffer& data, Rank peer
                   const WaitContext& context);
 Status issue_recv(Communicator& communicator, const Buffer& data, Rank peer, StreamHandle stream,
                   const WaitContext& context);
-// Issues both at once: neither waits for the other. A peer may be this rank itself if both are.
+// Issues the send and the receive in one group, so that neither waits for the other. If one peer is
+// this rank itself, both must be.
 Status issue_sendrecv(Communicator& communicator, const ConstBuffer& out, Rank dest, const Buffer& in,
                       Rank source, StreamHandle stream, const WaitContext& context);
 

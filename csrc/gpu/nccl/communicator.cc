@@ -17,8 +17,8 @@ namespace pc::nccl {
 
 namespace {
 
-// The polling interval of a thread that outlives its call. Only a communicator that is aborted
-// late, or never, has such a thread.
+// The polling interval of a thread that aside() has started and that outlives its call. Only a
+// communicator that is aborted late, or never, has such a thread.
 constexpr std::chrono::milliseconds kUnsettledPause{20};
 
 enum class Blocks : bool { kNo, kYes };
@@ -91,10 +91,11 @@ Status CommunicatorCore::ended(std::string_view call, WaitEnd end) {
 }
 
 // Makes a call that waits for other ranks on a thread of its own. The thread lives until the call
-// has settled or the communicator is dead: up to 2.25 NCCL keeps the operation in progress in
-// thread-local memory of the thread that began it. If the context ends first, the call is either
-// skipped, or its thread is left inside it and passes its result to `late`. What the call writes to
-// lives as long as this object.
+// has settled or the communicator is dead, because up to 2.25 NCCL keeps the operation in progress
+// in thread-local memory of the thread that began it. If the context ends first, either the call
+// has not begun and is skipped, or the thread stays inside the call and later passes the call's
+// return code to `late`. This object lives at least as long as the thread, so the call may write to
+// its members.
 Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                                const WaitContext& context) {
   enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
@@ -134,14 +135,16 @@ Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()
   return status;
 }
 
-// Returns the outcome of a call that NCCL has returned from.
+// Returns the outcome of a call that NCCL has answered with `answer`.
 Status CommunicatorCore::outcome(std::string_view call, ReturnCode answer, const WaitContext& context) {
   const bool accepted = answer == ReturnCode::kSuccess || answer == ReturnCode::kInProgress;
   if (!accepted) return refused(call, answer, context);
-  if (handle == nullptr) return Status::ok();  // the communicator has been destroyed
+  if (handle == nullptr) return Status::ok();  // the call has destroyed the communicator
   PC_TRY(settle(call, answer, context));
   int size_there =
-      0;  // up to 2.25 this call completes what that thread has begun; the query that settles it does not
+      // up to 2.25 this call completes what the thread of aside() has begun; the query in settle()
+      // does not
+      0;
   const ReturnCode code = api().comm_count(handle, &size_there);
   return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
 }
@@ -161,7 +164,7 @@ Status CommunicatorCore::settle(std::string_view call, ReturnCode code, const Wa
 }
 
 // Handles a call that NCCL refused at once. After ncclInvalidArgument the communicator may be
-// unaffected, which NCCL's asynchronous error tells.
+// unaffected; NCCL's asynchronous error shows whether it is.
 Status CommunicatorCore::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
   const Status why = call_error(api(), handle, call, code);
   if (code != ReturnCode::kInvalidArgument) return fail(why);
@@ -187,7 +190,8 @@ Status CommunicatorCore::find_place() {
 
 namespace {
 
-// Locks the mutex within the context's time: its holder may be stuck inside NCCL.
+// Locks the mutex, but waits only as long as the context allows, because the holder of the mutex
+// may be stuck inside NCCL.
 Result<std::unique_lock<std::mutex>> take(std::mutex& mutex, Clock& clock, const WaitContext& context,
                                           const std::atomic<bool>& stop) {
   std::unique_lock lock(mutex, std::defer_lock);
@@ -225,7 +229,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
       core->state.store(State::kDead);
     };
     status = core->aside("ncclCommInitRankConfig", begin, late, context);
-    if (core->left_inside) {  // NCCL may still write its handle; `late` aborts it then
+    if (core->left_inside) {  // NCCL may still write the handle; then `late` aborts the communicator
       State failed = State::kFailed;
       core->state.compare_exchange_strong(failed, State::kLeaked);
       return status;
@@ -265,7 +269,7 @@ Result<std::unique_ptr<Communicator>> Communicator::init(const Resources& resour
                       join(resources, membership, options, context));
   Result<std::unique_ptr<Communicator>> made = joined->split(0, membership.rank, options, context);
   if (!made.is_ok()) return joined->give_up(made.status());
-  // on failure it was aborted; the child shares nothing with it
+  // if closing fails, the joined communicator has been aborted; the child shares nothing with it
   const Status closed = joined->close(context);
   if (!closed.is_ok())
     resources.log.warning("what an NCCL communicator was split from was aborted: " + closed.to_string());
@@ -294,7 +298,7 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   PC_TRY(core.why_unusable());
   PC_ASSIGN_OR_RETURN(const auto lock, take(core.issue, *core.resources.clock, context, core.stop));
   PC_TRY(core.why_unusable());
-  CommHandle const handle = core.handle;  // from here on an abort may take the handle
+  CommHandle const handle = core.handle;  // from here on an abort may take the handle from `core`
   core.may_be_stuck.store(true);
   if (core.stop.load()) return core.may_be_stuck.store(false), core.why_aborted();
   const ReturnCode start = core.api().group_start();
@@ -304,10 +308,10 @@ Status Communicator::grouped(const WaitContext& context, void (*calls)(void*, Is
   }
   Issue issue(core.api(), handle, core.stop);
   if (issue.goes_on()) calls(each, issue);
-  // also if NCCL refused a call: otherwise the group stays open
+  // also called if NCCL refused a call, because otherwise the group would stay open
   const ReturnCode end = core.api().group_end();
   core.may_be_stuck.store(false, std::memory_order_release);
-  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // its handle may be invalid
+  if (core.stop.load(std::memory_order_acquire)) return core.why_aborted();  // the handle may be invalid
   if (issue.refusal() != ReturnCode::kSuccess) return core.refused(issue.refused(), issue.refusal(), context);
   if (end != ReturnCode::kSuccess && end != ReturnCode::kInProgress)
     return core.refused("ncclGroupEnd", end, context);
@@ -406,8 +410,8 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
                     made.status().message());
 }
 
-// Takes over the child of a call on this communicator that has ended as `settled`. Requires the
-// issue mutex.
+// Returns the child that `call`, which has ended with `settled`, has created from this
+// communicator. Requires the issue mutex.
 Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<CommunicatorCore>& child,
                                                           std::string_view call, const Status& settled,
                                                           const WaitContext& context) {
@@ -440,7 +444,7 @@ Status CommunicatorCore::finalize(const WaitContext& context) {
   if (left_out) handle = own;
   State failed = State::kFailed;
   if (left_inside) {
-    state.compare_exchange_strong(failed, State::kLeaked);  // until NCCL returns
+    state.compare_exchange_strong(failed, State::kLeaked);  // `late` sets kDead when NCCL returns
   } else if (handle == nullptr) {
     state.store(State::kDead);
   }

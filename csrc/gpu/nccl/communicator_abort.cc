@@ -1,4 +1,5 @@
-// Aborts of communicators, which may take long or never return: each runs on a thread of its own.
+// Aborts communicators. An abort may take long or never return, so each runs on a thread of its
+// own.
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -17,9 +18,9 @@ namespace {
 // A thread that is inside NCCL for this long is considered stuck.
 constexpr std::chrono::milliseconds kStuck{20};
 
-// Locks the issue mutex, which a thread inside NCCL releases at once because `stop` is set. If that
-// thread is stuck, returns without the lock: NCCL lets the stuck thread return once the
-// communicator is being aborted, and until then the thread uses nothing that the abort changes.
+// Locks the issue mutex. A thread inside NCCL normally releases it at once, because `stop` is set.
+// If that thread is stuck, returns without the lock: NCCL makes the stuck call return once the
+// abort has begun, and until then the thread uses nothing that the abort changes.
 std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
   std::unique_lock lock(core.issue, std::try_to_lock);
   TimePoint since = now();
@@ -31,7 +32,7 @@ std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
   return lock;
 }
 
-// An abort on a thread of its own, and its outcome. Shared with that thread.
+// One abort on a thread of its own, and its outcome. Shared by that thread and abort_all().
 struct Abortion {
   std::vector<std::shared_ptr<CommunicatorCore>> cores;
   std::atomic<bool> done{false};
@@ -41,7 +42,7 @@ struct Abortion {
     if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
       code = answer;
   }
-  // Marks those that are not dead as leaked. They may still become dead later.
+  // Marks the communicators that are not dead as leaked. They may still become dead later.
   void leak() {
     for (const auto& core : cores) {
       State aborting = State::kAborting;
@@ -60,7 +61,7 @@ struct Abortion {
       if (CommHandle const handle = std::exchange(core->handle, nullptr); handle != nullptr)
         take_code(api.comm_abort(handle));
       else if (core->left_inside)
-        continue;  // ncclCommDestroy owns it, and its thread reports when it is dead
+        continue;  // ncclCommDestroy owns the handle, and its thread sets kDead when it returns
       freed.push_back(core);
       core->ops.clear();
     }

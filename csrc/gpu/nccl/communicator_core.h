@@ -13,8 +13,8 @@
 
 namespace pc::nccl {
 
-// State that NCCL, and an abort that does not return, may still use after the Communicator is
-// destroyed.
+// The state of a Communicator. It may outlive the Communicator, because NCCL, or an abort that does
+// not return, may still use it.
 struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   CommunicatorCore(const Resources& resources_, const Options& options)
       : resources(resources_),
@@ -28,14 +28,14 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
     const State now = state.load();
     return now == State::kDead || now == State::kLeaked;
   }
-  // Records a failure. The first cause is kept. The state of a communicator that is being ended
-  // does not change.
+  // Records a failure, and returns it. Only the first cause is kept. If the communicator is being
+  // aborted or has ended, its state does not change.
   Status fail(const Status& why);
   Status why_unusable() const;
   Status why_aborted() const;
   bool begin_abort(const Status& why);
 
-  // These require the issue mutex:
+  // The caller of these methods must hold `issue`.
   using Late = std::function<void(ReturnCode answer)>;
   Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                const WaitContext& context);
@@ -52,22 +52,22 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   Rank rank = 0, size = 1;
   std::atomic<State> state{State::kInit};
   std::atomic<bool> stop{false};          // set by an abort; ends every internal wait
-  std::atomic<bool> may_be_stuck{false};  // the holder of the issue mutex is in a call of NCCL that may wait
+  std::atomic<bool> may_be_stuck{false};  // the holder of `issue` is in a call of NCCL that may wait
 
   std::mutex issue;  // guards the calls into NCCL for this communicator, and the members below
-  // NCCL may write a child's handle at any time until the parent has settled. An abort takes the
-  // handle from a stuck thread.
+  // In a child, NCCL may write the handle at any time until the call of the parent has settled. An
+  // abort takes the handle even while a stuck thread uses it.
   CommHandle handle = nullptr;
-  // Outcome of the last aside(): its context ended before NCCL returned (left_inside); the call was
-  // not made at all (left_out).
+  // How the last aside() ended without a result. left_inside: its context ended before NCCL
+  // returned. left_out: the call was not made at all.
   bool left_inside = false, left_out = false;
   std::vector<RedOp> ops;
-  // Children that did not settle: NCCL may still write their handles.
+  // Children for which split or shrink has not settled: NCCL may still write their handles.
   std::vector<std::shared_ptr<CommunicatorCore>> unsettled;
 
   mutable std::mutex cause_mutex;  // guards the members below
   Status cause;
-  std::shared_ptr<CommunicatorCore> kept;  // itself if it was not closed, because NCCL still uses it
+  std::shared_ptr<CommunicatorCore> kept;  // this object, if it was not closed, because NCCL still uses it
 };
 
 }  // namespace pc::nccl

@@ -31,11 +31,13 @@ struct Executor::Shared {
   const std::shared_ptr<cuda::TimelineSemaphore> agreed;
   cuda::EventPool events;
   const std::unique_ptr<Communicator> communicator;
-  // Set by an abort. From then on `agreed` does not tell which calls were agreed; last_agreed does.
+  // Set by an abort. From then on last_agreed is the number of the last call that all ranks have
+  // made, because the abort raises `agreed` for the other calls too.
   std::atomic<bool> refuses{false};
-  uint32_t last_agreed = 0;  // written before `refuses`
+  uint32_t last_agreed = 0;  // written before `refuses` is set
 
-  std::mutex launching;  // keeps all that one call puts on a stream together
+  // held while a call queues its operations, so that they are not mixed with those of other calls
+  std::mutex launching;
 
   std::mutex mutex;
   std::deque<std::shared_ptr<Work>> running;  // guarded by mutex
@@ -43,7 +45,8 @@ struct Executor::Shared {
 
 namespace {
 
-// The floating-point output that a call writes on this rank; empty: none.
+// Returns the floating-point output that a call writes on this rank, or an empty buffer if it
+// writes none.
 Buffer floats_from(const Request& request, Rank rank) {
   const Collective collective = request.collective;
   const bool is_root = rank == request.root;
@@ -76,8 +79,8 @@ class Executor::Work final : public cuda::DeviceWork {
     PC_TRY(cuda::stream_waits(shared_->context.driver(), stream, end()));
     return hold(stream);
   }
-  // Returns true if streams no longer wait for the call: all ranks have made it and the calls
-  // before it, or it has been refused.
+  // Returns true if streams no longer wait for the call, because all ranks have made it and the
+  // calls before it, or because an abort has refused it.
   bool lets_go_on() const { return !number_ || shared_->agreed->has_reached(*number_); }
   bool is_agreed() const {
     const bool goes_on = lets_go_on();
@@ -93,7 +96,8 @@ class Executor::Work final : public cuda::DeviceWork {
   }
   const std::shared_ptr<const void>& keeps() const { return keeps_; }
   uint32_t number() const { return *number_; }
-  // Fills the result after the call's end on `stream`, until `is_given_up()`.
+  // Makes `stream` fill the result with NaN after the call has ended. Stops queueing once
+  // `is_given_up()` returns true.
   template <class IsGivenUp>
   Status fill_with_nan(cuda::CUstream stream, const IsGivenUp& is_given_up) const {
     const cuda::Driver& driver = shared_->context.driver();
@@ -134,20 +138,22 @@ class Executor::Work final : public cuda::DeviceWork {
 
   std::optional<Status> seen() const override {
     if (!let_go_.load(std::memory_order_acquire)) return std::nullopt;
-    // An abort ends kernels too, but only after it has changed the communicator's state.
+    // An abort ends kernels too, but before that it changes the communicator's state. So an end in
+    // state kReady is not the end of an aborted kernel.
     const bool is_well = reached_.load(std::memory_order_acquire) && is_agreed() &&
                          shared_->communicator->state() == State::kReady;
     return is_well ? Status::ok() : outcome();
   }
   bool in_graph() const override { return in_graph_; }
 
-  // Returns whether the GPU no longer needs its arrays. Holds after a failure too, but not before.
+  // Returns true if the GPU no longer needs the call's arrays. After a failure this also holds only
+  // once the call has ended on the GPU.
   bool has_let_go() const {
-    return lets_go_on() && has_come_to_end();  // otherwise its result may be filled
+    return lets_go_on() && has_come_to_end();  // otherwise its result may still be filled with NaN
   }
   // Queries which of these works have ended, and sets let_go_ for them. A query of the driver takes
-  // as long as a launch and blocks other threads' calls. Works of one stream end in order, so few
-  // queries determine the state of many works.
+  // as long as a launch and blocks other threads' driver calls. Works of one stream end in order,
+  // so a binary search determines the state of many works by few queries.
   static void ask(const std::deque<std::shared_ptr<Work>>& works) {
     std::map<uint64_t, std::vector<Work*>> streams;
     for (const std::shared_ptr<Work>& each : works) {
@@ -164,18 +170,20 @@ class Executor::Work final : public cuda::DeviceWork {
         (*each)->reached_ = true;
         if ((*each)->lets_go_on()) (*each)->let_go_ = true;
       }
-      // An error concerns only the work that was queried.
+      // A work for which the query fails counts as ended. The error says nothing about later works,
+      // so each is queried until one has not ended.
       for (; end != in_order.end() && (*end)->has_let_go(); ++end) (*end)->let_go_ = true;
     }
   }
   bool let_go() const { return let_go_; }  // as of the last ask()
   void issues() { is_issued_ = true; }
   bool is_issued() const { return is_issued_; }
-  // Its end was not recorded, since the communicator had failed: what it keeps is never released.
+  // Returns true if the end of the call was not recorded, because the communicator had failed. Then
+  // the arrays that the work keeps are never released.
   bool has_no_end() const { return !is_recorded_; }
   void keep_nothing() { keeps_ = nullptr; }
 
-  // Called while the work is constructed.
+  // Called by launch() before the work is shared with other threads.
   Status take_events() {
     // an event recorded into a graph cannot be queried afterwards, so it must not return to the
     // pool
@@ -197,9 +205,10 @@ class Executor::Work final : public cuda::DeviceWork {
   }
 
  private:
-  // An aborted kernel ends too, so the communicator is checked as well.
+  // Returns true if the call has ended successfully, false if it has not ended, and otherwise its
+  // error. An aborted kernel ends too, so the communicator is checked as well.
   Result<bool> ended() const {
-    // The driver may block during an abort, and its result is meaningless then.
+    // during an abort the driver may block, and its result would be meaningless
     if (shared_->communicator->state() != State::kReady) PC_TRY(shared_->communicator->check());
     PC_ASSIGN_OR_RETURN(const bool end, reached());
     PC_TRY(shared_->communicator->check());
@@ -208,7 +217,7 @@ class Executor::Work final : public cuda::DeviceWork {
     return Status(Code::kAborted, "not all ranks are known to have made this call");
   }
   Result<bool> reached() const {
-    if (has_no_end()) return false;  // an unrecorded event counts as reached
+    if (has_no_end()) return false;  // the driver reports an event that was never recorded as reached
     if (reached_.load(std::memory_order_acquire)) return true;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
     PC_ASSIGN_OR_RETURN(const bool now, cuda::is_reached(shared_->context.driver(), end()));
@@ -217,16 +226,16 @@ class Executor::Work final : public cuda::DeviceWork {
   }
 
   const std::shared_ptr<Shared> shared_;
-  std::shared_ptr<const void> keeps_;  // written by the thread that takes the work out of Shared::running
+  std::shared_ptr<const void> keeps_;  // written by the thread that removes the work from Shared::running
   const bool in_graph_;
-  const std::optional<uint32_t> number_;  // none: no stream waits until it is agreed
-  Buffer floats_;                         // its floating-point results
+  const std::optional<uint32_t> number_;  // none: streams do not wait until all ranks have made the call
+  Buffer floats_;                         // its floating-point results, which an abort fills with NaN
   std::unique_ptr<const IoVec> list_;
-  bool is_issued_ = false;    // NCCL has received its arrays
-  bool is_recorded_ = false;  // its end event
-  // id of the stream on which its end is recorded; none: the work is queried by itself
+  bool is_issued_ = false;    // NCCL may use the arrays
+  bool is_recorded_ = false;  // end() has been recorded
+  // id of the stream on which end() is recorded; none: the work is queried without regard to others
   std::optional<uint64_t> stream_;
-  mutable std::atomic<bool> reached_{false};  // its end; not queried again once true
+  mutable std::atomic<bool> reached_{false};  // end() has been reached; not queried again once true
   std::atomic<bool> let_go_{false};
   std::optional<cuda::EventPool::Lease> lease_;
   std::optional<cuda::Event> own_;
@@ -267,8 +276,8 @@ Status Executor::ready(cuda::DeviceCall& call) {
   PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
   PC_ASSIGN_OR_RETURN(call.is_captured,
                       cuda::is_capturing(shared_->context.driver(), cuda::stream_of(call.request)));
-  // All resources are obtained before other ranks are informed of the call, so that a full GPU
-  // fails this call and not the group.
+  // Obtains all resources before other ranks are informed of the call, so that a full GPU fails
+  // this call and not the group.
   if (!call.is_captured) PC_TRY(shared_->events.reserve(call.on_caller_stream ? 1 : 2));
   if (call.request.collective == Collective::kBarrier) PC_TRY(barrier_word(call.is_captured).status());
   return Status::ok();
@@ -276,8 +285,8 @@ Status Executor::ready(cuda::DeviceCall& call) {
 
 std::shared_ptr<cuda::TimelineSemaphore> Executor::agreed() const { return shared_->agreed; }
 
-// Allocated for the first barrier: freeing memory waits for the whole GPU, so most groups allocate
-// none.
+// The word is allocated for the first barrier. Freeing memory waits for the whole GPU, so groups
+// without barriers should not allocate any.
 Result<void*> Executor::barrier_word(bool is_captured) {
   if (!gpu_->word) {
     if (is_captured)
@@ -297,7 +306,7 @@ Result<std::shared_ptr<cuda::DeviceWork>> Executor::launch(const cuda::DeviceCal
   PC_TRY(work->take_events());
   const std::lock_guard in_one_go(shared_->launching);
   const Status queued = queue(call, *work, context);
-  // Work that is on the stream by then may need the arrays, even if the rest was refused.
+  // Operations that have been queued may use the arrays, even if queueing the rest has failed.
   if (!call.is_captured && work->is_issued()) {
     const std::lock_guard lock(shared_->mutex);
     shared_->running.push_back(work);
@@ -310,7 +319,8 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const bool captured = call.is_captured;
   const cuda::Driver& driver = shared_->context.driver();
   const cuda::CUstream theirs = cuda::stream_of(call.request);
-  // A stream that waits for a captured one is captured too, until that capture ends.
+  // A stream that waits for a captured stream is captured too, until that capture ends. So captured
+  // calls use a stream of their own.
   const cuda::CUstream side_stream = (captured ? gpu_->graph_stream : gpu_->stream).get();
   const cuda::CUstream ours = call.on_caller_stream ? theirs : side_stream;
   if (!call.on_caller_stream) {
@@ -336,8 +346,8 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   }
   work.issues();
   const Status issued = issue(*shared_->communicator, request, word, context);
-  // An unrecorded event counts as reached. The driver is not called to record one while the abort
-  // may block it.
+  // In an abort the driver may block, so it is not called to record the end. The work then has no
+  // end (has_no_end()).
   if (shared_->communicator->state() != State::kReady)
     return issued.is_ok() ? shared_->communicator->check() : issued;
   const Status recorded = work.record_end(ours);
@@ -352,13 +362,13 @@ Status Executor::look_around() {
 }
 
 void Executor::let_go_of_ended() {
-  // Query without the lock, since the driver may block while a thread is stuck inside NCCL, and
-  // other threads launch meanwhile.
+  // Queries without the lock, since the driver may block while a thread is stuck inside NCCL, and
+  // other threads launch calls meanwhile.
   Work::ask([this] {
     const std::lock_guard lock(shared_->mutex);
     return shared_->running;
   }());
-  // released without the lock: destroying what they keep may run any code
+  // destroyed without the lock, because destroying the arrays that they keep may run any code
   std::vector<std::shared_ptr<Work>> ended;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -371,9 +381,9 @@ void Executor::let_go_of_ended() {
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
 }
 
-// Fills results that must not be used with NaN, each before the streams that wait for its call
-// continue. It runs on a thread of its own, since the driver may block. It lives until the last
-// stream may continue, and keeps the arrays until then.
+// Fills results that must not be used with NaN, and then releases the streams that wait for their
+// calls. It runs on a thread of its own, since the driver may block. It lives until the last stream
+// is released, and keeps the arrays until then.
 struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_,
           uint32_t last_, std::shared_ptr<Abandoned> abandoned_)
@@ -397,22 +407,22 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
       keeps.clear();
     } else {
       let_streams_go();
-      std::exchange(abandoned, nullptr)->add(shared_from_this());  // the arrays may still be written
+      std::exchange(abandoned, nullptr)->add(shared_from_this());  // the GPU may still write to the arrays
     }
     const std::lock_guard lock(mutex);
     is_over = true;
     changed.notify_all();
   }
-  // Returns whether everything has been queued within that time. If not, nothing more is queued,
-  // except by a driver call in progress.
+  // Returns true once everything has been queued. Returns false if that fails or takes longer than
+  // `wait_limit`; then nothing more is queued, except by a driver call in progress.
   bool is_queued_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, wait_limit, [this] { return queued.has_value(); });
     given_up = !queued || !queued->is_ok();
     return !given_up;
   }
-  // Returns whether run() has ended within that time. The driver may block run(), but not the
-  // host's own store to the semaphore.
+  // Returns true if run() has ended within `wait_limit`. The driver may block run(), but it cannot
+  // block a store of the host to the semaphore.
   bool is_over_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, wait_limit, [this] { return is_over; });
@@ -429,20 +439,21 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     const Status signalled = shared->agreed->signal_on(stream, last);  // the last write of this stream
     return filled.is_ok() ? signalled : filled;
   }
-  // Fills call by call in their order: the end of one call may be queued after the wait for the
-  // previous one.
+  // Fills and signals call by call in their order: a call may be queued on a stream behind the wait
+  // for the previous call, so it ends only after the signal of that call.
   Status fill() const {
     for (const std::shared_ptr<Work>& each : works) {
       if (is_given_up()) break;
-      // If the driver refuses this, the other results are still filled.
+      // If the driver refuses this fill, the other results are still filled.
       (void)each->fill_with_nan(stream, [this] { return is_given_up(); });
       if (is_given_up()) break;
       PC_TRY(shared->agreed->signal_on(stream, each->number()));
     }
     return Status::ok();
   }
-  // The GPU may run the waiting streams and this one in a single queue, where the fill is never
-  // reached; returns false then.
+  // Returns true once the last signal has been executed. Returns false if that does not happen in
+  // time: the GPU may run the waiting streams and this stream in a single queue, in which it never
+  // reaches the fill.
   bool ends() const {
     constexpr std::chrono::milliseconds kWaitLimit{1'000}, kLongestNap{100};
     std::chrono::milliseconds nap{1}, overdue{0};
@@ -457,8 +468,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     }
     return false;
   }
-  // Ensures that no stream waits forever. It repeats the signal for a while: the GPU may still
-  // execute a queued write of a smaller number.
+  // Ensures that no stream waits forever. It repeats the signal for a while, because the GPU may
+  // still execute a queued write of a smaller number.
   void let_streams_go() const {
     constexpr std::chrono::milliseconds kNap{10};
     for (int i = 0; i < 100; ++i, std::this_thread::sleep_for(kNap)) shared->agreed->signal(last);
@@ -470,7 +481,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
 
   const std::shared_ptr<Shared> shared;
   const std::vector<std::shared_ptr<Work>> works;
-  std::vector<std::shared_ptr<const void>> keeps;  // their arrays, even if the works release them
+  // the arrays of `works`, kept even if the works release them
+  std::vector<std::shared_ptr<const void>> keeps;
   const cuda::CUstream stream;
   const uint32_t last;  // number of the last call that has begun
   std::shared_ptr<Abandoned> abandoned;
@@ -481,12 +493,13 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
 };
 
 void Executor::abort(const Status& why, uint32_t last) {
-  // No stream waits after close(), or if streams do not wait at all.
+  // After close(), or without a semaphore, no stream waits.
   if (shared_->agreed == nullptr || shared_->communicator->state() == State::kDead)
     return (void)shared_->communicator->abort(why);
   shared_->last_agreed = shared_->agreed->value();
   shared_->refuses = true;
-  std::vector<std::shared_ptr<Work>> works;  // a call that is being launched now returns the error itself
+  // the calls to be filled; a call that is being launched returns the error itself
+  std::vector<std::shared_ptr<Work>> works;
   {
     const std::lock_guard lock(shared_->mutex);
     std::ranges::copy_if(shared_->running, std::back_inserter(works), [](const std::shared_ptr<Work>& each) {
@@ -503,8 +516,8 @@ void Executor::abort(const Status& why, uint32_t last) {
 }
 
 // Queues the fill before the abort, because the abort frees memory, for which the driver may wait
-// until all streams have finished. If the fill cannot be queued, streams are released before the
-// abort: the driver may be blocked by a launch that waits for them.
+// until all streams have finished. If the fill cannot be queued, releases the streams before the
+// abort, because the driver may be blocked by a launch that waits for them.
 void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why) {
   // kFilling exceeds the limit in Refusal::ends()
   constexpr std::chrono::milliseconds kQueueing{100}, kFilling{3'000};
@@ -522,7 +535,7 @@ void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, co
 Executor::~Executor() {
   constexpr std::chrono::milliseconds kLastFill{100};
   if (refusing_.joinable() && refusal_->is_over_within(kLastFill)) refusing_.join();
-  const bool is_refusing = refusing_.joinable();  // uses a stream of gpu_
+  const bool is_refusing = refusing_.joinable();  // if true, the thread uses a stream of gpu_
   if (is_refusing) refusing_.detach();
   let_go_of_ended();
   std::deque<std::shared_ptr<Work>> running;
@@ -530,8 +543,8 @@ Executor::~Executor() {
     const std::lock_guard lock(shared_->mutex);
     running.swap(shared_->running);
   }
-  // Freeing memory waits for the GPU, where a kernel may wait for a rank that never arrives, or a
-  // call for work that never produces its array.
+  // Freeing memory waits for the GPU. A kernel there may wait for a rank that never arrives, or a
+  // call may wait for work that never produces its array. So the resources are abandoned instead.
   if (is_refusing || !running.empty() || shared_->communicator->state() != State::kDead)
     abandoned_->add(
         std::make_shared<const std::pair<std::unique_ptr<Gpu>, std::deque<std::shared_ptr<Work>>>>(
@@ -561,7 +574,8 @@ Status Executor::close(const WaitContext& context) {
   return shared_->communicator->close(context);
 }
 
-// NCCL requires that a communicator being split has no operations in progress.
+// Waits for all calls, because NCCL must not have operations in progress on a communicator that is
+// split.
 Result<std::unique_ptr<cuda::DeviceExecutor>> Executor::split(int color, int key,
                                                               const WaitContext& context) {
   PC_TRY(wait_for_all(context));

@@ -1,5 +1,5 @@
-// Calls of arrays on a GPU, run by NCCL: after the queued work of the caller's stream, and before
-// its work that follows a wait.
+// Runs calls with arrays on a GPU by NCCL. A call runs after the work that is queued on the
+// caller's stream before it. A stream for which precede() is called waits for the call.
 //
 //   the caller's stream     ...makes x | E_in           waits for E_out | uses x ...
 //   the executor's stream               waits for E_in | NCCL | E_out
@@ -8,9 +8,9 @@
 // for a semaphore. If some rank has not made the call, NCCL is aborted, and a stream of the
 // executor fills the result with NaN before it signals the semaphore.
 //
-// A call on the caller's stream is queued entirely there, and only E_out is recorded, for the host.
-// A stream that is being captured into a graph gets the same operations; their events are never
-// queried, since the operations run when the graph is launched.
+// A call on the caller's stream is queued entirely on that stream; only E_out is recorded, so that
+// the host can query it. A stream that is being captured into a graph gets the same operations.
+// Their events are never queried, since the operations run when the graph is launched.
 #pragma once
 
 #include <deque>
@@ -34,14 +34,15 @@ class Executor final : public cuda::DeviceExecutor {
  public:
   struct Gpu {  // resources of this rank
     cuda::Context context;
-    cuda::Stream stream, graph_stream;                // the second is for calls that are captured into graphs
-    cuda::Stream refusing_stream;                     // fills results with NaN
+    cuda::Stream stream, graph_stream;  // graph_stream is for calls that are captured into graphs
+    cuda::Stream refusing_stream;       // fills results with NaN
     std::shared_ptr<cuda::SemaphorePool> semaphores;  // for executors split from this one; may be null
-    std::shared_ptr<cuda::TimelineSemaphore> agreed;  // null: the driver lets no stream wait for memory
-    std::unique_ptr<cuda::DeviceMemory> word = {};    // 4 bytes, allocated for the first barrier
+    // null: streams do not wait until all ranks have made a call
+    std::shared_ptr<cuda::TimelineSemaphore> agreed;
+    std::unique_ptr<cuda::DeviceMemory> word = {};  // 4 bytes for barriers, allocated for the first one
     static Result<Gpu> take(const cuda::Context& context, std::shared_ptr<cuda::SemaphorePool> semaphores);
   };
-  // `abandoned` receives what calls that may still run need when this executor is destroyed.
+  // `abandoned` receives the resources of calls that may still run when this executor is destroyed.
   Executor(Gpu gpu, std::unique_ptr<Communicator> communicator, std::shared_ptr<Abandoned> abandoned);
   ~Executor() override;
   Executor(const Executor&) = delete;
@@ -71,10 +72,10 @@ class Executor final : public cuda::DeviceExecutor {
   Result<void*> barrier_word(bool is_captured);
   Status queue(const cuda::DeviceCall& call, Work& work, const WaitContext& context);
 
-  const std::shared_ptr<Shared> shared_;  // shared with its works
+  const std::shared_ptr<Shared> shared_;  // shared with the Work objects
   std::unique_ptr<Gpu> gpu_;
   const std::shared_ptr<Abandoned> abandoned_;
-  std::shared_ptr<Refusal> refusal_;  // of refusing_, which the aborting thread has started
+  std::shared_ptr<Refusal> refusal_;  // what refusing_ runs; both are set by an abort
   std::thread refusing_;
 };
 

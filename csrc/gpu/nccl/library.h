@@ -1,5 +1,5 @@
-// One opened NCCL library. It is never unloaded: a framework may use it too, and it has threads of
-// its own.
+// One opened NCCL library. It is never unloaded, because a framework may use it too, and because it
+// has threads of its own.
 #pragma once
 
 #include <memory>
@@ -17,15 +17,15 @@ struct Attempt {
   std::string how, path, why;
 };
 
-// Thread-safety: immutable once it is open.
+// Thread-safety: immutable once the library is open.
 class Library {
  public:
   // Opens the first candidate that can be loaded and used. Returns kUnsupported if there is none;
-  // the message lists the candidates and what would help.
+  // the message lists the candidates and possible remedies.
   static Result<Library> open(const SearchEnvironment& around);
 
   const Api& api() const { return *api_; }
-  // For users that outlive this object: the library itself is never closed.
+  // May be used after this object is destroyed, because the library itself is never closed.
   std::shared_ptr<const Api> shared_api() const { return api_; }
   const std::string& how() const { return how_; }
   const std::string& path() const { return path_; }  // the file's path, as the loader knows it
@@ -45,9 +45,9 @@ class Library {
   std::vector<Attempt> tried_;
 };
 
-// The files named libnccl.so* that are mapped in this process now. Two copies are independent: both
-// take memory of the same GPU, and nothing orders calls across them. A copy that is linked
-// statically into a framework is not found.
+// Returns the files named libnccl.so* that are mapped in this process now. Two copies are
+// independent of each other: both take memory of the same GPU, and nothing orders calls across
+// them. A copy that is linked statically into a framework is not found.
 std::vector<std::string> mapped_copies();
 // Returns a warning for the user if there are two or more copies, and an empty string otherwise.
 std::string warning_about(const std::vector<std::string>& copies);

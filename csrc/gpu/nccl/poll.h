@@ -10,7 +10,7 @@
 
 namespace pc::nccl {
 
-// How long to pause before the next query. The first queries have no pause, since most operations
+// Returns the pause before the next query. The first queries have no pause, since most operations
 // complete within microseconds; then the pause grows up to 5 ms.
 constexpr std::chrono::microseconds pause_before(int question) {
   constexpr int kAtOnce = 64;
@@ -19,8 +19,8 @@ constexpr std::chrono::microseconds pause_before(int question) {
   return std::min(std::chrono::microseconds(100 << doublings), std::chrono::microseconds(5000));
 }
 
-// Waits until `done()` is true, `stop` is set (kAborted) or the context ends. Calls `done()` at
-// least once.
+// Waits until `done()` is true, `stop` is set (returns kAborted) or the context ends the wait.
+// Calls `done()` at least once.
 template <class Done>
 WaitEnd poll_until(Clock& clock, const WaitContext& context, const std::atomic<bool>& stop, Done&& done) {
   for (int question = 0;; ++question) {

@@ -15,21 +15,22 @@
 
 namespace pc::nccl {
 
-// The resources of a communicator. The clock must outlive it.
+// What a communicator needs. The clock must outlive the communicator.
 struct Resources {
   std::shared_ptr<const Api> api;
   Clock* clock = nullptr;
   Logger log = Logger();
-  double abort_wait_limit_s = 10;  // limit for an abort, after which it is given up
-  // Makes the GPU's context current in a thread of the communicator's own, for the lifetime of the
-  // result. NCCL restores the context that was current when it was called; without this that would
-  // open another context on the first GPU. May be empty, for tests.
+  double abort_wait_limit_s = 10;  // seconds after which an abort is given up
+  // Makes the GPU's context current in a thread that the communicator starts, for the lifetime of
+  // the result. NCCL restores the context that was current when it was called; without a current
+  // context it would open another context on the first GPU. May be empty, for tests.
   std::function<Result<std::shared_ptr<void>>()> enter_thread = {};
 };
 
 struct Options {
-  std::string name = {};                             // for NCCL's log, from 2.27.3 on
-  int min_ctas = kUndefined, max_ctas = kUndefined;  // bounds on the GPU's multiprocessors that it occupies
+  std::string name = {};  // for NCCL's log, from 2.27.3 on
+  // bounds on the number of multiprocessors that it occupies
+  int min_ctas = kUndefined, max_ctas = kUndefined;
 };
 
 struct Membership {

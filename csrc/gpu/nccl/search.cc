@@ -14,12 +14,12 @@ constexpr std::array<std::string_view, 4> kFolders = {"lib", "lib64", "lib/x86_6
                                                       "lib/aarch64-linux-gnu"};
 
 std::string value_of(std::string_view variable) {
-  // No code of this library writes the environment.
+  // Safe, because no code of this library writes the environment.
   const char* const value = std::getenv(std::string(variable).c_str());  // NOLINT(concurrency-mt-unsafe)
   return value != nullptr ? value : "";
 }
 
-// The file of the copy that is loaded under NCCL's own name, by any library.
+// Returns the file of the copy that is loaded under NCCL's own name, by any library.
 std::string loaded_path() {
   void* const library = ::dlopen(kLibraryName.data(), RTLD_NOLOAD | RTLD_NOW);
   if (library == nullptr) return "";

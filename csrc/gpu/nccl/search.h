@@ -1,4 +1,4 @@
-// Candidate locations of libnccl.so.2. Nothing is opened here: the list depends only on the given
+// Candidate paths of libnccl.so.2. Nothing is opened here: the list depends only on the given
 // environment.
 #pragma once
 
@@ -9,15 +9,17 @@
 
 namespace pc::nccl {
 
-// If the user sets it, it is the only candidate, and failing to open it is an error.
+// If the user sets this variable, its value is the only candidate, and failing to open it is an
+// error.
 inline constexpr std::string_view kLibraryVariable = "PYCOLLECTIVE_NCCL_LIB";
 inline constexpr std::string_view kLibraryName = "libnccl.so.2";
 
 // The inputs of a search.
 struct SearchEnvironment {
-  std::function<std::string(std::string_view variable)> variable;  // empty: not set
-  // The folders of Python's package nvidia.nccl, in the order of its search path; Python finds them
-  // without running code.
+  // returns the value of a variable; empty: it is not set
+  std::function<std::string(std::string_view variable)> variable;
+  // The folders of Python's package nvidia.nccl, in the order of its search path. Python finds them
+  // without running the package's code.
   std::vector<std::string> wheel_folders;
   std::function<std::string()>
       loaded;  // returns the path of a libnccl.so.2 that is already loaded in this process; empty: none
@@ -30,8 +32,8 @@ struct Candidate {
   bool explicitly = false;
 };
 
-// In the order in which they are to be tried. A copy that a framework has loaded precedes all other
-// candidates: opening a different file would load a second NCCL beside it.
+// Returns the candidates in the order in which they are to be tried. A copy that a framework has
+// loaded precedes all others, because opening a different file would load a second NCCL beside it.
 std::vector<Candidate> candidates(const SearchEnvironment& around);
 
 }  // namespace pc::nccl

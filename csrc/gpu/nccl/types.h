@@ -50,7 +50,8 @@
 
 namespace pc::nccl {
 
-// For data that are moved unchanged: how many NCCL elements make up one element.
+// For data that are moved unchanged: the type in which NCCL moves them, and how many elements of
+// this type make up one element of the array.
 struct Moved {
   DataType dtype = DataType::kUint8;
   std::size_t per_element = 1;
@@ -66,13 +67,14 @@ union Scalar {
 
 struct Reduced {
   DataType dtype = DataType::kUint8;
-  // for a scaled sum kFirstOwn, a placeholder for the operation that is created with `scalar`
+  // kFirstOwn for a scaled sum: a placeholder for the operation that is created with `scalar`
   RedOp op = RedOp::kSum;
   std::size_t per_element = 1;
   Scalar scalar = {};
   bool is_scaled() const { return op == RedOp::kFirstOwn; }
 };
-// Returns kUnsupported with the reason if NCCL cannot do it, or defines it differently.
+// Returns how NCCL performs the reduction. Returns kUnsupported with the reason if NCCL cannot
+// perform it, or defines it differently.
 Result<Reduced> reduced(DType dtype, const Reduction& how);
 
 }  // namespace pc::nccl

@@ -25,7 +25,7 @@ inline std::string text_of(const Version& version) {
          std::to_string(version.patch);
 }
 
-// The oldest version with everything required: ncclCommSplit came with it.
+// The oldest version that has all required functions; it introduced ncclCommSplit.
 inline constexpr Version kOldest{2, 18, 1};
 
 }  // namespace pc::nccl

@@ -1,5 +1,4 @@
-// Checks the arguments of a call of arrays on a GPU: their device, and the rules for arrays of the
-// CPU.
+// Checks the arguments of a call with arrays on a GPU.
 #pragma once
 
 #include "comm/communicator.h"
@@ -7,7 +6,8 @@
 
 namespace pc {
 
-// Checks as UserCall::check() does, and that the arrays are on that GPU. Keeps the arrays' device.
+// Checks what UserCall::check() checks, and that the arrays are on GPU `device`. Does not change
+// the `device` of the arrays.
 Status check_on_gpu(UserCall& call, int device, const Communicator& group);
 
 inline bool is_there(const ConstBuffer& buffer) { return buffer.data != nullptr || buffer.list != nullptr; }

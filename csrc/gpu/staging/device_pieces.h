@@ -1,5 +1,5 @@
-// Splits an array on a GPU into the pieces of its memory, and tells which arrays a collective reads
-// and writes, for calls that first move them elsewhere.
+// Splits an array on a GPU into the contiguous pieces of its memory, and determines which arrays a
+// collective reads and writes. For calls that first copy their arrays to other memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace pc {
 
-// Calls copy(address, place, nbytes) for each piece. `place` is the piece's offset if the array
-// were contiguous.
+// Calls copy(address, offset, nbytes) for each piece. `offset` is the position that the piece would
+// have in a contiguous array.
 template <class Copy>
 Status each_piece(const ConstBuffer& array, Copy&& copy) {
   if (!is_there(array)) return Status::ok();
@@ -26,10 +26,10 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
   return status;
 }
 
-// Returns true if a rank that no other rank precedes does not write its output (exscan). The output
-// must then keep its old contents.
+// Returns true for exscan, in which rank 0 does not write its output. The output must then keep its
+// old contents.
 inline bool reads_output(const Request& request) { return leaves_output(request.collective); }
-// Returns false for the root of a broadcast if its output is its input.
+// Returns false only for the root of a broadcast in place.
 inline bool writes_output(const Request& request, Rank rank) {
   return request.collective != Collective::kBroadcast || request.root != rank ||
          request.in.data != request.out.data || request.in.list != request.out.list;

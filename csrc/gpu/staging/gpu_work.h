@@ -1,4 +1,4 @@
-// The handle of a call of arrays on a GPU, for every backend.
+// The handle of a call with arrays on a GPU, for every backend.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace pc {
 
-// Thread-safety: all methods. Waits use only the deadline of their context; they detect Ctrl-C and
-// the end of the group as the group does.
+// Thread-safety: all methods. A wait uses only the deadline of its context. It detects Ctrl-C and
+// the end of the group through the group's own context.
 class GpuWork : public AsyncWork {
  public:
-  // Waits until the deadline. After kTimeout and kInterrupted the call still runs if outcome() is
-  // empty.
+  // Waits until the call has ended or the deadline passes. If it returns kTimeout or kInterrupted
+  // while outcome() is empty, the call continues.
   virtual Status until_ended(Deadline deadline) = 0;
   Status wait(double timeout_s) {  // negative: no limit
     return until_ended(timeout_s < 0 ? Deadline(TimePoint::max()) : Deadline::after(timeout_s));
@@ -34,8 +34,9 @@ class GpuWork : public AsyncWork {
   TimePoint ended_at() const final;
 
  protected:
-  void end(const Status& outcome);     // the first outcome is kept
-  std::shared_ptr<AsyncWork> on_cpu_;  // compares the ranks' calls meanwhile, or moves the data; may be null
+  void end(const Status& outcome);  // keeps the first outcome
+  // the CPU call that compares the ranks' calls or moves the data; may be null
+  std::shared_ptr<AsyncWork> on_cpu_;
   std::string operation_;
 
  private:

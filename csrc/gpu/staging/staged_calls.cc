@@ -19,11 +19,11 @@
 namespace pc {
 namespace {
 
-// The interval at which copies are polled while a caller waits to be notified.
+// The interval at which copies to the GPU are polled.
 constexpr std::chrono::milliseconds kCopiesRound{1};
 
-// Offsets of input and output in one block of host memory. They overlap there as they do on the
-// GPU.
+// Offsets of the input and the output in one block of host memory. They overlap in it as the arrays
+// overlap on the GPU.
 struct HostBlock {
   std::size_t in = 0, out = 0, nbytes = 0;
 };
@@ -57,14 +57,15 @@ bool writes_output(const UserCall& call, Rank rank) {
 
 struct StagedCalls::Staging {
   cuda::PinnedPool::Lease memory;
-  UserCall call;   // the same call, with its arrays in that memory
-  Buffer results;  // the array on the GPU that receives the output; may be absent
-  // Copies of what those refer to: the caller's may be destroyed by then.
+  UserCall call;   // the same call, with its arrays in `memory`
+  Buffer results;  // the array on the GPU that receives the output; absent if nothing is written
+  // Copies of what `call` and `results` refer to, because the caller may destroy the originals
+  // while the call runs.
   std::unique_ptr<const IoVec> list = {};
   std::vector<uint64_t> counts = {}, recv_counts = {};
 };
 
-// One call that continues without its caller. Thread-safety: all methods.
+// A call that continues after begin() has returned. Thread-safety: all methods.
 class StagedCalls::Call final : public GpuWork {
  public:
   Call(std::shared_ptr<StagedCalls> calls, Staging staging, std::shared_ptr<const void> keeps)
@@ -116,8 +117,9 @@ class StagedCalls::Call final : public GpuWork {
     return outcome && !outcome->is_ok() ? *outcome
                                         : Status(Code::kNotInitialized, "the group of this call was closed");
   }
-  // Returns the outcome once the result is being copied to the GPU. Returns none if this wait ended
-  // first. An error while outcome() is empty means that the wait was refused.
+  // Waits until the call has ended on the CPU and its copies back are queued, and returns the
+  // outcome so far. Returns none if the wait ended first. An error while outcome() is empty means
+  // that the wait was refused.
   std::optional<Status> until_in_flight(StagedCalls& calls, Deadline deadline) {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
@@ -125,7 +127,8 @@ class StagedCalls::Call final : public GpuWork {
     if (in_flight && !in_flight->is_ok()) end(*in_flight);
     return in_flight;
   }
-  // Once the call has ended on the CPU, queues the copies back and returns the outcome.
+  // If the call has ended on the CPU, queues the copies back and returns the outcome so far.
+  // Otherwise returns none.
   std::optional<Status> come_back(StagedCalls& calls) {
     const std::lock_guard lock(mutex_);
     if (came_back_) return failure_;
@@ -157,7 +160,7 @@ class StagedCalls::Call final : public GpuWork {
   mutable std::mutex mutex_;                   // guards the members below
   bool came_back_ = false;
   Status failure_;
-  cuda::CUevent end_ = nullptr;  // of the copies back, owned by staging_; null: there are none
+  cuda::CUevent end_ = nullptr;  // recorded after the copies back; owned by staging_; null: there are none
 };
 
 Result<std::shared_ptr<StagedCalls>> StagedCalls::create(Communicator& group,
@@ -237,7 +240,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   PC_ASSIGN_OR_RETURN(Staging staging, to_host(checked, stream_.get(), group_.waiting_until(deadline)));
   const auto started = std::make_shared<Call>(shared_from_this(), std::move(staging), call.keeps);
   started->on_end_ = std::move(on_end);
-  // The callback keeps `started`, and so the memory, until the call has ended.
+  // The callback keeps `started` alive, and so its host memory, until the call has ended.
   const auto ended = [started, weak = weak_from_this()](const Status&) {
     const std::shared_ptr<StagedCalls> calls = weak.lock();
     if (calls == nullptr) return;
@@ -253,7 +256,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
-    news_ = true;  // the call may have ended before
+    news_ = true;  // the call may have ended before it was in running_
   }
   changed_.notify_all();
   return std::shared_ptr<GpuWork>(started);
@@ -290,7 +293,7 @@ Result<StagedCalls::Staging> StagedCalls::to_host(const UserCall& call, cuda::CU
   move(request.in, block.in);
   move(request.out, block.out);
   request.stream = {};
-  staging.call.keeps = nullptr;  // held by Call
+  staging.call.keeps = nullptr;  // held by Call, or by the caller of run()
   PC_TRY(queue_copies_out(call, staging, stream));
   const Result<WaitEnd> read =
       cuda::wait_on_host([&]() -> Result<bool> { return staging.memory.is_free(); }, {context});
@@ -339,7 +342,7 @@ Status StagedCalls::until_back(const UserCall& call, Deadline deadline,
                  "its result has not reached the GPU");
 }
 
-// Translates the end of a wait for this GPU. `what` is the message if it took too long.
+// Converts the end of a wait for this GPU into a status. `what` is the message for a timeout.
 Status StagedCalls::settled(const Result<WaitEnd>& end, const UserCall& call, const char* what) {
   PC_TRY(end.status());
   switch (end.value()) {
@@ -373,8 +376,8 @@ void StagedCalls::watch() {
   }
 }
 
-// Returns whether results are being copied to the GPU; nothing notifies the host when these copies
-// complete.
+// Advances the running calls. Returns true if results are still being copied to the GPU. Such
+// copies must be polled, because nothing notifies the host of their end.
 bool StagedCalls::look_at_calls() {
   std::vector<std::shared_ptr<Call>> running, ended;
   {
@@ -416,7 +419,8 @@ Status StagedCalls::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   Status first;
   for (const std::shared_ptr<Call>& each : running) {
-    const bool was_known = each->outcome().has_value();  // a wait has returned it, or the watcher has seen it
+    // a wait has returned the outcome, or the watcher has recorded it
+    const bool was_known = each->outcome().has_value();
     const Status ended = each->until_ended(deadline);
     if (first.is_ok() && !was_known) first = ended;
   }

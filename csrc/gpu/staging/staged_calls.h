@@ -1,12 +1,12 @@
-// Calls of arrays on a GPU that the CPU makes: the arrays are copied to pinned host memory, from
-// there a normal call of the group runs, and the results are copied back.
+// Runs calls with arrays on a GPU through the host. The arrays are copied to pinned host memory, a
+// normal call of the group runs on that memory, and the results are copied back.
 //
 //   the array's stream  ...makes x | x to the host |             | back | uses x ...
 //   the host                   waits for that      | call on CPU | waits for that if it is blocking
 //
-// This supports whatever the CPU supports: every dtype, operation and message, also if the arrays
-// of other ranks in the same call are on the CPU. Errors are as on the CPU: the group remains
-// usable. Each array is staged whole, in memory that is kept for the next call.
+// This supports every dtype, operation and message that the CPU supports, even if the arrays of
+// other ranks in the same call are on the CPU. Errors have the same effects as in a CPU call: the
+// group remains usable. Each array is staged as a whole, in memory that is kept for the next call.
 #pragma once
 
 #include <condition_variable>
@@ -28,8 +28,8 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  public:
-  // `wait_limit_s` limits the copy of a result to the GPU after the call has succeeded on all
-  // ranks.
+  // `wait_limit_s` limits the copy of a result to the GPU, which follows after the call has
+  // succeeded on all ranks.
   static Result<std::shared_ptr<StagedCalls>> create(Communicator& group,
                                                      const std::shared_ptr<const cuda::Driver>& driver,
                                                      int device, double wait_limit_s);
@@ -37,17 +37,17 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   StagedCalls(const StagedCalls&) = delete;
   StagedCalls& operator=(const StagedCalls&) = delete;
 
-  // Runs the whole call in this thread.
+  // Runs the whole call in this thread, and returns when the result is on the GPU.
   Status run(const UserCall& call, double timeout_s);
-  // Returns when the arrays have been read. `on_end` is called once, in the watcher thread, when
-  // the call has ended; it must not wait.
+  // Returns once the arrays have been copied to the host. `on_end` is called once, in the watcher
+  // thread, when the call has ended; it must not wait.
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {});
-  // Allocates the pinned memory and the events that such a call needs, and keeps them for the next
-  // call.
+  // Allocates the pinned memory and the events that calls like this one need, and keeps them for
+  // the next call.
   Status reserve(const UserCall& call);
-  // Waits for the calls that have begun. Returns the first failure of those that had not ended
-  // before.
+  // Waits for the calls that have begun. Returns the first failure of a call that had no outcome
+  // when close() was called.
   Status close(double timeout_s);
 
  private:
@@ -68,14 +68,14 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   Communicator& group_;
   const double wait_limit_s_;
   const cuda::Context context_;
-  const cuda::Stream stream_;  // separate from the arrays' streams
+  const cuda::Stream stream_;  // for begin(); separate from the arrays' streams
   cuda::EventPool events_;
   cuda::PinnedPool pinned_;
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<std::shared_ptr<Call>> running_;
-  bool news_ = false;  // a call has ended on the CPU
+  bool news_ = false;  // the watcher must look at the calls, since one has begun or has ended on the CPU
   bool stopping_ = false;
   std::thread watcher_;  // started by the first begin()
 };

@@ -1,5 +1,5 @@
-// The arguments of a kernel launch, passed by value. Read by nvcc and by C++: plain numbers and
-// pointers with the same layout in both. kernel_choice.h fills them in.
+// The arguments of a kernel launch, passed by value. nvcc and the C++ compiler read this file: it
+// has plain numbers and pointers with the same layout in both. kernel_choice.h fills them in.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,9 @@ struct ReduceArguments {
   const void* from[kMostSources];
   void* to[kMostOutputs];
   uint64_t count;  // elements of the kernel; a complex number or a pair is one element
-  // The number of elements before the first vector, and in the vectors after them. The other
-  // elements are processed one by one: all elements if the arrays have different alignments.
+  // `head` is the number of elements before the first vector, and `in_vectors` the number of
+  // elements in the vectors after them. All other elements are processed one by one. If the arrays
+  // have different alignments, these are all elements.
   uint64_t head, in_vectors;
   int32_t sources, outputs;
   StepFactors steps[kMostSources - 1];  // used only by Weighted; a single source uses steps[0].a
@@ -42,10 +43,9 @@ struct CopyArguments {
   const void* from;
   void* to[kMostOutputs];
   uint64_t nbytes;
-  uint64_t head,
-      // bytes before the first unit, and in the units after them; the other bytes are copied one by
-      // one
-      in_units;
+  // `head` is the number of bytes before the first unit, and `in_units` the number of bytes in the
+  // units after them. All other bytes are copied one by one.
+  uint64_t head, in_units;
   // 16, 8, 4 or 2 bytes: all pointers are aligned to it after the head. 1: no common alignment
   uint32_t unit;
   int32_t outputs;

@@ -1,6 +1,6 @@
 // The arithmetic of one element on a GPU. nvcc compiles it for the kernels, and C++ for the tests,
 // which compare it with the CPU's kernels: both must give the same bits, except for NaN payloads.
-// Compiled without fused multiply-add.
+// It must be compiled without fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ PC_INLINE uint32_t bits_of(float value) { return with_bits_of<uint32_t>(value); 
 
 // ---- short floats: exact conversion to float32, and back with rounding to nearest even
 
-// Each conversion has an instruction; on the CPU kernels/float16.h is equivalent.
+// A GPU has an instruction for each conversion. On the CPU kernels/float16.h gives the same bits.
 PC_INLINE float to_float(F16 element) {
 #ifdef __CUDA_ARCH__
   float value;
@@ -103,7 +103,7 @@ PC_INLINE float to_float(BF16 element) { return as_float(static_cast<uint32_t>(e
 PC_INLINE BF16 to_bf16(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const uint32_t quiet = bits | 0x400000;  // a payload in the low half must not become infinity
+  const uint32_t quiet = bits | 0x400000;  // a NaN with its payload in the low half must not become infinity
   return static_cast<BF16>(((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded) >> 16);
 }
 

@@ -1,6 +1,6 @@
-// The kernels of reduce.cu in this build: one block of code for several GPUs, a fat binary, for
-// cuLibraryLoadData. A build without nvcc has none. See docs/gpu-build.md. Constant data: safe from
-// every thread.
+// The kernels of reduce.cu in this build: a fat binary, which has code for several GPUs, for
+// cuLibraryLoadData. A build without nvcc has none. See docs/gpu-build.md. Thread-safety: constant
+// data.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 namespace pc {
 
 std::span<const std::byte> embedded_kernels();  // empty if none were built
-// The targets with native code, "sm_90", and the one with text that a driver compiles for newer
-// GPUs, "compute_75".
+// Returns the targets with native code, such as "sm_90", and the target with PTX, such as
+// "compute_75", which a driver compiles for newer GPUs.
 std::span<const std::string_view> embedded_targets();
 
 }  // namespace pc

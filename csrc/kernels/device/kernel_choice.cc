@@ -16,12 +16,13 @@ struct Element {
   std::string_view name;  // in the names of its kernels
   uint32_t part_nbytes;   // its alignment
   uint64_t one = 1;       // the bits of the value 1
-  // Floats: the bits of infinity; every larger magnitude is a NaN. For float8_e4m3fn, which has no
-  // infinity, its largest number.
+  // For floats, the bits of the largest magnitude that is no NaN: infinity or, in float8_e4m3fn,
+  // which has no infinity, the largest number.
   uint64_t largest = ~uint64_t{0};
   bool has_sign = false;
 };
-// The kernels that treat the sign as an ordinary bit.
+// Returns the name of the unsigned type of that size. Its kernels treat the sign as an ordinary
+// bit.
 std::string_view unsigned_name(std::size_t nbytes) {
   switch (nbytes) {
     case 1: return "u8";
@@ -65,8 +66,8 @@ std::string_view part_name(const Element& element) {
   return element.part_nbytes == 4 ? "f32" : "f64";
 }
 
-// A step and the elements that it works on, which together name a kernel; the step is empty if
-// there is none.
+// A step and the type of its elements, which together name a kernel. The step is empty if there is
+// no such kernel.
 struct Choice {
   std::string_view step, element;
   std::size_t nbytes;  // size of one element of the kernel
@@ -174,8 +175,8 @@ void set_steps(device::ReduceArguments& arguments, const DeviceReduction& reduct
 
 uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// The bits in which any address differs from the first address, and the bits that are set in any
-// address.
+// Collects the bits in which any address differs from the first address, and the bits that are set
+// in any address.
 struct Addresses {
   uintptr_t first, differing = 0, any = 0;
   explicit Addresses(const void* pointer) : first(address(pointer)) { add(pointer); }

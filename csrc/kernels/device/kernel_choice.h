@@ -1,8 +1,6 @@
 // Selects the kernel of a reduction and its arguments, on the host. The kernels run on a GPU and
 // are launched by name. Every (dtype, op) that the CPU can reduce has a kernel, which gives the
-// same bits, except for NaN payloads.
-//
-// No state: safe from every thread.
+// same bits, except for NaN payloads. Thread-safety: no state.
 #pragma once
 
 #include <cstddef>
@@ -17,37 +15,37 @@
 
 namespace pc {
 
-// Returns "pc_sum_f32", a symbol of embedded_kernels() with one parameter: device::ReduceArguments.
-// Returns nullopt if no kernel can reduce it.
+// Returns the name of a kernel, such as "pc_sum_f32". It is a symbol of embedded_kernels() with one
+// parameter, device::ReduceArguments. Returns nullopt if no kernel can reduce `dtype` by `op`.
 std::optional<std::string> reduce_kernel(DType dtype, ReduceOp op);
-// Copies to several destinations at once; its parameter is device::CopyArguments.
+// The kernel that copies to several destinations at once. Its parameter is device::CopyArguments.
 inline constexpr const char* kCopyKernel = "pc_copy";
 
-// to[j] = from[0] (op) from[1] (op) ..., in this order. At most 8 sources and 8 outputs. More
-// sources need further launches that take the output of the previous launch as their first source,
-// and give the same bits. An output may be a source if both have the same address. Addresses are
-// the device's; a pair of minloc is two elements of `count`, as in kernels/reduce.h.
+// to[j] = from[0] (op) from[1] (op) ..., in this order. At most 8 sources and 8 outputs are
+// allowed. More sources need further launches that take the output of the previous launch as their
+// first source, and give the same bits. An output may be a source if both have the same address.
+// Addresses are the device's. A pair of minloc is two elements of `count`, as in kernels/reduce.h.
 struct DeviceReduction {
   std::span<const void* const> from;
   std::span<void* const> to;
   std::size_t count = 0;
   DType dtype = DType::kU8;
   Reduction how = {};
-  // The number of ranks' contributions in each source, and in all sources, also those of other
-  // launches. Averages and scaled sums need them. Empty: one contribution each. 0: the sum over the
-  // sources.
+  // `contributions` has the number of ranks' contributions in each source (empty: one each).
+  // `total` is the number in all sources, also those of other launches (0: the sum over these
+  // sources). Averages and scaled sums need both.
   std::span<const uint32_t> contributions = {};
   uint32_t total = 0;
 };
 
-// Fails if no kernel can reduce it, and if there are no sources or outputs, too many of them, or
-// misaligned ones.
+// Fails if no kernel can make this reduction, and if there are no sources or outputs, too many of
+// them, or misaligned ones.
 Result<device::ReduceArguments> reduce_arguments(const DeviceReduction& reduction);
 Result<device::CopyArguments> copy_arguments(std::span<void* const> to, const void* from, std::size_t nbytes);
 
-// One thread for each vector of 16 bytes. At most as many threads as all multiprocessors can hold,
-// or one for each four vectors if that is more: in large arrays short-lived threads keep the memory
-// busier than long-lived ones.
+// One thread for each vector of 16 bytes, but at most as many threads as all multiprocessors can
+// hold, or one for each four vectors if that is more. In large arrays short-lived threads keep the
+// memory busier than long-lived ones.
 struct LaunchShape {
   uint32_t blocks, threads;
 };

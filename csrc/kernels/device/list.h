@@ -1,7 +1,7 @@
-// Every reduction kernel: KERNEL(its name after "pc_", the step that it repeats). reduce.cu makes a
-// kernel of each entry, and the tests make a function. Sums do not depend on signs, so signed
-// integers use the unsigned kernels. Types that are only compared use the kernels for their bits.
-// kernel_choice.cc selects the kernel of each type.
+// The list of all reduction kernels: PC_KERNEL(the kernel's name after "pc_", the step that it
+// repeats). reduce.cu makes a kernel of each entry, and the tests make a function. Sums do not
+// depend on signs, so signed integers use the unsigned kernels. Types that are only compared use
+// the kernels for their bits. kernel_choice.cc selects the kernel of each type.
 #pragma once
 
 #define PC_WHOLE_NUMBERS(X) X(u8, uint8_t) X(u16, uint16_t) X(u32, uint32_t) X(u64, uint64_t)

@@ -1,6 +1,6 @@
-// The loops of the kernels, as one thread of many runs them. Every thread processes each
-// `stride`-th piece, so any number of threads processes everything. nvcc compiles them for the
-// kernels, and C++ for the tests.
+// The loops of the kernels, as one thread of many runs them. Each of `stride` threads processes
+// every `stride`-th piece, so together they process all pieces, whatever their number is. nvcc
+// compiles the loops for the kernels, and C++ for the tests.
 #pragma once
 
 #include "kernels/device/steps.h"
@@ -68,8 +68,8 @@ struct Batch {
 
 // ---- reductions
 
-// A vector is held as words, each of which has several short elements. Held one by one, each
-// element would take a register.
+// A vector is held in words, each of which has several short elements. If elements were held one by
+// one, each would take a register.
 template <class Element, bool wide = (sizeof(Element) > 4)>
 struct WordOf {
   using Type = uint32_t;
@@ -117,7 +117,7 @@ PC_INLINE Word alone(const Step& step, Word a) {
   }
 }
 
-// held = held (op) next, or the reduction of a single source.
+// combine(): held = held (op) next. combine_alone(): the reduction of a single source.
 template <class Step, class P, int number>
 PC_INLINE void combine(const Step& step, Batch<P, number>& held, const Batch<P, number>& next) {
   PC_UNROLLED
@@ -158,7 +158,8 @@ PC_INLINE void reduce(const ReduceArguments& how, ThisThread self) {
   using Element = typename Step::Element;
   using Word = typename WordOf<Element>::Type;
   using Vector = Piece<Word, kVectorBytes / sizeof(Word)>;
-  // Enough bytes are in flight without unrolling a long conversion many times.
+  // For short elements two vectors are enough bytes in flight, and long conversions are unrolled
+  // less.
   constexpr int kAtOnce = sizeof(Element) < 4 ? 2 : 4;
   Stretch others = {0, how.count};
   if constexpr (Step::kVectors) {

@@ -1,7 +1,8 @@
 # Finds a working nvcc and tests its features. The results are cached until nvcc or the request
 # changes.
 
-# Runs nvcc on a small kernel. Sets `result` to TRUE or FALSE, and PC_NVCC_SAYS.
+# Runs nvcc on a small kernel. Sets `result` to TRUE if it compiles and to FALSE otherwise, and
+# PC_NVCC_SAYS to nvcc's exit code and output.
 function(pc_try_nvcc result)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/probe.cu")
   file(WRITE "${source}" "struct Words { unsigned long long word[40]; };
@@ -51,15 +52,15 @@ function(pc_known_archs result)
   set(${result} ${archs} PARENT_SCOPE)
 endfunction()
 
-# Tests, unless the result is cached, whether nvcc compiles with ARGN. Sets PC_NVCC_MORE_FLAGS
-# (cached), or PC_NVCC_WHY_NOT if it does not.
+# Tests whether nvcc compiles with the flags ARGN, unless the result is cached. If it does, sets
+# PC_NVCC_MORE_FLAGS (cached) to further flags that it knows; otherwise sets PC_NVCC_WHY_NOT.
 function(pc_prove_nvcc)
   file(TIMESTAMP "${PYCOLLECTIVE_NVCC}" changed)
   set(asked "${PYCOLLECTIVE_NVCC} ${changed} ${ARGN}")
   if("${asked}" STREQUAL "${PC_NVCC_ASKED}")
     return()
   endif()
-  set(more -t 0 -compress-mode=size)  # much smaller; since about 12.8
+  set(more -t 0 -compress-mode=size)  # -compress-mode makes the fat binary much smaller; nvcc has it since about 12.8
   pc_try_nvcc(works ${ARGN} ${more})
   if(NOT works)
     set(more "")

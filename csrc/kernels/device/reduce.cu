@@ -10,7 +10,7 @@ static __device__ __forceinline__ ThisThread this_thread() {
           static_cast<uint64_t>(gridDim.x) * blockDim.x};
 }
 
-// At least two blocks on a multiprocessor: 64 registers for each thread.
+// At least two blocks fit on a multiprocessor, so each thread has at most 64 registers.
 #define PC_KERNEL(name, ...)                                   \
   extern "C" __global__ void __launch_bounds__(kThreads, 2)    \
       pc_##name(const __grid_constant__ ReduceArguments how) { \

@@ -6,8 +6,10 @@
 
 namespace pc::device {
 
-// kVectors: whether the kernel reads vectors, or one element after the other, which is half the
-// code. Vectors are for the reductions that training uses most.
+// The base of the steps that leave a single source as it is. kAnyWidth: the step works on whole
+// words, whatever the size of their elements is. kVectors: the kernel reads vectors; otherwise it
+// reads one element after the other, which is half the code. Vectors are for the reductions that
+// training uses most.
 struct AsItIs {
   static constexpr bool kAnyWidth = false, kVectors = false;
   PC_INLINE AsItIs(const ReduceArguments&, int) {}
@@ -76,7 +78,7 @@ struct Weighted {
   PC_INLINE T alone(T x) const { return encode<T>(decode(x) * a); }
 };
 
-// band, bor, bxor: on any type with these bits.
+// band, bor and bxor, on words of any width.
 template <class T>
 struct Bits : AsItIs {
   using Element = T;

@@ -1,6 +1,6 @@
-// The tree behind binomial broadcast, reduce, gather and scatter. Places are ranks counted from the
-// root: place 0 is the root. The parent of a place is the place without its lowest set bit. A
-// place's subtree is the places that share its bits above its trailing zeros.
+// The tree behind binomial broadcast, reduce, gather and scatter. The place of a rank is (rank -
+// root) mod n, so the root has place 0. The parent of a place is the place without its lowest set
+// bit. The subtree of a place has all places with the same bits above its trailing zeros.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace pc {
 struct BinomialTree {
   struct Child {
     Rank rank = 0;
-    Rank descendants = 0;  // ranks in its subtree, including itself
+    Rank descendants = 0;  // number of ranks in its subtree, including itself
   };
   Rank parent = -1;             // -1 at the root
   std::vector<Child> children;  // smallest subtree first

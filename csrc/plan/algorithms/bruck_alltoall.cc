@@ -1,11 +1,11 @@
-//   Idea     The data that a rank has for the rank `way` places after it travels in hops of powers
-//            of two. In the round of bit k, all data with bit k set in its `way` makes one hop of
-//            2^k ranks, together in one message.
+//   Idea     The data for the rank `way` ranks further travels in hops: one of 2^k ranks for each
+//            bit k that is set in `way`. In round k, all data with bit k set in its `way` makes
+//            this hop, together in one message.
 //   Cost     ceil(log2 n) rounds of one message, about n/2 parts each. Data in transit is stored in
 //            the result, in the place of the part that arrives here after the same `way`. 2 *
 //            ceil(n/2) chunks of scratch pack and unpack messages.
-//   n = 4    round 0   -> 1 after: the parts that go 1 or 3 places    part of way 3: 0 -> 1 -> 3
-//            round 1   -> 2 after: the parts that go 2 or 3 places
+//   n = 4    round 0   -> 1 after: the parts that go 1 or 3 ranks     part of way 3: 0 -> 1 -> 3
+//            round 1   -> 2 after: the parts that go 2 or 3 ranks
 //   Source   J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal and D. Weathersby, Efficient algorithms for
 //            all-to-all communications in multiport message-passing systems, 1997.
 //   Limits   Every part is sent log2(n)/2 times on average: for small parts on many ranks. Equal

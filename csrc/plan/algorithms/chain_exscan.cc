@@ -1,5 +1,5 @@
-//   Idea     As chain_scan.cc, but a rank keeps the sum that it received, before it adds its own
-//            contribution and passes the new sum on.
+//   Idea     As in chain_scan.cc, but the result of a rank is the sum that it receives. It adds its
+//            own contribution only to the sum that it passes on.
 //   Cost     n-1 rounds for the first chunk; each rank sends the array once. Two chunks of scratch,
 //            used alternately: the received sum waits there until the new sum has been sent,
 //            because both need the same place in the result.

@@ -1,7 +1,7 @@
-//   Idea     Two binary trees share the work, half of the array each. In each tree sums go up to
-//            the root, chunk after chunk, and results come down again while later chunks still go
-//            up. Inner ranks of one tree are leaves of the other, so every rank sends and receives
-//            all the time.
+//   Idea     Each of two binary trees reduces and broadcasts half of the array. In each tree sums
+//            go up to the root, chunk after chunk, and results go down again while later chunks
+//            still go up. Inner ranks of one tree are leaves of the other, so every rank sends and
+//            receives all the time.
 //   Cost     About 2 log2(n) rounds for the first chunk, and each rank sends 2 times the array in
 //            all (a ring 2(n-1)/n times, but in 2(n-1) rounds). No scratch. `split` chunks per
 //            tree.

@@ -9,8 +9,8 @@
 //   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
 //            operations in MPICH, 2005: pairwise exchange, in the order of recursive doubling.
 //   Limits   Every rank exchanges messages with every other rank, and receives in the order of the
-//            tree. For a fixed order of summation: it is the same for all parts, and gives the same
-//            bits as the allreduces of fixed order.
+//            tree. Used if a fixed order of summation is required: the order is the same for all
+//            parts, and gives the same bits as the allreduces of fixed order.
 #include <algorithm>
 #include <bit>
 
@@ -35,7 +35,7 @@ class TreeSum {
     leaf_ = self_ < power_ ? self_ : self_ - power_;
   }
   static Rank power_in(Rank size) { return static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size))); }
-  static uint32_t slots(Rank size) {  // one per block size, one for this rank's contribution
+  static uint32_t slots(Rank size) {  // one per block size, and one for this rank's contribution
     return size < 3 ? 0 : static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(power_in(size)))) + 1;
   }
 

@@ -11,7 +11,7 @@ namespace pc {
 
 struct PartRun {
   Chunks parts;       // by name; one chunk per part
-  uint32_t skip = 0;  // how many parts come before this run
+  uint32_t skip = 0;  // number of parts before this run
 };
 
 // Returns the runs of `count` parts, beginning with the part of rank `first`: one run, or two if

@@ -1,12 +1,12 @@
 //   Idea     Ranks that differ in bit k swap halves: each sends one half of the chunks that it
 //            still reduces and adds what it receives to the other half (reduce-scatter). At the end
 //            each rank has one chunk of the whole sum. The same swaps backwards, without adding,
-//            spread the chunks (all-gather). Let p be the largest power of two <= n. Each rank r >=
-//            p first gives its contribution to rank r - p, stands by, and receives the result at
-//            the end.
+//            spread the chunks (all-gather). Let p be the largest power of two <= n. An extra rank
+//            r >= p only sends its contribution to rank r - p before the swaps, and receives the
+//            result after them.
 //   Cost     2 log2(p) rounds, 2 more if n is no power of two. Each of the p ranks sends 2(p-1)/p
-//            of the array, as little as a ring. A rank that stands by sends the whole array once;
-//            its partner does so in addition. No scratch.
+//            of the array, as little as a ring. An extra rank sends the whole array once; rank
+//            r - p does so in addition to its own chunks. No scratch.
 //   n = 4    halves of c0..c3:  round 0   0 <-> 1   0 keeps c0 c1, 1 keeps c2 c3; so do 2 and 3
 //                               round 1   0 <-> 2   0 keeps c0, 2 keeps c1; 1 and 3: c2, c3
 //                               round 2   0 <-> 2   round 3   0 <-> 1: the finished chunks go back
@@ -23,7 +23,7 @@ namespace pc {
 
 Plan rabenseifner_allreduce(const Shape& shape) {
   const Rank power = static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(shape.size)));
-  const Rank extra = shape.size - power;  // that many ranks stand by
+  const Rank extra = shape.size - power;  // number of extra ranks
   const Rank self = shape.rank;
   const Chunks all = {0, static_cast<uint32_t>(power)};
 
@@ -36,7 +36,7 @@ Plan rabenseifner_allreduce(const Shape& shape) {
   if (self < extra) plan.recv_reduce(self + power, outputs(all), {.dst = 1, .src = 1});
   Chunks mine = all;
   for (Rank distance = 1; distance < power; distance *= 2) {
-    const auto held = [&](Rank rank) {  // as in recursive_doubling_allreduce.cc
+    const auto held = [&](Rank rank) {  // number of contributions, as in recursive_doubling_allreduce.cc
       return distance + std::clamp(extra - (rank & ~(distance - 1)), 0, distance);
     };
     const Rank peer = self ^ distance;

@@ -1,7 +1,7 @@
 //   Idea     In round k, ranks that differ in bit k swap all they have and add it, so the number of
 //            contributions in a rank's sum doubles each time. Let p be the largest power of two <=
-//            n. Each rank r >= p first gives its contribution to rank r - p, stands by, and
-//            receives the result at the end.
+//            n. An extra rank r >= p only sends its contribution to rank r - p before the rounds,
+//            and receives the result after them.
 //   Cost     log2(p) rounds, 2 more if n is no power of two; the whole array per round. One scratch
 //            chunk.
 //   n = 4    round 0   0 <-> 1   2 <-> 3     n = 6 (p = 4)   4 -> 0, 5 -> 1; rounds among 0..3;
@@ -23,7 +23,7 @@ namespace pc {
 
 Plan recursive_doubling_allreduce(const Shape& shape) {
   const Rank power = static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(shape.size)));
-  const Rank extra = shape.size - power;  // that many ranks stand by
+  const Rank extra = shape.size - power;  // number of extra ranks
   const Rank self = shape.rank;
 
   PlanBuilder plan("recursive_doubling", shape, 1, 1);
@@ -34,8 +34,8 @@ Plan recursive_doubling_allreduce(const Shape& shape) {
   }
   if (self < extra) plan.recv_reduce(self + power, output(0), {.dst = 1, .src = 1});
   for (Rank distance = 1; distance < power; distance *= 2) {
-    // What a rank holds so far: the contributions of its block of `distance` ranks and of the ranks
-    // that stand by for them.
+    // Number of contributions that `rank` holds so far: those of its block of `distance` ranks and
+    // of the extra ranks that belong to these.
     const auto held = [&](Rank rank) {
       const Rank first = rank & ~(distance - 1);
       return distance + std::clamp(extra - first, 0, distance);

@@ -72,7 +72,7 @@ void FaultyTransport::abort(const Status& why) noexcept {
   inner_->abort(why);
 }
 
-// The peers are no longer held: later posts complete with the end of the real transport.
+// After this no peer is held: the real transport completes later posts with its own error.
 void FaultyTransport::complete_held(const Status& why) {
   for (const auto& [peer, posts] : std::exchange(held_, {})) {
     for (const Held& held : posts) complete(held.completions, held.token, why);

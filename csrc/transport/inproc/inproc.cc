@@ -21,7 +21,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMoveBytes = kMiB;  // moved by one call; poll() moves the rest
+constexpr std::size_t kMoveBytes = kMiB;  // moved by one call of Hub::move(); poll() moves the rest
 
 // Both ends of the channel between two ranks. Thread-safety: `mutex` guards the members below it.
 struct Pair {
@@ -35,12 +35,13 @@ struct Pair {
   std::mutex mutex;
   std::array<Link, 2> links;  // of the lower rank, of the higher rank
   std::array<Fd, 2> control;  // of the lower rank, of the higher rank, until they are taken
-  bool ended = false;         // one side has left: nothing moves any more
+  bool ended = false;         // one rank has shut down or aborted: nothing moves any more
 };
 
 // Signals that a rank's poll() has something to do. notify() is called while the lock of the pair
-// is held, and answer() before that lock is taken. So a poll() that answered a notification sees
-// the work of it, even if it cleared the event of a thread that notified just now.
+// is held, and answer() before that lock is taken. A poll() that has answered a notification
+// therefore sees the frames that caused it, even if answer() also cleared the notification of
+// another thread.
 struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<bool> notified{false};  // spares poll() the system call
@@ -76,7 +77,7 @@ class Hub final : public InprocHub, public std::enable_shared_from_this<Hub> {
     return *pairs_[high * (high - 1) / 2 + static_cast<std::size_t>(std::min(a, b))];
   }
   Status join(Rank rank, const WaitContext& context);
-  // Moves frames both ways; the caller holds the pair's lock. Notifies both ends if something is
+  // Moves frames both ways; the caller holds the pair's lock. Notifies both ranks if frames are
   // left.
   std::size_t move(Pair& pair, Rank a, Rank b);
 
@@ -149,7 +150,7 @@ class InprocTransport final : public Transport {
   InprocTransport(const InprocTransport&) = delete;
   InprocTransport& operator=(const InprocTransport&) = delete;
   ~InprocTransport() override {
-    // Without shutdown() this is a death, and the peers see it as such.
+    // Without shutdown() the peers see this as the failure of this rank.
     leave(Status(Code::kAborted, "the transport is gone"),
           Status(Code::kPeerFailure, "rank " + std::to_string(rank_) + " closed without goodbye")
               .with_peer(rank_));
@@ -226,7 +227,8 @@ class InprocTransport final : public Transport {
         unsent += link.counts().posted_sends + (link.has_output() ? 1 : 0);
       });
       if (unsent == 0 || deadline.expired()) break;
-      // a peer's receive moves the rest in that peer's thread, and this rank is not notified
+      // pauses: a peer's receive moves the rest in that peer's thread, and this rank is not
+      // notified
       ::poll(nullptr, 0, deadline.slice_ms(1));
     }
     leave(Status(Code::kAborted, "the transport was shut down"),

@@ -1,6 +1,7 @@
-// The layout of one rank's frames to another rank in its shared memory. There are two rings: slots,
-// one for each frame, with a stamp that marks the frame as present, and bytes, for what does not
-// fit into a slot. A small message is one cache line that holds flag, header and payload.
+// The layout of the frames that one rank sends to one other rank, in the sender's shared memory.
+// There are two rings. The ring of slots has one slot for each frame, with a stamp that marks the
+// frame as present. The ring of bytes holds what does not fit into a slot. A small message is one
+// cache line that holds flag, header and payload.
 #pragma once
 
 #include <algorithm>
@@ -23,33 +24,34 @@ struct alignas(kCacheLinePair) ChannelSlot {
 
 inline constexpr std::size_t kChannelSlots = 1024;
 struct alignas(4096) Channel {
-  // What its owner has taken from the other rank's channel, as far as the owner has reported it.
+  // How many slots and bytes the owner has taken from the other rank's channel; updated from time
+  // to time.
   std::atomic<uint64_t> slots_taken{0}, bytes_taken{0};
   std::atomic<uint64_t> ring_nbytes{0};  // size of the ring of bytes that follows this struct
-  std::atomic<uint64_t> ended{0};        // not 0: the owner has given up the other rank's channel
+  std::atomic<uint64_t> ended{0};        // not 0 once the owner has given up the other rank's channel
   // How far the owner has filled the ring of bytes. A frame with more than kPutAtOnce and at most
-  // kEagerBytes there is announced before it is complete, so that the other rank can copy while the
-  // owner still writes.
+  // kEagerBytes in the ring is announced before it is complete, so that the other rank can copy
+  // while the owner still writes.
   alignas(kCacheLinePair) std::atomic<uint64_t> bytes_put{0};
   ChannelSlot slots[kChannelSlots];
 };
 inline constexpr std::size_t kPutAtOnce = 8192;
 
-// Returns where in the ring of bytes the next frame with `nbytes` there begins. The bytes of a
-// frame are contiguous. Both sides compute the same position.
+// Returns the position in the ring of bytes at which the next frame begins, if it has `nbytes`
+// there. The bytes of a frame are contiguous. Both sides compute the same position.
 inline uint64_t place_in_ring(uint64_t position, uint64_t nbytes, uint64_t ring_nbytes) {
   const uint64_t to_end = ring_nbytes - position % ring_nbytes;
   return nbytes <= to_end ? position : position + to_end;
 }
 inline uint64_t end_in_ring(uint64_t place, uint64_t nbytes) { return place + (nbytes + 63) / 64 * 64; }
 
-// The words of a slot. A short message has its payload and description in the slot. Every other
+// The contents of a slot. A short message has its payload and description in the slot. Every other
 // message has them in the ring of bytes, in this order.
 struct SlotWords {
   uint8_t type = 0, klass = 0, flags = 0, is_short = 0;
   uint32_t group = 0, tag = 0;
-  // As in the wire header. For a short message: bytes of the description, plus bytes of the payload
-  // << 16.
+  // As in the wire header. For a short message it is the size of the description, plus the size of
+  // the payload << 16.
   uint32_t index = 0;
   uint64_t sequence = 0, digest = 0;
   // The bytes before kExtentEnd share one cache line with the stamp.
@@ -71,7 +73,7 @@ inline bool is_short(const FrameHeader& header) {
          header.segment_nbytes + std::size_t{header.description_nbytes} <= SlotWords::kCapacity;
 }
 
-// Fills in everything except `data` of a short message.
+// Returns the words for `header`. The caller fills in `data` of a short message.
 inline SlotWords words_of(const FrameHeader& header) {
   SlotWords words;
   words.type = static_cast<uint8_t>(header.type);
@@ -92,7 +94,8 @@ inline SlotWords words_of(const FrameHeader& header) {
   return words;
 }
 
-// The owner may still write to the slot, so only the copy may be inspected.
+// Copies the contents of a slot. Only the copy may be inspected, because the owner may still write
+// to the slot.
 inline void copy_words(const ChannelSlot& slot, SlotWords& words) {
   std::memcpy(static_cast<void*>(&words), slot.bytes, SlotWords::kExtentEnd);
   if (words.is_short != 0 &&

@@ -12,16 +12,17 @@
 namespace pc {
 namespace {
 
-// Segments of a large message: the peer takes one while the next is put. An eager message must fit
-// into one frame.
+// The size of the largest frame. A large message is divided into frames, so that the peer takes one
+// while the next is written. An eager message must fit into one frame.
 constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
-// Up to this size the peer copies a frame while it is still being written. During a longer frame
-// the peer is busy with the previous one, and the progress word that it polls is expensive to
-// write.
+// Up to this size the peer copies a frame while it is still being written. A longer frame is
+// announced when it is complete: until then the peer is busy with the previous frame, and
+// bytes_put, which the peer polls, is expensive to write.
 constexpr std::size_t kBehind = kEagerBytes;
 constexpr uint64_t kReportSeldom = 8;  // the peer is informed after each eighth of a ring that was taken
-// Two arrays of this size, the sender's and the receiver's, do not stay in the caches, so the slots
-// need not be read before they are written.
+// A message of this size or more is stored past the caches. Two arrays of this size, the sender's
+// and the receiver's, do not stay in the caches, and such stores do not read the lines that they
+// write.
 constexpr uint64_t kPastCachesFrom = 8UL * 1024 * 1024;
 constexpr std::size_t kFull = std::numeric_limits<std::size_t>::max();
 
@@ -56,7 +57,8 @@ Status ShmConnection::open() {
 }
 
 void ShmConnection::send_goodbye() {
-  if (own_ != nullptr) link_.send_goodbye();  // else the peer cannot receive it here
+  // without a channel of its own, this rank cannot send a goodbye here
+  if (own_ != nullptr) link_.send_goodbye();
 }
 
 // ---- Writing.
@@ -77,8 +79,8 @@ std::size_t ShmConnection::write() {
   return frames;
 }
 
-// Returns the largest number of contiguous bytes for the next frame, or kFull if there is no slot
-// for it.
+// Returns the largest number of contiguous bytes that the next frame may have, or kFull if no slot
+// is free.
 Result<std::size_t> ShmConnection::capacity_for_frame() {
   PC_TRY(open());
   PC_TRY(find_theirs().status());
@@ -118,15 +120,16 @@ void ShmConnection::put(const FrameHeader& header, const ConstIoVec& payload,
   wakeup_.wake(ends_.peer);
 }
 
-// Sequentially consistent with ShmWakeup::fall_asleep(): either the sleeper sees this frame, or
-// this rank sees it asleep.
+// The exchange is sequentially consistent, like the store in ShmWakeup::begin_sleep(). Either a
+// peer that falls asleep still sees this frame, or this rank sees that the peer sleeps.
 void ShmConnection::announce(const SlotWords& words, std::size_t nbytes) {
   ChannelSlot& slot = own_->slots[slots_ % kChannelSlots];
   std::memcpy(slot.bytes, &words, nbytes);
   slot.stamp.exchange(++slots_, std::memory_order_seq_cst);
 }
 
-// Publishes its progress from time to time. Returns where the next frame's bytes may begin.
+// Writes a frame's bytes and publishes the progress meanwhile. Returns the position at which the
+// bytes of the next frame may begin.
 uint64_t ShmConnection::put_bytes(const ConstIoVec& payload, std::span<const std::byte> description) {
   const uint64_t nbytes = payload.size() + description.size();
   const uint64_t place = place_in_ring(bytes_, nbytes, ring_.size());
@@ -278,7 +281,7 @@ bool ShmConnection::copy_behind(const Arrived& frame, std::byte* to) const {
     if (nbytes != 0) std::memcpy(to, frame.at, nbytes);
     return true;
   }
-  constexpr int kWaitLimit = 2000;  // consecutive looks without progress
+  constexpr int kWaitLimit = 2000;  // consecutive polls without progress
   int steps = static_cast<int>(nbytes / kPutAtOnce) + 2;
   const uint64_t begin = frame.bytes_end - end_in_ring(0, nbytes + frame.header.description_nbytes);
   uint64_t done = 0;

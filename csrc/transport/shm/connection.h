@@ -1,5 +1,5 @@
 // One local peer: the channels to and from it, and the protocol on them. Frames are copied into and
-// out of a channel as a whole, so no frame is ever half moved.
+// out of a channel as a whole, so no frame is ever partly written or read.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class ShmConnection {
     bool oversubscribed = false;
     CoreWatch* core = nullptr;
   };
-  // `local_peers` and `wakeup` outlive it; `header` is the peer's.
+  // `local_peers` and `wakeup` outlive this object; `header` is the peer's.
   ShmConnection(LocalPeers& local_peers, ShmWakeup& wakeup, const SegmentHeader& header, const Ends& ends,
                 const LinkLimits& limits);
   ShmConnection(const ShmConnection&) = delete;
@@ -35,8 +35,8 @@ class ShmConnection {
   Link& link() { return link_; }
   Rank peer() const { return ends_.peer; }
   bool unsent() const;  // a frame waits to be written, or a message waits for the peer's CLEAR
-  // Each moves a bounded amount and returns the number of frames moved. A failure closes the
-  // connection.
+  // read() and write() move a bounded amount and return the number of frames moved. A failure
+  // closes the connection.
   std::size_t read();
   std::size_t write();
   // The fast path of Transport. recv_at_once() does not wait for the message: it returns false if
@@ -49,23 +49,24 @@ class ShmConnection {
     bool has_come() const { return slot->stamp.load(std::memory_order_seq_cst) == stamp; }
   };
   Next next();
-  // True while a thread waits for next(), which it does without the lock. At most one thread does
-  // so.
+  // True while a thread waits for next() without the lock. At most one thread may do so.
   std::atomic<bool>& waits_briefly() { return waits_briefly_; }
   Waiter& waiter() { return waiter_; }
 
   bool ended_by_peer() const {
     return open_ && theirs_ != nullptr && theirs_->ended.load(std::memory_order_seq_cst) != 0;
   }
-  void send_goodbye();                      // queued behind everything posted before
-  void end_as_peer_did(const Status& why);  // after it has read all that the peer wrote before its end
+  void send_goodbye();  // sent after all operations that are already posted
+  // reads all that the peer wrote before its end, then closes, with `why` unless the peer has sent
+  // goodbye
+  void end_as_peer_did(const Status& why);
   void close(const Status& why);  // completes all operations, already posted and later ones, with `why`
 
  private:
   Status open();
-  Result<bool> find_theirs();  // returns false if the peer has written nothing yet
+  Result<bool> find_theirs();  // returns false if the peer has no channel to this rank yet
   Result<std::size_t> take();
-  // A frame that has arrived. `words` holds its bytes if it is short.
+  // A frame that has arrived. If it is short, its bytes are in the `words` that look() has filled.
   struct Arrived {
     FrameHeader header;
     const std::byte* at;  // payload, then description
@@ -94,7 +95,7 @@ class ShmConnection {
   Channel* own_ = nullptr;  // created when something is to be written or taken
   std::span<std::byte> ring_;
   SharedCopy shared_copy_;
-  uint64_t slots_ = 0, bytes_ = 0;  // put so far
+  uint64_t slots_ = 0, bytes_ = 0;  // written so far
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;
   uint64_t slots_taken_ = 0, bytes_taken_ = 0;        // taken so far

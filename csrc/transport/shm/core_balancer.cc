@@ -10,11 +10,12 @@
 namespace pc {
 namespace {
 
-constexpr std::chrono::milliseconds kLooks{1};  // between two looks
-// The interval doubles after each further move, since each one helps less.
+constexpr std::chrono::milliseconds kLooks{1};  // the shortest time between two calls of look()
+// The interval doubles after each further move, because each further move gains less.
 constexpr std::chrono::milliseconds kAfterMove{10};
-constexpr int kMostDoublings = 2;                     // a move takes about 20 us: 0.05 % of the time at most
-constexpr std::chrono::milliseconds kForgotten{200};  // after this time a move counts as the first one again
+constexpr int kMostDoublings = 2;  // so moves take 0.05 % of the time at most: about 20 us every 40 ms
+// after this time without a move, the next move counts as the first one again
+constexpr std::chrono::milliseconds kForgotten{200};
 
 void find_cores_in(const cpu_set_t& set, std::vector<int>& cores) {
   cores.clear();
@@ -45,7 +46,8 @@ std::optional<int> better_core(std::span<const int> cores, std::size_t self, std
   if (own < 0 || std::find(later.begin(), later.end(), own) != later.end()) return std::nullopt;
   const auto ranks = [&](int core) { return std::count(cores.begin(), cores.end(), core); };
   std::optional<int> best;
-  auto least = ranks(own) - 1;  // a move to a core with as many ranks would only swap the two cores
+  // a move to a core with one rank fewer would only swap the loads of the two cores
+  auto least = ranks(own) - 1;
   for (std::size_t i = 0; i < usable.size() && least > 0; ++i) {
     if (const auto there = ranks(usable[i]); there < least) {
       least = there;

@@ -1,5 +1,5 @@
-// Messages through memory that ranks of one host share, and through another transport to all other
-// ranks.
+// A transport that sends messages through memory that ranks of one host share, and through another
+// transport to all other ranks.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ struct ShmOptions {
   LinkLimits limits = {};
   CoreWatch* core = nullptr;  // for its waits; may be null, else it outlives the transport
 };
-// `inner` connects every pair, has the control sockets, and reports when a local peer ends. It must
-// not be connected yet. `local_peers` and `wakeup` are not owned and outlive the transport, which
-// polls `wakeup` for all its users.
+// `inner` connects every pair of ranks, has the control sockets, and reports when a local peer
+// ends. It must not be connected yet. `local_peers` and `wakeup` are not owned and outlive the
+// transport, which polls `wakeup` for all users of `wakeup`.
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options,
                                                       std::unique_ptr<Transport> inner,
                                                       LocalPeers& local_peers, ShmWakeup& wakeup);

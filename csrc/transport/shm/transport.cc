@@ -17,8 +17,8 @@
 namespace pc {
 namespace {
 
-// If shared memory reaches every peer, the inner transport only reports the end of a peer, which
-// also ends a sleep. So it is polled seldom.
+// If shared memory reaches every peer, the inner transport only reports the end of a peer. Such a
+// report also ends a sleep, so only one poll in this many includes the inner transport.
 constexpr unsigned kInnerSeldom = 64;
 // Never sent: a receive of this message ends when its connection ends.
 constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{0}}, 0, 0, 0};
@@ -104,8 +104,8 @@ class ShmTransport final : public Transport {
   }
 
  private:
-  // Returns null if the inner transport serves this peer. connect() sets the connections, and they
-  // never change.
+  // Returns null if the inner transport serves this peer. connect() sets the connections, which do
+  // not change after that.
   ShmConnection* find(Rank peer) const {
     return peer >= 0 && peer < options_.size ? connections_[static_cast<std::size_t>(peer)].get() : nullptr;
   }
@@ -117,7 +117,9 @@ class ShmTransport final : public Transport {
   const ShmOptions options_;
   LocalPeers& local_peers_;
   ShmWakeup& wakeup_;
-  CompletionQueue ends_;  // receives the ends of the inner transport's connections, by rank
+  // receives a completion when the inner transport's connection to a local peer ends; its token is
+  // the rank
+  CompletionQueue ends_;
   const std::unique_ptr<Transport> inner_;
   Fd epoll_;  // watches the inner transport and the wakeup
   bool reaches_all_ = false;
@@ -126,8 +128,8 @@ class ShmTransport final : public Transport {
   std::vector<std::unique_ptr<ShmConnection>> connections_;  // by rank; null: not a local peer
   std::vector<ShmConnection*> local_peers_in_order_;
   uint32_t sleepers_ = 0;  // threads between fall_asleep() and wake_up()
-  bool armed_ = false;     // the wakeup is armed for them
-  Status ended_;           // not OK: after shutdown or abort
+  bool armed_ = false;     // the wakeup is armed for the sleepers
+  Status ended_;           // not OK after shutdown or abort
 };
 
 Status ShmTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
@@ -218,7 +220,7 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
     if (!has_come) next.slot = nullptr;
   }
   const bool received = next.slot != nullptr && connection->recv_at_once(op);
-  arm_for_sleepers();  // for credit that did not fit
+  arm_for_sleepers();  // if the credit did not fit into the channel
   connection->waits_briefly().store(false, std::memory_order_release);
   return received;
 }
@@ -244,8 +246,8 @@ bool ShmTransport::fall_asleep() {
   const std::lock_guard lock(mutex_);
   ++sleepers_;
   arm_for_sleepers();
-  // Checked only now: either this rank sees what its peers have written, or they see that it
-  // sleeps.
+  // Checked only after arming: either this rank sees what its peers have written, or they see that
+  // it sleeps.
   for (ShmConnection* connection : local_peers_in_order_) {
     if (connection->ended_by_peer())
       connection->end_as_peer_did(Status(
@@ -255,8 +257,9 @@ bool ShmTransport::fall_asleep() {
   return poll_channels() == 0 && idle;
 }
 
-// A thread that sleeps without waiting for a message here, such as the progress thread, need not be
-// woken by every message for which another thread spins.
+// Arms the wakeup only if an operation is posted or output is pending here. Otherwise every message
+// for which another thread spins would wake a thread that waits for no message here, such as the
+// progress thread.
 void ShmTransport::arm_for_sleepers() {
   if (sleepers_ == 0 || armed_) return;
   armed_ =

@@ -49,7 +49,8 @@ std::size_t ShmWakeup::find_cores(std::vector<int>& cores) {
   for (const SegmentHeader* header : headers_) {
     if (header == nullptr) continue;
     if (header == &own_) self = cores.size();
-    // Another rank's number is not trusted: one that is far too large counts as unknown.
+    // A number from another rank is not trusted: a core number that is far too large counts as
+    // unknown.
     const int64_t core = header->core.load(std::memory_order_relaxed);
     cores.push_back(core > 0 && core <= kMostCores ? static_cast<int>(core - 1) : -1);
   }
@@ -62,7 +63,8 @@ void ShmWakeup::list(CompletionQueue& queue, uint64_t token) {
   begin_sleep();
 }
 
-// A peer that writes from now on notifies. A check from now on sees what was written before.
+// After this, a peer that writes notifies this rank, and a check by this rank sees what the peer
+// wrote before.
 void ShmWakeup::begin_sleep() {
   if (++sleep_ == 0) ++sleep_;
   sleeping_.store(1, std::memory_order_relaxed);
@@ -97,7 +99,7 @@ void ShmWakeup::wake_up() {
   const std::lock_guard lock(mutex_);
   if (sleeps_ > 0) --sleeps_;
   stay_awake();
-  idle_polls_.store(0, std::memory_order_relaxed);  // the next poll looks
+  idle_polls_.store(0, std::memory_order_relaxed);  // the next poll checks for a notification
 }
 
 std::size_t ShmWakeup::poll() {
@@ -107,7 +109,7 @@ std::size_t ShmWakeup::poll() {
     return 0;
   if (!local_peers_.clear_notification()) return 0;
   const std::lock_guard lock(mutex_);
-  if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before the sleepers look
+  if (sleeps_ > 0 || !sleepers_.empty()) begin_sleep();  // before the sleepers check what was written
   std::size_t woken = 0;
   for (const Sleeper& sleeper : sleepers_) {
     if (!sleeper.queue->empty()) continue;

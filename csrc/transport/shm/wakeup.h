@@ -14,7 +14,7 @@
 namespace pc {
 
 // The wakeup of one rank. As a source of a reactor it ends the sleep of the thread that waits
-// there, and wakes the listed waits. Thread-safety: all methods.
+// there, and completes the listed queues. Thread-safety: all methods.
 class ShmWakeup final : public Pollable {
  public:
   static Result<std::unique_ptr<ShmWakeup>> create(LocalPeers& local_peers, Rank rank, Rank world_size);
@@ -27,24 +27,24 @@ class ShmWakeup final : public Pollable {
   // Returns kMismatch if the header is present and has another layout. The header's numbers mean
   // nothing while its magic is 0.
   Result<const SegmentHeader*> header_of_rank(Rank rank);
-  const SegmentHeader& known_header_of(Rank rank) const {
-    return *headers_[static_cast<std::size_t>(rank)];
-  }  // valid after header_of_rank()
+  // Valid after header_of_rank().
+  const SegmentHeader& known_header_of(Rank rank) const { return *headers_[static_cast<std::size_t>(rank)]; }
 
   // Fills `cores` with the cores on which this rank and its known local peers wait, in rank order;
   // -1 means not known. See core_balancer.h. Returns the index of this rank.
   std::size_t find_cores(std::vector<int>& cores);
   void set_core(int core) { own_.core.store(int64_t{core} + 1, std::memory_order_relaxed); }
 
-  // Call it after a write for which a local peer may sleep; the write must be sequentially
-  // consistent, as is this load. header_of_rank() must have been called before.
+  // Call it after a write to shared memory for which `rank` may be waiting asleep. The write must
+  // be sequentially consistent, like the load in this method. header_of_rank(rank) must have been
+  // called before.
   void wake(Rank rank) {
     const uint32_t sleep = headers_[static_cast<std::size_t>(rank)]->asleep.load(std::memory_order_seq_cst);
     if (sleep != 0) [[unlikely]]
       notify_once(rank, sleep);
   }
-  // While `queue` is listed, everything that a local peer writes for this rank completes `queue`
-  // with `token`. After list(), check once more for what was written before.
+  // While `queue` is listed, each wakeup of this rank by a local peer completes `queue` with
+  // `token`. After list(), the caller must check once more for data that was written before.
   void list(CompletionQueue& queue, uint64_t token);
   void unlist(CompletionQueue& queue);
 
@@ -64,8 +64,9 @@ class ShmWakeup final : public Pollable {
   LocalPeers& local_peers_;
   SegmentHeader& own_;
   std::vector<const SegmentHeader*> headers_;  // by world rank, once known; each is set before it is used
-  std::vector<std::atomic<uint32_t>>
-      notified_;  // by world rank: the number of the sleep that has already been notified
+  // by world rank: the sleep (value of `asleep`) for which this rank has already notified the
+  // sleeper
+  std::vector<std::atomic<uint32_t>> notified_;
   std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
   std::mutex mutex_;     // guards the members below, and headers_ while they are looked up
   uint32_t sleep_ = 0;   // the number of the last sleep

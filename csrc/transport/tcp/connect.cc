@@ -100,11 +100,12 @@ class Mesh {
   const Credentials& credentials_;
   const std::vector<Fd>& listeners_;
   const std::vector<std::string>& addresses_;
-  std::vector<Peer> peers_;          // by rank, including this rank
-  std::map<int, Greeting> pending_;  // by descriptor
+  std::vector<Peer> peers_;  // every connection, by rank; the entries of this rank itself are not used
+  std::map<int, Greeting> pending_;  // accepted connections during their handshake, by descriptor
   HandshakeLimiter limiter_;
   Refusals refusals_;
-  // set when a peer that knows this job has rejected this rank: no peer will accept it any more
+  // not OK once a peer that knows this job has rejected this rank; no peer will accept this rank
+  // any more
   Status rejected_;
   std::string accept_failed_;       // the most recent reason why no connection could be accepted
   std::size_t missing_ = 0;         // number of missing connections
@@ -215,7 +216,7 @@ void Mesh::wait(Deadline deadline, TimePoint now) {
   }
 
   int ms = deadline.slice_ms();
-  for (const Peer& peer : peers_) {  // a retry may be scheduled earlier
+  for (const Peer& peer : peers_) {  // a retry may be scheduled before the end of the slice
     if (peer.attempts > 0 && !peer.done.valid() && !peer.dialling()) {
       ms = std::min(ms, Deadline(peer.retry_at).slice_ms());
     }
@@ -261,8 +262,8 @@ Status Mesh::begin_greeting(Peer& peer) {
 }
 
 void Mesh::accept_some(int listener, TimePoint now) {
-  // Not all pending ones at once: those accepted already must get to speak before the limiter is
-  // full and evicts the oldest.
+  // Accepts only some of the waiting connections, so that those already accepted can send their
+  // handshakes before the limiter is full and evicts the oldest.
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
     Result<Fd> fd = accept_one(listener);
     // Out of descriptors or memory: evict a pending connection, and pause the listener.
@@ -293,12 +294,12 @@ void Mesh::reject(int pending, const std::string& why) {
 
 void Mesh::pending_ready(int pending) {
   const auto found = pending_.find(pending);
-  if (found == pending_.end()) return;  // evicted in this round
+  if (found == pending_.end()) return;  // evicted earlier in this call of wait()
   const Handshake& handshake = found->second.handshake();
   const Status status = found->second.move();
   if (!status.is_ok()) {
-    // The rank is not proven, but the process speaks this protocol: it may help to find out why a
-    // rank is missing.
+    // The peer has not proved its rank, but it uses this protocol. Its error may show why a rank is
+    // missing.
     const Rank rank = handshake.has_theirs() ? handshake.theirs().rank : -1;
     if (rank > us_.rank && rank < us_.size) {
       for (Peer& peer : of(rank))

@@ -60,8 +60,8 @@ std::size_t Connection::write() {
   if (!open()) return 0;
   const Result<std::size_t> moved = writer_.write(stream_, link_, kBudgetBytes);
   if (!moved.is_ok()) {
-    // The peer may have sent the reason why it left before it closed, so what it sent is read
-    // first.
+    // The peer may have sent the reason before it closed the connection, so all that it sent is
+    // read first.
     read_the_rest();
     if (open()) broken(moved.status());
     return 1;
@@ -91,8 +91,9 @@ void Connection::broken(const Status& why) {
   if (link_.peer_sent_goodbye()) {
     return close(Status(Code::kPeerExited, "rank " + std::to_string(peer_) + " has shut down"));
   }
-  // A peer that has read this rank's goodbye may close before it sends its own, so this end is
-  // caused by this rank. Damage and a reset keep their own codes.
+  // A peer that has read this rank's goodbye may close the connection without sending a goodbye.
+  // The end is then the effect of this rank's own shutdown. Damaged data and a reset keep their own
+  // codes.
   if (link_.sends_goodbye() && reader_.closed())
     return close(Status(Code::kAborted, "this rank has shut down"));
   // Callers see an error of the operating system (connection reset, timed out) as a failure of the

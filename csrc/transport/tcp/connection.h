@@ -16,8 +16,8 @@ namespace pc {
 // Thread-safety: none; its transport's lock guards it.
 class Connection final : private FrameIo {
  public:
-  // `epoll_fd` is not owned. It watches the socket, with this object as the event's data, until
-  // close().
+  // `epoll_fd` is not owned. Until close(), the epoll watches the socket; the data of its event is
+  // this object.
   Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
   ~Connection() { unwatch(); }
   Connection(const Connection&) = delete;
@@ -27,21 +27,23 @@ class Connection final : private FrameIo {
   Link& link() { return link_; }
   Rank peer() const { return peer_; }
   bool open() const { return stream_.valid(); }
-  // The reason of a closed connection; OK while it is open. has_failed() is true if neither side
-  // has said goodbye.
+  // why_closed() returns why the connection was closed, or OK while it is open. has_failed()
+  // returns true if the connection broke, and false if it is open or if either side has shut down
+  // or aborted it.
   const Status& why_closed() const { return why_closed_; }
   bool has_failed() const {
     return !why_closed_.is_ok() && why_closed_.code() != Code::kPeerExited &&
            why_closed_.code() != Code::kAborted;
   }
   bool unsent() const;  // a frame waits to be written, or a message waits for the peer's CLEAR
-  // Each moves a bounded amount and returns how often something moved. A failure closes the
-  // connection and completes everything that was posted.
+  // read() and write() move a bounded number of bytes. They return the number of system calls that
+  // moved bytes, or 1 after a failure. A failure closes the connection and completes all posted
+  // operations.
   std::size_t read();
   std::size_t write();
   void read_the_rest();           // reads what the peer sent before it left, at most what a socket buffers
   void close(const Status& why);  // completes all operations, already posted and later ones, with `why`
-  void finish_writing();          // sends no more: the peer will see an orderly end
+  void finish_writing();          // sends nothing more; the peer sees an orderly end
   void close_in_child() noexcept { stream_.reset(); }
 
  private:

@@ -11,11 +11,12 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kReadBufferBytes = 68UL * 1024;  // an eager message with header and trailer in one call
-constexpr std::size_t kLookAhead =
-    4UL * 1024;  // behind a payload: its trailer, the next header, short frames
-constexpr std::size_t kPayloadBytesPerCall =
-    128UL * 1024;  // bytes of a payload per call: they are still in the L2 cache for the checksum
+// holds an eager message with header and trailer, so that one call can receive it
+constexpr std::size_t kReadBufferBytes = 68UL * 1024;
+// Bytes received after a payload in the same call: its trailer, the next header, short frames.
+constexpr std::size_t kLookAhead = 4UL * 1024;
+// The limit of the payload per call, so that it is still in the L2 cache for the checksum.
+constexpr std::size_t kPayloadBytesPerCall = 128UL * 1024;
 
 std::string hex(uint32_t value) {
   char text[11];
@@ -42,8 +43,8 @@ Result<std::size_t> FrameReader::read(ByteStream& stream, Link& link, std::size_
   return calls;
 }
 
-// Returns the number of bytes read, or 0 if there are none now. `drained` is set if the socket
-// returned fewer bytes than requested, so it is empty.
+// Returns the number of bytes read, or 0 if there are none now. Sets `drained` if the socket
+// returned fewer bytes than requested, which means that it is empty.
 Result<std::size_t> FrameReader::fill(ByteStream& stream, bool& drained) {
   if (begin_ == end_) {
     begin_ = end_ = 0;

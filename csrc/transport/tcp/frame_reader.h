@@ -1,5 +1,5 @@
 // Parses the bytes of a socket into frames for a Link. Payloads are received directly into their
-// destination. The bytes behind a payload arrive in the same system call, in a small buffer from
+// destination. The bytes after a payload arrive in the same system call, in a small buffer from
 // which short frames are parsed.
 #pragma once
 

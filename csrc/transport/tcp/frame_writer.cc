@@ -12,11 +12,12 @@ namespace {
 
 constexpr std::size_t kWriteBufferBytes = 64UL * 1024;
 constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this size are copied with the checksum
-// Bytes offered to the socket at once. On every return from the kernel the peer runs out of data:
-// over loopback 16 MiB takes 30 % longer in pieces of 256 KiB, and more than 1 MiB gains nothing.
+// The number of bytes offered to the socket at once. Between two calls the peer runs out of data:
+// over loopback, 16 MiB takes 30 % longer in pieces of 256 KiB, while pieces of more than 1 MiB
+// gain nothing.
 constexpr std::size_t kBatch = 1024UL * 1024;
-// While a full socket leaves more than this pending, no frame is added: a frame that becomes ready
-// later, such as control, must not wait behind all of it.
+// While a full socket leaves this many bytes or more pending, no frame is added. A frame that
+// becomes ready later, such as a control frame, must not wait behind a full batch.
 constexpr std::size_t kRefillBelow = 256UL * 1024;
 constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 
@@ -145,7 +146,7 @@ void FrameWriter::advance(Link& link, std::size_t count) {
     borrows_ = false;
   }
   std::vector<uint64_t>::iterator end = ends_.begin();
-  // the socket holds the bytes from here on
+  // the socket now has all bytes of these frames
   for (; end != ends_.end() && *end <= sent_; ++end) link.written();
   ends_.erase(ends_.begin(), end);
 }

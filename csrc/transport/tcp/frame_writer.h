@@ -1,5 +1,5 @@
 // Serializes the frames of a Link to a socket. One system call sends many frames: short ones are
-// copied together, large payloads are sent in place, checksummed right before.
+// copied together, and large payloads are sent in place, right after their checksum is computed.
 #pragma once
 
 #include <sys/uio.h>
@@ -24,10 +24,11 @@ class FrameWriter {
   // the number of system calls that moved bytes. An error comes from the operating system; nothing
   // more can be written after it.
   Result<std::size_t> write(ByteStream& stream, Link& link, std::size_t budget);
-  // Copies pending payloads, so that nothing outside this object is needed for them any more; see
+  // Copies pending payloads, so that no memory outside this object is needed for them any more; see
   // FrameIo.
   void keep_unsent();
-  // True while the socket has not taken all bytes of the frames that the link has handed over.
+  // Returns true while the socket has not accepted all bytes of the frames that the link has handed
+  // over.
   bool pending() const { return !parts_.empty(); }
 
  private:
@@ -41,11 +42,11 @@ class FrameWriter {
 
   std::unique_ptr<std::byte[]> buffer_;  // headers, trailers and small payloads
   std::size_t buffered_ = 0;  // bytes of buffer_ in use; all of it is free again when nothing is pending
-  std::unique_ptr<std::byte[]> kept_;  // copies of payloads that may be gone from their own memory
+  std::unique_ptr<std::byte[]> kept_;  // copies of payloads whose own memory may no longer be valid
   bool borrows_ = false;               // a part may refer to memory that this object does not own
-  std::vector<iovec> parts_;        // what is sent next, in order: pieces of buffer_, kept_ and of payloads
-  std::vector<uint64_t> ends_;      // ends of the frames in parts_, in bytes since the beginning
-  uint64_t queued_ = 0, sent_ = 0;  // bytes since the beginning
+  std::vector<iovec> parts_;    // what is sent next, in order: ranges of buffer_, of kept_ and of payloads
+  std::vector<uint64_t> ends_;  // ends of the frames in parts_, counted like queued_
+  uint64_t queued_ = 0, sent_ = 0;  // bytes since the first frame
 };
 
 }  // namespace pc

@@ -26,8 +26,8 @@ std::size_t Peer::parts_of(const MessageId& id, uint64_t nbytes) const {
 
 Connection& Peer::carrier_of(const MessageId& id) const {
   const uint64_t k = connections_.size();
-  // The quotient is added so that alternating headers and bodies do not always use the same
-  // connections.
+  // Without the quotient, each of two alternating kinds of messages, such as headers and bodies,
+  // could always use the same connections.
   const uint64_t spread = id.stream.tag + id.sequence + id.sequence / k;
   return *connections_[id.stream.klass == StreamClass::kPointToPoint ? spread % k : 0];
 }
@@ -151,7 +151,8 @@ Peer::Split* Peer::begin(CompletionSink* sink, uint64_t token, std::size_t parts
   return split;
 }
 
-// A link calls this.
+// Called from within a link, so it only records a failed message; settle() withdraws the other
+// parts.
 void Peer::part_ended(Split& split, Completion&& completion) {
   if (completion.token == kLateMismatchToken) {
     if (split.sink != nullptr) split.sink->complete(std::move(completion));
@@ -174,8 +175,8 @@ void Peer::finish(Split& split) {
   if (sink != nullptr) sink->complete(std::move(end));
 }
 
-// If one part has failed, the other parts are withdrawn before the sink is informed, so that the
-// memory is free by then.
+// If one part has failed, the other parts are withdrawn before the sink is informed, so that no
+// part uses the memory any more at that time.
 void Peer::settle() {
   while (!stopping_.empty()) {
     Split* const split = stopping_.back();
@@ -202,8 +203,9 @@ void Peer::flush(Connection& connection) {
   if (!connection.open()) end_siblings(connection);
 }
 
-// After an orderly goodbye each connection ends by itself when all of it has been read. When one
-// breaks, the siblings may still hold what the peer wrote before it left, including its goodbye.
+// After an orderly goodbye, each connection closes by itself when all its data has been read. If
+// one connection breaks, the other connections may still hold data that the peer sent before it
+// ended, including its goodbye. That data is read before they are closed.
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {

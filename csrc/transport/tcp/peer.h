@@ -1,15 +1,15 @@
 // All connections to one rank. If there are several, a large message of a collective is split over
-// them: each carries one part under the message's name, and each part is requested, cleared and
-// withdrawn as a message is. Other messages of collectives use the first connection. Point-to-point
-// messages are not split and are distributed over the connections: all that is known of one must be
-// on one link, because either all or nothing of it is taken back, and no discard() removes a
-// remainder.
+// them: each connection carries one part under the message's id, and each part is requested,
+// cleared and withdrawn like a message. Other messages of collectives use the first connection.
+// Point-to-point messages are not split, but distributed over the connections. All state of such a
+// message must be on one link, because the message is withdrawn completely or not at all, and no
+// discard() removes a remainder.
 //
 //   message   |---- part 0 ----|---- part 1 ----|-- part 2 --|
 //   over        connection 0     connection 1     connection 2
 //
 // The parts are equal and consist of whole cache lines; the last one is shorter. This is for
-// networks that limit the bandwidth of one connection. Both sides derive from a message's name and
+// networks that limit the bandwidth of one connection. Both sides derive from a message's id and
 // size whether and how it is split.
 #pragma once
 
@@ -42,8 +42,8 @@ class Peer {
   bool cancel(const CompletionSink* sink, const Status& why);
   void discard(uint32_t group, uint64_t sequence);
   void close_group(uint32_t group);
-  // serve() reads and writes. Both return how often something moved. When one connection breaks,
-  // all of them close.
+  // serve() reads and writes. Both methods return the number of system calls that moved bytes. When
+  // one connection breaks, all of them close.
   std::size_t serve(Connection& connection);
   std::size_t write(Connection& connection);
   void close(const Status& why);
@@ -51,7 +51,7 @@ class Peer {
 
  private:
   static constexpr std::size_t kLeastPart = 32UL * 1024;
-  // A message that is sent or received in parts; the sink of each part.
+  // A message that is sent or received in parts. It is the completion sink of each part.
   struct Split final : CompletionSink {
     void complete(Completion&& completion) override { peer->part_ended(*this, std::move(completion)); }
     Split *previous = nullptr, *next = nullptr;
@@ -59,11 +59,11 @@ class Peer {
     CompletionSink* sink = nullptr;
     uint64_t token = 0;
     std::size_t parts = 0, left = 0;
-    Completion end;            // the first failure, else the end of the last part
+    Completion end;            // the first failure, else the completion of the last part
     bool is_stopping = false;  // one part has failed; other parts may still be posted
   };
   std::size_t parts_of(const MessageId& id, uint64_t nbytes) const;
-  Connection& carrier_of(const MessageId& id) const;  // for a message that is not split
+  Connection& carrier_of(const MessageId& id) const;  // the connection of a message that is not split
   Split* begin(CompletionSink* sink, uint64_t token, std::size_t parts);
   void part_ended(Split& split, Completion&& completion);
   void finish(Split& split);

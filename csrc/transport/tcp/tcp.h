@@ -23,8 +23,8 @@ struct TcpOptions {
   int sockets = 1;        // data connections between two ranks; the same on all ranks
   Logger log = Logger();  // receives reports of rejected connections
 };
-// Listens at once, on a free port of each bind address. address() is then "ip:port", or several of
-// these separated by commas.
+// The transport listens from the beginning, on a free port of each bind address. Its address() is
+// "ip:port", or several of these separated by commas.
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TcpOptions& options);
 
 }  // namespace pc

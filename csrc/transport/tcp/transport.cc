@@ -87,12 +87,12 @@ class TcpTransport final : public Transport {
   std::string address_;
 
   std::mutex mutex_;                          // guards everything below, and all peers
-  std::vector<Fd> listeners_;                 // until connect() is done
+  std::vector<Fd> listeners_;                 // until connect() takes them
   Fd epoll_;                                  // watches all connections; returned by wait_fd(). Never changes
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this rank, and every rank before connect()
-  std::vector<Connection*> open_;             // those with a socket
+  std::vector<Connection*> open_;             // the connections that are not closed
   std::vector<ByteStream> control_;           // by rank; empty once they are taken
-  Status ended_;                              // not OK: after shutdown or abort
+  Status ended_;                              // not OK after shutdown or abort
 };
 
 Status TcpTransport::connect(const std::vector<std::string>& addresses, const WaitContext& context) {
@@ -205,7 +205,9 @@ void TcpTransport::shutdown(Deadline deadline) {
     lock.lock();
   }
   for (Connection* connection : open_) connection->finish_writing();
-  poll_locked();  // closing with bytes unread would reset the connection and take the goodbye with it
+  // closing with bytes unread would reset the connection, and the peer would not receive the
+  // goodbye
+  poll_locked();
   end(Status(Code::kAborted, "the transport was shut down").with_rank(options_.rank));
 }
 

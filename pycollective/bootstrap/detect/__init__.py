@@ -1,7 +1,7 @@
-"""Finds this process's rank. There is one file per launcher; the table below gives their order.
+"""Finds this process's rank. Each launcher has its own module; the table below gives the order.
 
-A detector returns None if its launcher did not start this process, and raises if it did but the
-place is unclear. PYCOLLECTIVE_LAUNCHER selects a single detector.
+A detector returns None if its launcher did not start this process. It raises if the launcher did,
+but the rank is ambiguous. PYCOLLECTIVE_LAUNCHER selects a single detector.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["DETECTORS", "Placement", "detect"]
 VARIABLE = "PYCOLLECTIVE_LAUNCHER"
 Detector = Callable[[Mapping[str, str]], Placement | None]
 
-# If one launcher runs inside another, the inner one comes first: mpirun and srun start torchrun's
-# agents, and both MPIs start their own helpers with srun.
+# If one launcher runs inside another, the inner one precedes the outer one in this table. mpirun
+# and srun can start torchrun's agents, and both MPIs start their own helpers with srun.
 DETECTORS: dict[str, Detector] = {
     "pycollective": pycollective_run.detect,
     "torchrun": torchrun.detect,
@@ -41,14 +41,16 @@ DETECTORS: dict[str, Detector] = {
     "hydra": hydra.detect,
     "slurm": slurm.detect,
 }
-# Checked if no launcher has started this process: environments that look like a world but are none.
+# Checked if no launcher has started this process: each refuses an environment that looks like one
+# rank of a world but does not define the rank.
 REFUSALS: tuple[Detector, ...] = (torch_variables.detect_part, foreign.detect, slurm.detect_shell)
 
 
 def detect(env: Mapping[str, str] | None = None) -> Placement:
-    """Return this process's place in the world.
+    """Return this process's placement in the world.
 
-    Raises InvalidArgument or Unsupported instead of guessing a world of one.
+    Raises InvalidArgument or Unsupported, instead of assuming a world of one, if the rank is
+    ambiguous.
     """
     environment = os.environ if env is None else env
     if environment.get(VARIABLE):

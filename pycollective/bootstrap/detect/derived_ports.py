@@ -1,4 +1,4 @@
-"""Ports that all ranks derive alike, where no KVS exists in which rank 0 could publish its port."""
+"""Ports that all ranks derive from the same text, if rank 0 has no KVS to publish its port in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pycollective.bootstrap.detect.variables import integer
 from pycollective.errors import InvalidArgument
 
 CANDIDATES = 16
-# Below 32768, where Linux's ephemeral ports begin. The limit is fixed, because all hosts must
-# derive the same list.
+# The ports are below 32768, where Linux's ephemeral ports begin. The limits are fixed, because all
+# hosts must derive the same list.
 FIRST_PORT, END_PORT = 20000, 32768
 
 
 def ports(env: Mapping[str, str], text: str, *, taken: int = 0) -> list[int]:
     """Return ports derived from `text`, which all ranks of the job know.
 
-    PYCOLLECTIVE_PORT specifies a port instead. Another job may have the same text, and therefore
-    the same ports, at another address.
+    If PYCOLLECTIVE_PORT is set, it is the only port. Another job on other hosts may have the same
+    text and therefore the same ports.
     """
     if env.get("PYCOLLECTIVE_PORT"):
         port = integer(env, "PYCOLLECTIVE_PORT")

@@ -1,6 +1,6 @@
-"""Known launchers that cannot be joined yet.
+"""Known launchers for which pycollective cannot join a world yet.
 
-They are refused, because separate worlds would be wrong.
+They are refused, because otherwise each process would be a world of its own.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def open_descriptor(env: Mapping[str, str], size: int) -> int:
-    """Return PMI_FD. Raises InvalidArgument if it is missing or not open."""
+    """Return the descriptor in PMI_FD. Raises InvalidArgument if it is missing or not open."""
     if not env.get(FD):
         raise InvalidArgument(
             f"PMI_SIZE={size}, but PMI_FD is not set, so the launcher cannot be asked where rank 0 is. Start with the "

@@ -14,10 +14,10 @@ from pycollective.errors import InvalidArgument
 RANK, SIZE, ENDPOINTS = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS"
 LOCAL_RANK, LOCAL_SIZE = "PADDLE_LOCAL_RANK", "PADDLE_LOCAL_SIZE"
 NAMES = (RANK, SIZE, ENDPOINTS)
-# Paddle's own functions, such as get_rank(), read the place from these. pycollective's launchers
-# and init() set them.
+# Paddle's own functions, such as get_rank(), read these variables. pycollective's launchers and
+# init() set them.
 VARIABLES = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
-# Other variables of Paddle's launcher that describe a rank's place.
+# Other variables of Paddle's launcher that describe a rank's placement.
 OF_PLACE = frozenset(
     (
         *NAMES,
@@ -34,14 +34,14 @@ OF_PLACE = frozenset(
 
 
 def variables_of(rank: int, size: int, local_rank: int) -> dict[str, str]:
-    """Return Paddle's variables for a place that its launcher has not assigned."""
+    """Return Paddle's variables for a rank that another launcher has started."""
     return dict(zip(VARIABLES, map(str, (rank, size, local_rank)), strict=True))
 
 
 def are_ours(env: Mapping[str, str]) -> bool:
-    """Return whether pycollective set them.
+    """Return whether pycollective set VARIABLES.
 
-    Paddle's launcher also sets VARIABLES, but always with endpoints.
+    Paddle's launcher also sets them, but always together with endpoints.
     """
     return all(env.get(name) for name in VARIABLES) and not env.get(ENDPOINTS)
 
@@ -61,11 +61,12 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     hosts = [host for host, _ in endpoints]
     if len(hosts) != size:
         raise InvalidArgument(f"{SIZE}={size}, but {ENDPOINTS} has {len(hosts)}: {env[ENDPOINTS]}")
-    same = [other for other, host in enumerate(hosts) if host == hosts[rank]]  # spawn() provides nothing else
+    # ranks on this host; spawn() sets no local rank
+    same = [other for other, host in enumerate(hosts) if host == hosts[rank]]
     local_rank = integer(env, LOCAL_RANK) if env.get(LOCAL_RANK) else same.index(rank)
     local_size = integer(env, LOCAL_SIZE) if env.get(LOCAL_SIZE) else len(same)
     one_host = local_size == size
-    # without hosts, because ranks may know the same host by different names
+    # The job's name omits the hosts, because ranks may know the same host by different names.
     job = f"paddle/{','.join(port for _, port in endpoints)}"
     found = ["127.0.0.1"] if one_host else store_hosts(hosts[0], one_host=False, what=f"{ENDPOINTS}=")
     return Placement(
@@ -83,7 +84,7 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def _split(endpoint: str) -> tuple[str, str]:
-    """Return host and port, with a single spelling of loopback."""
+    """Return host and port. All spellings of loopback become 127.0.0.1."""
     host, colon, port = endpoint.strip().rpartition(":")
     if not colon or not host:
         raise InvalidArgument(f"{ENDPOINTS}: {endpoint!r} is not host:port")

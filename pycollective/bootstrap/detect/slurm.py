@@ -16,7 +16,8 @@ RANK, SIZE, LOCAL_RANK = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"
 NODES, NODE, TASKS = "SLURM_STEP_NODELIST", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"
 JOB, STEP = "SLURM_JOB_ID", "SLURM_STEP_ID"
 NAMES = (RANK, SIZE, LOCAL_RANK, NODE, NODES, TASKS, JOB, STEP)
-FIRST_SPECIAL_STEP = 0xFFFFFFF0  # steps of Slurm's own, such as an interactive shell
+# Slurm's own steps, such as an interactive shell, have this number or a higher one
+FIRST_SPECIAL_STEP = 0xFFFFFFF0
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
@@ -68,9 +69,9 @@ def local_place(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def detect_shell(env: Mapping[str, str]) -> Placement | None:
-    """Refuse a batch script or salloc's shell, which hold the whole allocation.
+    """Refuse a batch script or the shell of salloc.
 
-    Only srun starts ranks in it.
+    They run once for the whole allocation. Only srun starts ranks in it.
     """
     if not env.get(JOB):
         return None

@@ -1,4 +1,4 @@
-"""Ranks started by `srun --mpi=pmi2`: like those of plain srun, but with a KVS."""
+"""Ranks started by `srun --mpi=pmi2`, detected like those of plain srun. They have a KVS."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = (FD, RANK, SIZE, "PMI_JOBID", slurm.LOCAL_RANK, slurm.NODE, slurm.TASKS)
 
 
 def detect(env: Mapping[str, str]) -> Placement | None:
-    # If hydra runs inside a Slurm job, Slurm's variables are set too, but they describe hydra's own
-    # process.
+    # If hydra runs inside a Slurm job, Slurm's variables are set too, but they describe hydra's
+    # launcher process and not this rank.
     if not env.get(FD) or not env.get("PMI_JOBID") or env.get(LOCAL_RANK) or not env.get(slurm.RANK):
         return None
     require(env, NAMES, "srun --mpi=pmi2")

@@ -20,8 +20,8 @@ DESCRIPTION = " ".join(NAMES)
 def detect(env: Mapping[str, str]) -> Placement | None:
     """Detect variables that were set by hand.
 
-    Both RANK and LOCAL_RANK are required: other launchers often set LOCAL_RANK too, and in pods
-    RANK may count machines.
+    Both RANK and LOCAL_RANK are required. LOCAL_RANK alone is often set by other launchers, and
+    RANK alone may count machines (in pods).
     """
     if not env.get("RANK") or not env.get("LOCAL_RANK"):
         return None
@@ -29,7 +29,10 @@ def detect(env: Mapping[str, str]) -> Placement | None:
 
 
 def detect_part(env: Mapping[str, str]) -> Placement | None:
-    """Handle an incomplete set if no other launcher has started this process."""
+    """Handle an incomplete set of variables if no launcher has started this process.
+
+    Returns a world of one if WORLD_SIZE is 1, and raises otherwise.
+    """
     if not any(env.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return None
     require(env, ("RANK", "WORLD_SIZE"), DESCRIPTION)
@@ -54,8 +57,9 @@ def place(
     require(env, NAMES, DESCRIPTION)
     local_rank, local_size = local_place(env, size)
     one_host = local_size == size
-    # MASTER_PORT itself belongs to torch or to torchrun's agent; it is only part of the job's name.
-    # MASTER_ADDR is not, because ranks may know the same host by different names.
+    # The name of the job includes MASTER_PORT, although that port itself belongs to torch or to
+    # torchrun's agent. It omits MASTER_ADDR, because ranks may know the same host by different
+    # names.
     job = f"{integer(env, 'MASTER_PORT')}/{run_id}/{size}"
     hosts = [] if kvs else hosts_of(env["MASTER_ADDR"], rank, one_host=one_host if local_size else None)
     others = [] if kvs else (other_spellings if rank > 0 else opened_besides)(env["MASTER_ADDR"], hosts)
@@ -76,7 +80,10 @@ def place(
 
 
 def default_store(env: Mapping[str, str], run_id: str = "") -> Callable[[], Kvs] | None:
-    """Return torch.distributed's store if the program has initialised it. Never imports torch."""
+    """Return an opener for the store of torch.distributed, or None if that is not initialised.
+
+    Never imports torch.
+    """
     if "torch.distributed" not in sys.modules:
         return None
     from pycollective.bootstrap.kvs.torch_default import initialised_store
@@ -102,7 +109,7 @@ def hosts_of(master: str, rank: int, *, one_host: bool | None) -> list[str]:
     if master == "localhost" and rank == 0 and one_host is False:
         return candidates(
             one_host=None
-        )  # a pod of Kubeflow calls itself localhost; ranks on other hosts know its name
+        )  # rank 0 of Kubeflow gets localhost, and ranks on other hosts get its name
     return store_hosts(master, one_host=one_host, what="MASTER_ADDR=")
 
 

@@ -16,13 +16,16 @@ def detect(env: Mapping[str, str]) -> Placement | None:
     if not run_id:
         return None
     require(env, ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"), DESCRIPTION)
-    # TORCHELASTIC_RESTART_COUNT is not used: each agent counts its own restarts, so it may differ
-    # between ranks of a world.
+    # TORCHELASTIC_RESTART_COUNT is not used. Each agent counts its own restarts, so the count may
+    # differ between ranks of one world.
     return place(env, "torchrun", kvs_of(env, run_id), run_id)
 
 
 def kvs_of(env: Mapping[str, str], run_id: str) -> Callable[[], Kvs] | None:
-    """Return the agent's store, which all ranks find, else that of torch.distributed, else None."""
+    """Return an opener for the agent's store or that of torch.distributed, or None.
+
+    The agent's store is used if all ranks can connect to it.
+    """
     if env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return functools.partial(
             agent_store, env["MASTER_ADDR"], integer(env, "MASTER_PORT"), f"{run_id}/{env['WORLD_SIZE']}"

@@ -15,7 +15,7 @@ def integer(env: Mapping[str, str], name: str) -> int:
 
 
 def require(env: Mapping[str, str], names: tuple[str, ...], subject: str) -> None:
-    """Raise unless every one of `names` is set. An empty value counts as missing."""
+    """Raise unless all of `names` are set. An empty value counts as missing."""
     missing = [name for name in names if not env.get(name)]
     if missing:
         found = [name for name in names if env.get(name)]

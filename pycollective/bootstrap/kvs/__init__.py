@@ -1,1 +1,1 @@
-"""One file for each kind of launcher's key-value space (KVS). It is opened at its first use."""
+"""Key-value spaces (KVS), one module for each kind of launcher. Each is opened at its first use."""

@@ -12,9 +12,9 @@ READ_BYTES = 4096
 
 
 class Channel:
-    """Every wait ends at its deadline or by Ctrl-C.
+    """Sends and receives over one descriptor.
 
-    Data received by then is kept for the next call.
+    Every wait ends at its deadline or at Ctrl-C. Data received by then is kept for the next call.
     """
 
     def __init__(self, fd: int, server: str) -> None:
@@ -32,7 +32,7 @@ class Channel:
                 raise self.gone(error.strerror or str(error)) from None
 
     def line(self, deadline: float) -> bytes:
-        """Return the next line, without its end."""
+        """Return the next line, without its newline."""
         while b"\n" not in self.arrived:
             self.more(deadline)
         line, _, self.arrived = self.arrived.partition(b"\n")

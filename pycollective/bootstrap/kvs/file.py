@@ -1,9 +1,9 @@
-"""A KVS in a folder that all ranks see: init("file:///shared/path", rank=, size=).
+"""A KVS in a folder that all ranks can access: init("file:///shared/path", rank=, size=).
 
-A card is valid only while a store listens at its address; this distinguishes runs on the same path.
-Rank 0 removes the card when all ranks have joined, replaces a card that a dead run has left, and
-refuses a path on which another run is still in its rendezvous. A rank that finds a card without a
-listening store waits for the next card (bootstrap_info does that for every lasting KVS).
+A card is valid only while a store listens at its address. This distinguishes runs that use the same
+path. Rank 0 removes its card when all ranks have joined, and replaces a card that a dead run has
+left. It refuses a path on which another run is still in its rendezvous. A rank that finds a card
+without a listening store waits for the next card (bootstrap_info does that for every lasting KVS).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LONGEST_TEXT = 4096
 
 
 class FileKvs:
-    """One file per key, mode 0600: a process that can read it may join.
+    """One file per key, mode 0600, because a process that can read it can join the world.
 
-    `in_use` returns whether the run that wrote a text is still in its rendezvous.
+    `in_use` returns whether the run that wrote the given text is still in its rendezvous.
     """
 
     lasting = True
@@ -47,7 +47,7 @@ class FileKvs:
                 os.unlink(fresh)
         except FileExistsError:
             raise self.taken(path) from None
-        except CollectiveError:  # some are OSErrors too
+        except CollectiveError:  # some are OSErrors too, which the next clause would handle
             raise
         except OSError as error:
             raise InvalidArgument(f"{self.name}: rank 0 cannot write {path}: {error.strerror}") from None
@@ -77,15 +77,15 @@ class FileKvs:
         fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(text.encode() + b"\n")  # the end of the line marks a complete text
+            file.write(text.encode() + b"\n")  # the newline marks a complete text
             file.flush()
             os.fsync(fd)
         return fresh
 
     def clear_away(self, path: Path, fresh: Path) -> None:
-        """Remove what an earlier run has left.
+        """Remove the file of an earlier run at `path`.
 
-        A lock file ensures that one process at a time removes it.
+        A lock file ensures that only one process at a time removes it.
         """
         old = self.content(path)
         if old is None:
@@ -99,7 +99,7 @@ class FileKvs:
             raise self.taken(path, f". If there is none, remove {right}") from None
         try:
             now = self.content(path)
-            if now not in (None, old):  # another process is rank 0 too, and has already published its card
+            if now not in (None, old):  # another process is rank 0 too and has published its card meanwhile
                 raise self.taken(path)
             if now == old:
                 os.unlink(path)
@@ -107,9 +107,9 @@ class FileKvs:
             os.unlink(right)
 
     def content(self, path: Path) -> str | None:
-        """Return the text in the file, or None if it is missing or incomplete.
+        """Return the text in the file, or None if the file is missing or incomplete.
 
-        Refuses a file that another user may have written.
+        Raises InvalidArgument for a file that another user may have written.
         """
         with contextlib.suppress(OSError):  # opening the folder makes NFS revalidate whether the file exists
             os.close(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

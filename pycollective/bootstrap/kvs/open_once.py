@@ -1,4 +1,4 @@
-"""Opens key-value spaces that allow one connection per process only once, in one process."""
+"""Opens, only once, key-value spaces that allow a single connection per process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _opened: dict[str, tuple[int, Kvs]] = {}  # by name, with the id of the process 
 
 
 def open_once(name: str, make: Callable[[], Kvs]) -> Kvs:
-    """Return the same KVS for every init() of this process.
+    """Return the KVS of that name, the same one for every init() of this process.
 
-    A forked child gets an error, because the launcher knows only its parent.
+    A forked child gets an error, because the launcher knows only the child's parent.
     """
     if name not in _opened:
         _opened[name] = os.getpid(), make()

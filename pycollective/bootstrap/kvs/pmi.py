@@ -1,4 +1,4 @@
-"""The common part of PMI-1 and PMI-2: one answer per request, and a fence for all processes."""
+"""The common base of PMI-1 and PMI-2: one answer per request, and a fence across all processes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ FINALIZE_S = 2.0
 
 
 class Pmi(ABC):
-    """Values can be read after all processes have entered the same fence."""
+    """A value can be read after all processes have entered the same fence."""
 
     lasting = False
-    fence: str  # the requests in this version's syntax
+    fence: str  # this request and `goodbye` are in the syntax of the PMI version
     goodbye: str
-    advice: str  # what may have kept a rank from entering the fence
+    advice: str  # in the error of a timeout: what may have kept a rank from entering the fence
 
     def __init__(self, fd: int, name: str) -> None:
         self.name = name
         self.channel = Channel(fd, name)
         self.owner = os.getpid()
-        self.unanswered = 0  # requests that were given up while they waited
+        self.unanswered = 0  # requests without a received answer, e.g. because a wait timed out
         self.fenced: set[str] = set()  # keys of the fences that this process has entered
-        self.texts: dict[str, str] = {}  # the values that were read
+        self.texts: dict[str, str] = {}  # the values read so far, by key
 
     @abstractmethod
     def send(self, request: str, deadline: float) -> None:
@@ -36,16 +36,16 @@ class Pmi(ABC):
 
     @abstractmethod
     def answer(self, deadline: float) -> dict[str, str]:
-        """Return the next answer, and stop counting it. Raises PeerFailure if it is a refusal."""
+        """Return the next answer, and count it as read. Raises PeerFailure if it is a refusal."""
 
     def withdraw(self, key: str) -> None:
         """Neither version can remove a value: the KVS ends with the job."""
         del key
 
     def enter_fence(self, key: str, deadline: float, timeout_s: float) -> None:
-        """Enter the fence of this key.
+        """Enter the fence of this key, and wait for all other processes to enter it.
 
-        After a wait was given up, the fence is awaited again, not re-entered.
+        If the wait times out, the next call continues to wait without entering the fence again.
         """
         try:
             if key not in self.fenced:
@@ -69,9 +69,9 @@ class Pmi(ABC):
             self.answer(deadline)
 
     def finalize(self) -> None:
-        # Only at a clean exit, so that hydra ends the job, and Slurm detects the failure, when a
-        # process dies of an exception.
+        # Send the goodbye only at a clean exit. If a process that dies of an exception sent it,
+        # hydra would not end the job and Slurm would not detect the failure.
         if os.getpid() != self.owner or getattr(sys, "last_type", None) is not None:
             return
-        with contextlib.suppress(CollectiveError):  # the launcher is gone and cannot be notified
+        with contextlib.suppress(CollectiveError):  # an error means that the launcher has died
             self.ask(self.goodbye, time.monotonic() + FINALIZE_S)

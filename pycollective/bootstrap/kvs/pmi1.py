@@ -9,11 +9,11 @@ import time
 from pycollective.bootstrap.kvs.pmi import Pmi
 from pycollective.errors import PeerFailure
 
-MORE, LAST = "+", "."  # prefix of a piece: whether another one follows
+MORE, LAST = "+", "."  # prefix of a piece of a long value: another piece follows, or none
 
 
 class Pmi1(Pmi):
-    """Long values are sent in pieces."""
+    """Long values are split into several pieces, each under a key of its own."""
 
     fence = "cmd=barrier_in"
     goodbye = "cmd=finalize"
@@ -22,7 +22,7 @@ class Pmi1(Pmi):
     def __init__(self, fd: int, name: str) -> None:
         super().__init__(fd, name)
         self.space = ""  # the job's key-value space; empty if not connected yet
-        self.longest = 0  # of a value
+        self.longest = 0  # longest value that the server accepts
 
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
@@ -50,7 +50,7 @@ class Pmi1(Pmi):
     def connect(self, deadline: float) -> None:
         if self.space:
             return
-        os.set_inheritable(self.channel.fd, False)  # a process that this rank starts is not a rank
+        os.set_inheritable(self.channel.fd, False)  # processes that this rank starts are not ranks
         self.ask("cmd=init pmi_version=1 pmi_subversion=1", deadline)
         self.longest = int(self.ask("cmd=get_maxes", deadline)["vallen_max"]) - 1
         self.space = self.ask("cmd=get_my_kvsname", deadline)["kvsname"]

@@ -46,7 +46,7 @@ class Pmi2(Pmi):
     def connect(self, deadline: float) -> None:
         if self.connected:
             return
-        os.set_inheritable(self.channel.fd, False)  # a process that this rank starts is not a rank
+        os.set_inheritable(self.channel.fd, False)  # processes that this rank starts are not ranks
         self.channel.send(b"cmd=init pmi_version=2 pmi_subversion=0\n", deadline)
         self.channel.line(deadline)
         self.ask(f"cmd=fullinit;pmijobid={self.job};pmirank={self.rank};threaded=FALSE;", deadline)

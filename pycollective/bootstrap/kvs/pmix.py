@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pycollective.bootstrap.kvs.pmix_library import ERR_NOT_FOUND, ERR_TIMEOUT, SUCCESS, Calls, Proc, load
 from pycollective.errors import CollectiveTimeout, PeerFailure
 
-SLICE_S = 1  # of a wait, so that Ctrl-C takes effect in between; PMIx counts whole seconds
-PAUSE_S = 0.02  # after an immediate answer "not there yet"
+SLICE_S = 1  # longest single wait, so that Ctrl-C takes effect in between; PMIx counts whole seconds
+PAUSE_S = 0.02  # pause after PMIx has answered at once that there is no value yet
 
 
 class Pmix:
-    """There is no fence: a rank requests rank 0's value, and the servers wait for it."""
+    """PMIx has no fence: a rank requests rank 0's value, and the PMIx servers wait for it."""
 
     lasting = False
 
@@ -24,7 +24,7 @@ class Pmix:
         self.env = env
         self.me = Proc()
         self.owner = os.getpid()
-        self.calls: Calls | None = None  # None if not connected yet
+        self.calls: Calls | None = None  # None before the first connection
 
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         calls = self.connect()
@@ -71,7 +71,7 @@ class Pmix:
         return self.calls
 
     def finalize(self) -> None:
-        # Also after an exception: the exit code informs mpirun, which otherwise prints a page of
-        # text.
+        # Finalize also after an exception. The exit code informs mpirun of the failure; without the
+        # call mpirun also prints a page of text.
         if self.calls is not None and os.getpid() == self.owner:
             self.calls.finalize()

@@ -1,6 +1,6 @@
 """libpmix through ctypes.
 
-This module has the calls and structures that a KVS needs, and searches for the library.
+This module declares the calls and structures that a KVS needs, and finds the library.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Info(Structure):
 
 
 def load(env: Mapping[str, str]) -> ctypes.CDLL:
-    """Return the library of the launcher that started this process.
+    """Return libpmix of the launcher that started this process.
 
-    Another version would not be compatible with its server.
+    Another version of the library would be incompatible with the launcher's server.
     """
     reasons = []
     for path, mode in candidates(env):
@@ -75,7 +75,8 @@ def candidates(env: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     if (mpirun := shutil.which("mpirun", path=env.get("PATH"))) is not None:
         prefixes.append(os.path.dirname(os.path.dirname(os.path.realpath(mpirun))))
     for prefix in prefixes:
-        if prefix in ("/", "/usr"):  # the loader searches these, and a recursive search would take seconds
+        # The loader searches these itself, and a recursive search would take seconds.
+        if prefix in ("/", "/usr"):
             continue
         for found in sorted(glob.glob(f"{glob.escape(prefix)}/lib*/**/{NAME}", recursive=True)):
             yield found, ctypes.DEFAULT_MODE
@@ -99,9 +100,9 @@ def get_options(timeout_s: int) -> ctypes.Array[Info]:
 
 
 class Calls:
-    """The calls, each with its return code.
+    """The calls of libpmix, each of which returns a status code.
 
-    They release the GIL, but Ctrl-C takes effect only after them.
+    They release the GIL. Ctrl-C takes effect only after the current call has returned.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

@@ -17,7 +17,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
 
 
 class DefaultStore:
-    """Keys exist as long as that store, possibly longer than the ranks."""
+    """Keys exist as long as the store of torch.distributed, which may outlive the ranks."""
 
     lasting = True
 
@@ -29,13 +29,13 @@ class DefaultStore:
     def publish(self, key: str, text: str, *, timeout_s: float) -> None:
         try:
             self.store.set(f"{key}/{self.space}", text)
-        except CollectiveError:  # a RuntimeError too
+        except CollectiveError:  # the next clause must not handle it, although it is a RuntimeError
             raise
         except RuntimeError as error:
             raise self.broken(error) from error
 
     def read(self, key: str, *, timeout_s: float) -> str:
-        # Polled, because the store's own wait() ignores Ctrl-C.
+        # read() polls, because the store's own wait() ignores Ctrl-C.
         deadline, pause = time.monotonic() + timeout_s, FIRST_PAUSE_S
         try:
             while not self.store.check([f"{key}/{self.space}"]):
@@ -47,14 +47,14 @@ class DefaultStore:
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
             return bytes(self.store.get(f"{key}/{self.space}")).decode(errors="replace")
-        except CollectiveError:  # a RuntimeError too
+        except CollectiveError:  # the next clause must not handle it, although it is a RuntimeError
             raise
         except RuntimeError as error:
             raise self.broken(error) from error
 
     def withdraw(self, key: str) -> None:
-        # Some of torch's stores cannot delete, and some are gone by now: the card ends with the
-        # store.
+        # Some of torch's stores cannot delete keys, and some are already closed. The card then
+        # exists until the store is destroyed.
         with contextlib.suppress(RuntimeError, NotImplementedError):
             self.store.delete_key(f"{key}/{self.space}")
 
@@ -63,7 +63,10 @@ class DefaultStore:
 
 
 def initialised_store(rank: int, size: int, space: str) -> Kvs | None:
-    """Return the default store if torch.distributed is initialised here with the same ranks."""
+    """Return the default store of torch.distributed, or None.
+
+    It is used only if torch.distributed is initialised with the same rank and size.
+    """
     module: Any = sys.modules.get("torch.distributed")
     try:
         if module is None or not module.is_available() or not module.is_initialized():
@@ -71,6 +74,6 @@ def initialised_store(rank: int, size: int, space: str) -> Kvs | None:
         if (module.get_rank(), module.get_world_size()) != (rank, size):
             return None
         return DefaultStore(module.distributed_c10d._get_default_store(), space)
-    # another version of torch; other methods are still available
+    # Another version of torch may lack these functions. The other detectors are then tried.
     except (AttributeError, RuntimeError, ValueError):
         return None

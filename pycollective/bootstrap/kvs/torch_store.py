@@ -16,7 +16,7 @@ from pycollective.bootstrap.kvs.channel import Channel
 from pycollective.errors import CollectiveError, CollectiveTimeout, PeerFailure
 
 MAGIC = 0x3C85F7CE
-# the agent listens before it starts ranks, so an answer that takes longer means that it is absent
+# The agent listens before it starts ranks, so it counts as absent if connecting takes longer.
 CONNECT_S = 10.0
 FORGET_S = 2.0
 
@@ -32,7 +32,7 @@ STOP_WAITING, READY = b"\0", b"\0"
 
 
 class TorchStore:
-    """Keys exist as long as the agent, also after a restart of the ranks."""
+    """Keys exist as long as the agent, which outlives a restart of the ranks."""
 
     lasting = True
 
@@ -48,7 +48,7 @@ class TorchStore:
             channel.send(query(Query.SET) + words(self.full(key), text), deadline)
             channel.send(
                 query(Query.CHECK) + count(1) + words(self.full(key)), deadline
-            )  # SET itself has no answer
+            )  # SET has no answer, so a CHECK is sent with it to confirm it
             if channel.exactly(1, deadline) != READY:
                 raise PeerFailure(f"{self.name} did not keep rank 0's value")
 
@@ -90,7 +90,7 @@ class TorchStore:
                 cause=str(error),
             ) from None
         with connection:
-            connection.setblocking(True)  # the channel does its own waiting
+            connection.setblocking(True)  # The channel itself waits with deadlines.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = Channel(connection.fileno(), self.name)
             channel.send(query(Query.VALIDATE) + struct.pack("<I", MAGIC), deadline)

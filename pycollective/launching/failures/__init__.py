@@ -1,1 +1,1 @@
-"""How ranks end: the rank that failed first, the cause, and the reports about it."""
+"""How ranks ended: which rank failed first, why, and what the kernel reports about memory."""

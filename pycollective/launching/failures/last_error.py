@@ -1,4 +1,4 @@
-"""Finds the last error in what a rank has written to its standard error."""
+"""Finds the last error in the standard error output of a rank."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from collections.abc import Sequence
 from pycollective.launching.streams.lines import visible
 
 HEADER = b"Traceback (most recent call last):"
-# rich and typer draw a box with this in its upper edge. The error is below the box.
+# rich and typer draw a box with this text in its upper edge around a traceback. The error itself is
+# below the box.
 _EDGE = rb"(?:\xe2[\x94\x95].|[+-])+"
 _BOXED = re.compile(_EDGE + rb" Traceback \(most recent call last\) " + _EDGE + rb"$")
-_IN_BOX = (b"\xe2\x94", b"\xe2\x95", b"|", b"+-")  # prefixes of its further lines
-# A traceback, the location of a SyntaxError, a crash in C, a usage message, Python's message about
-# a wrong path.
+_IN_BOX = (b"\xe2\x94", b"\xe2\x95", b"|", b"+-")  # prefixes of the other lines of a box
+# These lines begin an error: a traceback, the location of a SyntaxError, a crash in C, a usage
+# message, or Python's message about a wrong path.
 _BEGINNING = re.compile(
     rb'  File ".*", line \d+$|Fatal Python error: |usage: |\S*python[\d.]*: (can\'t |No module |Error |error: )'
 )
-# torch.distributed prefixes each line of a traceback with it
+# torch.distributed prefixes each line of a traceback with this.
 _TORCHS_PREFIX = re.compile(rb"^\[rank\d+\]: ?")
-_COLOURS = re.compile(rb"\x1b\[[\d;]*m")  # Python 3.13 and other programs colour tracebacks for FORCE_COLOR
-_MARGIN = re.compile(rb"^ +[|+] ?")  # of the lines of an exception group
+# Python 3.13 and other programs colour tracebacks if FORCE_COLOR is set
+_COLOURS = re.compile(rb"\x1b\[[\d;]*m")
+_MARGIN = re.compile(rb"^ +[|+] ?")  # prefix of the lines of an exception group
 
 
 def plain(line: bytes) -> bytes:
-    """Return the line as Python writes it, without colours."""
+    """Return the line without colours and without the prefix of torch.distributed."""
     return _TORCHS_PREFIX.sub(b"", _COLOURS.sub(b"", line) if b"\x1b" in line else line)
 
 
 def is_header(line: bytes) -> bool:
-    """Return whether a traceback begins in this line, possibly after a progress bar."""
+    """Return whether a traceback begins in this line. A progress bar may precede it."""
     if HEADER[:-1] not in line:
         return False
     shown = visible(plain(line))
@@ -37,12 +39,12 @@ def is_header(line: bytes) -> bool:
 
 
 def begins(line: bytes) -> bool:
-    """Return whether an error may begin here."""
+    """Return whether an error may begin in this line."""
     return is_header(line) or _BEGINNING.match(plain(line)) is not None
 
 
 def last_header(lines: Sequence[bytes]) -> int | None:
-    """Return where the last traceback begins."""
+    """Return the position of the line in which the last traceback begins, or None."""
     return next((number for number in range(len(lines) - 1, -1, -1) if is_header(lines[number])), None)
 
 
@@ -53,9 +55,9 @@ def is_error(line: bytes) -> bool:
 
 
 def last_error(lines: Sequence[bytes]) -> int | None:
-    """Return the position of the last traceback's error.
+    """Return the position of the error line of the last traceback.
 
-    Returns None if there is no traceback, or if it breaks off in its frames.
+    Returns None if there is no traceback, or if it was cut off before its error.
     """
     header = last_header(lines)
     if header is None:

@@ -1,4 +1,4 @@
-"""Counters of this process's memory cgroup: whether the kernel has killed a process for memory."""
+"""Counters of this process's memory cgroup, e.g. of processes killed for lack of memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-UNLIMITED = 1 << 60  # version 1 writes the machine's maximum instead of "max"
+UNLIMITED = 1 << 60  # a limit from this value on means none: version 1 has a huge number instead of "max"
 KILLS = "oom_kill"
 
 
 @dataclass(frozen=True)
 class Counts:
-    """`events` has `oom_kill` and the file's other counters."""
+    """The counters of a memory cgroup. `events` has all counters of `file`, such as `oom_kill`."""
 
     file: Path
     events: dict[str, int]
@@ -20,7 +20,7 @@ class Counts:
 
 
 def read(root: Path = Path("/")) -> Counts | None:
-    """Read the innermost visible group with counters, version 2 or 1.
+    """Read the innermost visible memory cgroup that has counters, of version 2 or 1.
 
     Returns None if there is none.
     """
@@ -33,9 +33,10 @@ def read(root: Path = Path("/")) -> Counts | None:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Yield the innermost folder first.
+    """Yield the folders of this process's cgroups, the innermost first.
 
-    A container may see its own group at the top, whatever its path.
+    The topmost folder is included, because a container may see its own cgroup there whatever its
+    path.
     """
     top = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
@@ -70,7 +71,7 @@ def _lines(file: Path) -> list[str]:
 
 
 def hint(before: Counts | None, now: Counts | None) -> str:
-    """Return why SIGKILL may have ended a process, with the cgroup's counts since `before`."""
+    """Return why SIGKILL may have ended a process, from the cgroup's counts since `before`."""
     first = (
         "The kernel sends SIGKILL when memory runs out, batch systems at the end of a job, users by `kill -9`"
     )

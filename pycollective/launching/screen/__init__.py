@@ -27,7 +27,7 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92)
 class Screen:
     """The launcher's standard output and error.
 
-    Keeps the last lines of each rank's standard error.
+    It keeps the last lines that each rank has written to standard error.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class Screen:
         on_failed: Callable[[OSError], None],
         answered: int | None = None,
     ) -> None:
-        self.ranks = ranks  # the ranks that are shown
+        self.ranks = ranks  # the ranks that have their output shown
         self.prefix = prefix
-        self.on_closed = on_closed  # called once, when the reader of the output is gone
+        self.on_closed = on_closed  # called once, when the process that reads the output has ended
         self.on_failed = on_failed  # called when writing fails for any other reason
         self.closed = False
-        self.stopping = False  # whether running ranks have received the launcher's SIGTERM
+        self.stopping = False  # whether the launcher has sent SIGTERM to the running ranks
         self.tails: dict[int, Tail] = defaultdict(Tail)
         self.tracebacks = Tracebacks()
-        # by rank: the timer that releases lines that may be its last
+        # By rank: the timer that releases held-back lines.
         self.release_at: dict[int, asyncio.TimerHandle] = {}
         self.cutters: dict[tuple[int, str], LineCutter] = {}  # by rank and stream
         streams: dict[str, TextIO] = {"out": sys.stdout, "err": sys.stderr}
         self.writers = writers({name: stream.fileno() for name, stream in streams.items()})
-        self.waiting: set[asyncio.Task[None]] = set()  # writes in progress
+        self.waiting: set[asyncio.Task[None]] = set()  # writes that have not completed
         terminals = {name for name, stream in streams.items() if stream.isatty()}
         self.coloured = {name: name in terminals and "NO_COLOR" not in os.environ for name in streams}
         made: dict[Writer, LiveLine] = {}
@@ -61,26 +61,27 @@ class Screen:
             for name, writer in self.writers.items()
             if name in terminals
         }
-        self.open: dict[tuple[int, str], bytes] = {}  # by rank and stream: lines that may still change
-        self.drawing: set[str] = set()  # terminals that will be redrawn soon
+        # by rank and stream: the lines that the rank may still change
+        self.open: dict[tuple[int, str], bytes] = {}
+        self.drawing: set[str] = set()  # streams with a terminal that will be redrawn soon
 
     @property
     def direct(self) -> bool:
-        """Whether bytes pass unchanged.
+        """Whether output passes unchanged.
 
-        They do if there is one rank, and nothing is inserted into its lines.
+        This is so if there is one rank and its lines have no prefix.
         """
         return not self.prefix and len(self.ranks) == 1
 
     def close(self) -> None:
-        """Wait until everything is written. Nothing may be shown afterwards."""
+        """Wait until everything is written. Nothing may be shown after this."""
         for writer in set(self.writers.values()):
             writer.close()
 
     def show(self, rank: int, name: str, text: bytes) -> Awaitable[None]:
-        """Pass text, preferably whole lines, to the writer.
+        """Show text, preferably whole lines.
 
-        The result completes when it is written.
+        The result completes when the text is written.
         """
         lines = text.removesuffix(b"\n").split(b"\n")
         if name == "err":
@@ -97,11 +98,11 @@ class Screen:
         return self.write(name, text)
 
     def pass_on(self, rank: int, name: str, data: bytes) -> Awaitable[None]:
-        """Pass on any bytes immediately. Used if `direct`."""
+        """Write data immediately and unchanged. Used if `direct`."""
         return self.write(name, data) if rank in self.ranks else done()
 
     def finish_other(self, rank: int, name: str) -> None:
-        """Show what the rank has drawn in its other stream before its lines in this one."""
+        """Show what the rank has drawn in its other stream, before its lines in stream `name`."""
         other = "out" if name == "err" else "err"
         cutter = self.cutters.get((rank, other))
         if cutter is not None and (text := cutter.give_way()):
@@ -109,7 +110,7 @@ class Screen:
             self.show(rank, other, text)
 
     def unfinished(self, rank: int, name: str, line: bytes) -> None:
-        """Set the last lines that the rank may still change.
+        """Set the rank's unfinished lines, which it may still change.
 
         A terminal shows them after a short delay.
         """
@@ -117,7 +118,7 @@ class Screen:
         self.update(rank, name)
 
     def update(self, rank: int, name: str) -> None:
-        """Update what a terminal shows below the whole lines, including held-back last lines."""
+        """Update the lines that a terminal shows at the bottom: unfinished and held-back ones."""
         live = self.live.get(name)
         if live is None or rank not in self.ranks or self.direct:
             return
@@ -131,7 +132,8 @@ class Screen:
 
     def draw(self, name: str) -> None:
         self.drawing.discard(name)
-        # the reader pauses, or a debugger runs: a later state suffices
+        # Output is waiting to be written, or a debugger uses the terminal: draw a later state
+        # instead.
         if self.waiting or self.live[name].gives_way():
             self.draw_soon(name)
         else:
@@ -158,7 +160,7 @@ class Screen:
         return lines
 
     def release_recent(self, rank: int) -> None:
-        """Show lines that were not the rank's last: it has printed more, or still runs."""
+        """Show held-back lines, because the rank has printed more or still runs."""
         if (at := self.release_at.pop(rank, None)) is not None:
             at.cancel()
             lines = self.tracebacks.release_recent(rank)
@@ -166,9 +168,10 @@ class Screen:
             self.show_lines(rank, "err", lines)
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
-        """Show output that was not the rank's last: it still runs, or ranks take long to end.
+        """Show the rank's held-back error, because it still runs or other ranks take long to end.
 
-        The cause is shown before its victims.
+        An error that only reports another rank's end is held back longer, so that the root cause is
+        shown first.
         """
         held_s += tracebacks.HOLD_S
         if held_s < tracebacks.VICTIM_HOLD_S and is_consequence(self.tracebacks.held.get(rank, [])):
@@ -188,14 +191,14 @@ class Screen:
     def end(self, failed_first: int | None) -> Ending:
         """Return what to show when all ranks have ended.
 
-        `failed_first` is the root cause's rank.
+        `failed_first` is the rank of the root cause.
         """
         return self.tracebacks.end(failed_first)
 
     def settle(self, *, whole: bool) -> None:
-        """Clean up when all ranks have ended.
+        """Erase the unfinished lines when all ranks have ended.
 
-        If `whole`, held-back output is shown too, because no report will follow.
+        If `whole`, held-back output is shown too, because no report will show it.
         """
         for rank in list(self.release_at) if whole else ():
             self.release_recent(rank)

@@ -10,16 +10,16 @@ _NO_COLOUR = "\x1b[0m"
 
 
 def width_of(character: str) -> int:
-    """Return the number of cells of a character."""
+    """Return the number of terminal cells that a character takes."""
     if category(character) in ("Mn", "Me", "Cf", "Cc"):  # accents, joiners, control characters
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
 
 
 def fitted(text: str, cells: int) -> str:
-    """Return the beginning of the text that fits.
+    """Return the longest beginning of the text that fits into `cells`.
 
-    Colours take no space and are reset at the end, tabs become spaces, and other control characters
+    Colours take no cells and are reset at the end. Tabs become spaces, and other control characters
     are dropped.
     """
     shown, coloured = "", False

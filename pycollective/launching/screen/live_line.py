@@ -1,4 +1,4 @@
-"""Unfinished lines at the bottom of a terminal: moving progress bars, or a waiting prompt."""
+"""Unfinished lines at the bottom of a terminal, such as progress bars or a prompt."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pycollective.launching.screen.cells import fitted
 from pycollective.launching.streams.lines import visible
 from pycollective.launching.streams.terminal import is_taken
 
-INTERVAL_S = 0.1  # between two redraws
+INTERVAL_S = 0.1  # least time between two redraws
 ERASE = b"\r\x1b[K"
 ERASE_ABOVE = b"\x1b[A\x1b[K"
 
 
 def size(fd: int) -> tuple[int, int]:
-    """Return columns and rows."""
+    """Return the columns and rows of a terminal."""
     try:
         columns, rows = os.get_terminal_size(fd)
     except OSError:
@@ -25,10 +25,10 @@ def size(fd: int) -> tuple[int, int]:
 
 @dataclass
 class LiveLine:
-    """The live lines of one terminal.
+    """The unfinished lines at the bottom of one terminal.
 
-    If several ranks have such lines, those of the first rank are shown, or of the rank that can be
-    answered.
+    If several ranks have such lines, those of the rank that gets standard input are shown, or else
+    those of the lowest rank.
     """
 
     fd: int
@@ -37,7 +37,7 @@ class LiveLine:
     drawn: bytes = b""
 
     def update(self, rank: int, name: str, label: bytes, line: bytes) -> None:
-        """Set the unfinished text. It has line ends if the cursor moves between lines."""
+        """Set the unfinished text. It may have several lines if the rank moves the cursor up."""
         self.open.pop((rank, name), None)
         shown = [visible(each) for each in line.split(b"\n")]
         while len(shown) > 1 and not shown[-1].strip():
@@ -46,7 +46,7 @@ class LiveLine:
             self.open[rank, name] = label, shown
 
     def around(self, lines: bytes) -> bytes:
-        """Return the bytes that write whole lines, and redraw the unfinished ones below."""
+        """Return the bytes that write whole lines and redraw the unfinished lines below them."""
         if self.gives_way():
             return lines
         erase = ERASE + ERASE_ABOVE * self.drawn.count(b"\n") if self.drawn else b""
@@ -54,11 +54,11 @@ class LiveLine:
         return erase + lines + self.drawn
 
     def redrawn(self) -> bytes:
-        """Return what updates the terminal, or nothing if it is current."""
+        """Return the bytes that update the terminal, or none if it is current."""
         return b"" if self.gives_way() or self.bottom() == self.drawn else self.around(b"")
 
     def gives_way(self) -> bool:
-        """Return whether a rank's debugger, which has erased the last line, uses the terminal."""
+        """Return whether a rank's debugger uses the terminal. It has then erased these lines."""
         if not (self.drawn or self.open) or not is_taken(self.fd):
             return False
         self.drawn = b""

@@ -17,16 +17,19 @@ from pycollective.launching.screen.live_line import INTERVAL_S, LiveLine
 
 __all__ = ["OwnStreams"]
 
-PATIENCE_S = 1.0  # how long to wait for a slow reader after the deadline
-PIECE = select.PIPE_BUF // 4  # characters, of at most four bytes each
+PATIENCE_S = 1.0  # how long to wait for a slow reader of the output after the deadline
+PIECE = select.PIPE_BUF // 4  # characters per write; each has at most four bytes
 
 
 class OwnStreams:
-    """Looks up the streams for each line, because a notebook or a test may have replaced them."""
+    """Writes to sys.stdout and sys.stderr.
+
+    They are looked up for each line, because a notebook or a test may have replaced them.
+    """
 
     def __init__(self, deadline: float = math.inf) -> None:
-        self.deadline = deadline  # output that a paused reader has not consumed by then is dropped
-        self.pauses = False  # whether the reader has not consumed anything by the deadline
+        self.deadline = deadline  # after this time, output that is not read is dropped
+        self.pauses = False  # whether output was dropped because it was not read by the deadline
         self.live: dict[int, LiveLine] = {}  # by terminal
         self.changed = False
         self.drawn_at = 0.0
@@ -34,7 +37,7 @@ class OwnStreams:
     def show(self, rank: int, name: str, lines: list[str]) -> None:
         """Show whole lines, prefixed with the rank."""
         file = stream(name)
-        if file is None:  # a program without a console, or with `>&-`
+        if file is None:  # the program has no console, or was started with `>&-`
             return
         text = "".join(f"[{rank}] {line}\n" for line in lines)
         live = self.terminal(file)
@@ -54,7 +57,7 @@ class OwnStreams:
         return max(self.drawn_at + INTERVAL_S - time.monotonic(), 0.0) if self.changed else None
 
     def redraw(self) -> None:
-        """Redraw the terminal."""
+        """Redraw the terminals."""
         self.changed, self.drawn_at = False, time.monotonic()
         for file in (sys.stdout, sys.stderr):
             live = None if file is None else self.terminal(file)
@@ -62,16 +65,16 @@ class OwnStreams:
                 self.write(file, text.decode(errors="replace"))
 
     def terminal(self, file: TextIO) -> LiveLine | None:
-        with contextlib.suppress(OSError, ValueError):  # no descriptor, or closed
+        with contextlib.suppress(OSError, ValueError):  # the stream has no descriptor or is closed
             if file.isatty():
                 fd = file.fileno()
                 return self.live.setdefault(os.fstat(fd).st_rdev, LiveLine(fd))
         return None
 
     def write(self, file: TextIO, text: str) -> None:
-        """Write in pieces that a writable pipe accepts whole, so that the deadline is kept."""
+        """Write in pieces that fit into a writable pipe, so that no write outlasts the deadline."""
         encoding = getattr(file, "encoding", None)
-        if encoding is not None:  # escapes characters that the encoding lacks, as Python does
+        if encoding is not None:  # escape characters that the encoding lacks, as Python does
             text = text.encode(encoding, errors="backslashreplace").decode(encoding)
         for begin in range(0, len(text), PIECE):
             left_s = max(self.deadline - time.monotonic(), 0.0 if self.pauses else PATIENCE_S)
@@ -83,10 +86,10 @@ class OwnStreams:
 
 
 def writable(file: TextIO, left_s: float) -> bool:
-    """Wait at most that long until the file is writable."""
+    """Wait until the file is writable, at most `left_s` seconds. Returns whether it is."""
     try:
         fd = file.fileno()
-    except (OSError, ValueError, AttributeError):  # without a descriptor it can always be written
+    except (OSError, ValueError, AttributeError):  # a stream without a descriptor can always be written
         return True
     waiting = select.poll()
     waiting.register(fd, select.POLLOUT)

@@ -1,7 +1,7 @@
 """Removes the block that Paddle prints when the launcher's SIGTERM ends a rank.
 
-The block, on standard output, looks like a crash. It names the sender of the signal, and is removed
-only if that is this process.
+The block appears on standard output and looks like a crash. It names the process that sent the
+signal, and is removed only if that is this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SENT = re.compile(
 
 
 def without_block(lines: list[bytes]) -> list[bytes]:
-    """Return the lines without the block, if this process has sent the signal."""
+    """Return the lines without the block, if this process sent the signal."""
     if HEADER not in lines:
         return lines
     header = lines.index(HEADER)

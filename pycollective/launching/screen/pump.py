@@ -15,7 +15,7 @@ READ_BYTES = 1 << 16
 async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[bytes] | None) -> None:
     """Copy the rank's output until the pipe ends.
 
-    It copies whole lines, and on a terminal also the unfinished line.
+    Whole lines are copied. A terminal also shows the unfinished line.
     """
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -41,7 +41,7 @@ async def pump(pipe: IO[bytes], rank: int, name: str, screen: Screen, log: IO[by
 
 
 async def next_of(reader: asyncio.StreamReader, patience_s: float | None) -> bytes | None:
-    """Return the next data, or None after a timeout."""
+    """Return the next data, or None if none arrives within `patience_s`."""
     try:
         return await asyncio.wait_for(reader.read(READ_BYTES), patience_s)
     except asyncio.TimeoutError:

@@ -10,17 +10,17 @@ from pycollective.launching.failures.last_error import HEADER, is_error, is_head
 
 TAIL_LINES = 40
 TAIL_NBYTES = 1 << 18
-CUT_NBYTES = 1 << 14  # maximum that is kept of a line
+CUT_NBYTES = 1 << 14  # at most this much of a line is kept
 
 
 @dataclass
 class Tail:
-    """Bounded in lines and bytes. Of a longer error, its own line is kept."""
+    """The last lines, limited in number and bytes, and the error line even if it precedes them."""
 
     lines: deque[bytes] = field(default_factory=deque)
     nbytes: int = 0
     error: bytes | None = None  # the error line of the last traceback
-    in_frames: bool = False  # inside a traceback before its error line
+    in_frames: bool = False  # whether the last line is inside a traceback, before its error line
 
     def add(self, lines: Sequence[bytes]) -> None:
         for line in lines:
@@ -38,5 +38,5 @@ class Tail:
 
     @property
     def judged(self) -> Sequence[bytes]:
-        """The lines that show whether this rank is the root cause."""
+        """The lines that show whether this rank's failure is the root cause."""
         return list(self.lines) if self.error is None else [HEADER, self.error]

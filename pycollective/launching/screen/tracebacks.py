@@ -1,4 +1,4 @@
-"""Holds back the ranks' last errors briefly, to show equal ones once and the root cause last."""
+"""Holds back the ranks' last errors briefly, to show equal errors once and the root cause last."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from pycollective.launching.failures.last_error import (
 )
 from pycollective.launching.failures.root_cause import consequence
 
-HOLD_S = 2.0  # how long an error is held back if the rank continues
-VICTIM_HOLD_S = 10.0  # for an error that only reports another rank's end
-LINES_HOLD_S = 0.5  # for lines without an error, if the rank prints nothing meanwhile
-WINDOW_S = 10.0  # after that, an equal error is shown again
+HOLD_S = 2.0  # how long an error is held back if the rank still runs
+VICTIM_HOLD_S = 10.0  # how long an error is held back that only reports another rank's end
+LINES_HOLD_S = 0.5  # how long lines without an error are held back, if the rank prints nothing meanwhile
+WINDOW_S = 10.0  # an equal error is shown again after this time
 LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # maximum lines and bytes that are held back for a rank
-MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14  # the same for lines without an error
-COMPARED_NBYTES = 4096  # of a line; the rest is compared by checksum
-# What differs between equal failures of ranks: object addresses, process ids, local devices, times.
+# maximum lines and bytes without an error that are held back for a rank
+MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14
+COMPARED_NBYTES = 4096  # compared bytes of a line; the rest is compared by checksum
+# Text that may differ between equal errors of two ranks: object addresses, process ids, local
+# devices, times.
 _VARYING = re.compile(
     rb"0x[0-9a-f]+|(?i:(?<=\bpid[ =:])|(?<=\bpid: )|(?<=\bprocess )|(?<=\bcuda:)|(?<=\bgpu )|(?<=\bworker ))\d+"
     rb"|(?<![\d.])\d+(?:\.\d+)?(?:e-\d+)? m?s\b"
 )
-# A message of pycollective, with its further lines, which are indented.
+# A message of pycollective. Its further lines are indented.
 _OURS = re.compile(rb"^(pycollective\.[\w.]+): .*(?:\n .*)*", re.MULTILINE)
 _NUMBER = re.compile(rb"\d+")
 
 
 def identity(rank: int, lines: Sequence[bytes]) -> bytes:
-    """Return a key that is equal for errors that mean the same.
+    """Return a key that is equal for two errors that mean the same.
 
-    pycollective's messages describe the same failure from each rank's perspective.
+    The texts of pycollective's messages are left out, because they describe the same failure from
+    each rank's perspective.
     """
     text = b"\n".join(HEADER if is_header(line) else in_short(plain(line)) for line in lines)
     text = _OURS.sub(rb"\1", _VARYING.sub(b"", text.strip()))
@@ -46,14 +49,14 @@ def identity(rank: int, lines: Sequence[bytes]) -> bytes:
 
 
 def kind(lines: Sequence[bytes]) -> bytes:
-    """Return a key that is equal for reports of the same end, regardless of ranks and calls."""
+    """Return a key that is equal for reports of the same rank's end, whatever call reports it."""
     return _NUMBER.sub(b"", _VARYING.sub(b"", b"\n".join(map(in_short, lines)).strip()))
 
 
 def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank: int) -> bool:
-    """Return whether the rank was stopped while it wrote this error.
+    """Return whether `lines` is the beginning of the error `of`, because the rank was stopped.
 
-    If so, at least one frame is equal and no line differs.
+    At least the header and one frame must be equal.
     """
     there, whole = identity(rank, lines), identity(of_rank, of)
     first, *more = there.split(b"\n", 2)
@@ -61,12 +64,12 @@ def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank
 
 
 def folds(lines: Sequence[bytes]) -> bool:
-    """Return whether these lines are an error. Other lines are shown for each rank."""
+    """Return whether equal lines of several ranks are shown once: they are an error."""
     return not lines[0].startswith(b"usage: ") or any(b"error: " in line.lower() for line in lines)
 
 
 def in_short(line: bytes) -> bytes:
-    """Return a bounded form of the line, for comparison."""
+    """Return the line, or a form of limited length for comparison if it is long."""
     rest = line[COMPARED_NBYTES:]
     return line[:COMPARED_NBYTES] + blake2b(rest).hexdigest().encode() if rest else line
 
@@ -90,55 +93,57 @@ def named(ranks: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Ending:
-    """What to add to the screen at the end of a world."""
+    """What to show when all ranks have ended."""
 
-    lines: list[bytes]  # prefixed with their ranks
+    lines: list[bytes]  # held-back lines, prefixed with their ranks
     alike: list[int]  # the other ranks that wrote the same error as the rank that failed first
     shown: bool  # whether the error of the rank that failed first has been shown
-    whole: list[bytes]  # that error, or its last lines, if they have not been shown
-    # other ranks that wrote the same last lines, without an error
+    whole: list[bytes]  # error or last lines of the rank that failed first, if not shown yet
+    # Other ranks with the same last lines as that rank, none of which is an error.
     said_too: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Shown:
-    """An error that has been shown."""
+    """An error that has been shown, and when."""
 
     at: float
-    writers: list[int]  # ranks that wrote it; the first one's copy was shown
+    writers: list[int]  # ranks that wrote the error; that of the first rank was shown
 
 
 @dataclass
 class Consequences:
-    """Ranks that report the same end of another rank."""
+    """Ranks that report the end of the same rank."""
 
-    words: list[bytes]  # the report of the first of them
+    words: list[bytes]  # the report of the first of these ranks
     ranks: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Tracebacks:
-    """All errors of one screen."""
+    """The errors of all ranks of one screen."""
 
     clock: Callable[[], float] = time.monotonic
     held: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that are held back
     held_nbytes: dict[int, int] = field(default_factory=dict)
-    recent: dict[int, list[bytes]] = field(default_factory=dict)  # by rank: lines that may be its last
-    said: dict[int, bytes] = field(default_factory=dict)  # by rank: a checksum of the last released lines
+    # by rank: lines without an error, which may be the rank's last
+    recent: dict[int, list[bytes]] = field(default_factory=dict)
+    # by rank: the checksum of the lines that were released last
+    said: dict[int, bytes] = field(default_factory=dict)
     shown: dict[bytes, Shown] = field(
         default_factory=dict
-    )  # by checksum of the identity; expires after WINDOW_S
+    )  # by checksum of the error's identity; expires after WINDOW_S
     last: dict[int, bytes] = field(
         default_factory=dict
-    )  # by rank: that checksum, if it has written nothing since
+    )  # by rank: the checksum of its error, if it has written nothing since
     unreported: dict[tuple[bytes, int], list[int]] = field(
         default_factory=dict
-    )  # by error and the rank that showed it
+    )  # by (checksum, rank that showed the error): ranks that wrote an equal error
 
     def take(self, rank: int, lines: list[bytes]) -> list[bytes]:
-        """Return the lines to show immediately.
+        """Return the lines to show now.
 
-        From a possible beginning of an error, all lines are held back.
+        All lines from the possible beginning of an error on are held back.
         """
         if rank not in self.held:
             first = next((number for number, line in enumerate(lines) if begins(line)), len(lines))
@@ -159,7 +164,7 @@ class Tracebacks:
         return lines
 
     def release(self, rank: int) -> list[bytes]:
-        """Release held-back lines. Returns none if another rank has just shown an equal error."""
+        """Release a held-back error. Returns [] if another rank has just shown an equal one."""
         return self.but_for_equal(rank, self.let_go(rank))
 
     def but_for_recent(self, rank: int, lines: list[bytes], *, go: bool) -> list[bytes]:
@@ -171,7 +176,7 @@ class Tracebacks:
         return []
 
     def release_recent(self, rank: int) -> list[bytes]:
-        """Release the lines that may have been the rank's last."""
+        """Release lines that were held back because they may have been the rank's last."""
         lines = self.recent.pop(rank, [])
         if lines:
             self.said[rank] = checksum(identity(rank, lines))
@@ -196,7 +201,7 @@ class Tracebacks:
         return []
 
     def reported(self) -> list[bytes]:
-        """Return a line for each error that more ranks have written since the last call."""
+        """Return a line for each error that further ranks have written since the last call."""
         lines = [
             b"[%s] the same error as rank %d" % (spans(ranks).encode(), first)
             for (_, first), ranks in self.unreported.items()
@@ -207,7 +212,7 @@ class Tracebacks:
     def end(self, failed_first: int | None) -> Ending:
         """Return what to show when all ranks have ended.
 
-        Ranks that report the first one's end in the same words share one line.
+        Ranks that report the end of `failed_first` in the same words share one line.
         """
         if failed_first is None:
             lines = [line for rank in sorted(self.recent) for line in label(rank, self.recent.pop(rank))]
@@ -222,7 +227,7 @@ class Tracebacks:
         )
         alike = {rank for rank, last in self.last.items() if last == key}
         self.unreported = {about: ranks for about, ranks in self.unreported.items() if about[0] != key}
-        consequences: dict[bytes, Consequences] = {}  # by the kind of their errors
+        consequences: dict[bytes, Consequences] = {}  # by kind()
         for rank in sorted(self.held):
             its_own = self.let_go(rank)
             if same := bool(its) and is_beginning(its_own, its, rank, failed_first):
@@ -238,9 +243,10 @@ class Tracebacks:
         return Ending(lines, sorted(alike - {failed_first}), shown, [] if shown else its or words, said_too)
 
     def end_of_words(self, key: bytes | None) -> tuple[list[bytes], list[int]]:
-        """Return the last lines of ranks without an error.
+        """Return the last lines of ranks if they are no error, prefixed with the ranks.
 
-        Also returns the ranks with the same last lines as the rank that failed first.
+        If a rank's last lines have the checksum `key`, that of the rank that failed first, the rank
+        is returned in a list instead.
         """
         lines: list[bytes] = []
         alike = []
@@ -261,9 +267,9 @@ def label(rank: int, lines: Sequence[bytes]) -> list[bytes]:
 
 
 def without_end(rank: int, lines: list[bytes], consequences: dict[bytes, Consequences]) -> list[bytes]:
-    """Remove a traceback that breaks off, or that only reports another rank's end.
+    """Remove a traceback that was cut off, or that only reports another rank's end.
 
-    Reports are added to `consequences`.
+    The reports are added to `consequences`.
     """
     header = last_header(lines)
     if header is not None and last_error(lines) is None:

@@ -1,1 +1,1 @@
-"""The ranks' output as bytes, lines and rows, before it is shown."""
+"""Splits the ranks' output into lines, and writes it to descriptors and log files."""

@@ -1,4 +1,4 @@
-"""Splits a stream into whole lines."""
+"""Splits a stream of bytes into whole lines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from pycollective.launching.streams.rows import Rows
 
-LONGEST_LINE = 1 << 20  # longer lines are shown in pieces
-# Drawing: cursor moves up and down, hiding and showing the cursor, erasing everything below.
+LONGEST_LINE = 1 << 20  # a longer line is split
+# Control sequences that draw: moving the cursor up or down, hiding or showing it, erasing all
+# below.
 _CONTROL = re.compile(rb"\n|\x1b(?:\[(\d{0,4})[ABEF]|M|\[\?25[hl]|\[0?J)")
 _DRAWS = re.compile(rb"\r(?!\n)|\x1b(?:\[\d{0,4}[ABEF]|M|\[\?25[hl]|\[0?J)")
 _BROKEN_OFF = re.compile(rb"\x1b(?:\[\??\d{0,4})?")
@@ -17,14 +18,17 @@ _LONGEST_BREAK = 8  # maximum bytes of an incomplete control sequence
 
 @dataclass
 class LineCutter:
-    """The cost does not depend on the length of the unfinished line."""
+    """Splits one stream.
 
-    raw: bool = False  # whether to pass on every byte instead of what a terminal would show
+    The cost per byte does not depend on the length of the unfinished line.
+    """
+
+    raw: bool = False  # whether to keep every byte, and not only what a terminal would show in the end
     rows: Rows = field(default_factory=Rows)
-    _broken: bytes = b""  # an incomplete control sequence
+    _broken: bytes = b""  # an incomplete control sequence at the end of the data
 
     def cut(self, data: bytes) -> bytes:
-        """Return the whole lines received so far, with line ends; long lines are split."""
+        """Return the lines that are final now, with line ends. A very long line is split."""
         if self.raw:
             text = self._plain(data)
         else:
@@ -36,23 +40,26 @@ class LineCutter:
         return text
 
     def due_s(self) -> float | None:
-        """Return the seconds until let_go() is needed, or None before more data arrives."""
+        """Return the seconds until let_go() is needed.
+
+        Returns None if it is not needed before more data arrives.
+        """
         return self.rows.due_s()
 
     def let_go(self) -> bytes:
-        """Return lines that have not been redrawn within the time limit."""
+        """Return the lines that the program has not redrawn within the time limit."""
         return self.rows.let_go()
 
     def give_way(self) -> bytes:
-        """Return the rank's finished lines, before its output in another stream."""
+        """Return the finished lines of this stream, because the rank writes to its other stream."""
         return b"" if self.rows.hidden else self.rows.take(len(self.rows.above))
 
     def unfinished(self) -> bytes:
-        """Return the unfinished line, or all lines that may still be redrawn."""
+        """Return the unfinished line and all lines that may still be redrawn."""
         return b"\n".join(line.shown() for line in self.rows)
 
     def last(self) -> bytes:
-        """Return the rest, without a line end."""
+        """Return the unfinished rest, without a line end."""
         rest = b"\n".join(bytes(line.text) for line in self.rows) + self._broken
         self.rows, self._broken = Rows(self.rows.clock), b""
         return rest
@@ -81,7 +88,7 @@ class LineCutter:
         return b"".join(text)
 
     def _obey(self, control: bytes, count: int) -> bytes:
-        """Execute a control sequence, and return lines that are final now."""
+        """Execute a control sequence. Returns the lines that are final now."""
         rows = self.rows
         if control == b"\n":
             return rows.end_line()

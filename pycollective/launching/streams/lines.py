@@ -1,4 +1,4 @@
-"""Lines as a terminal shows them."""
+"""Lines of output as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ import re
 from dataclasses import dataclass, field
 
 CARRIAGE_RETURN = ord("\r")
-SHOWN_NBYTES = 1 << 13  # of an unfinished line
-# Cursor moves and window titles, which would affect other ranks' lines. Colours are kept.
+SHOWN_NBYTES = 1 << 13  # at most this much of an unfinished line is shown
+# Cursor moves and window titles, which would affect the lines of other ranks. Colours are kept.
 _MOVES = re.compile(rb"\x1b(\[\??[\d;]*[A-HJKSTdfhlnrsu]|[78DEM]|\][^\x07\x1b\n]{0,1000}(\x07|\x1b\\))")
 
 
 def visible(line: bytes) -> bytes:
-    """Return what a terminal would show of a line with carriage returns."""
+    """Return what a terminal would finally show of a line with carriage returns."""
     return _MOVES.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
 
 
 @dataclass
 class Line:
-    """A line that grows or is redrawn. The cost does not depend on its length."""
+    """A line that grows or is redrawn.
+
+    The cost of a change does not depend on the line's length.
+    """
 
     text: bytearray = field(default_factory=bytearray)
-    drawn: bool = False  # whether text was overwritten, or the cursor has returned
-    made: bool = False  # created by a cursor move above the kept lines; not a line until it has text
+    drawn: bool = False  # whether text was overwritten, or the cursor has returned to the line
+    made: bool = False  # created by moving the cursor above the kept lines; it is dropped if it gets no text
     left_at: float = 0.0  # when the cursor moved to the line below
 
     def draw(self, text: bytes) -> None:
         """Append text.
 
-        A progress bar keeps only its last state, plus one carriage return if present.
+        Of a progress bar only the last state is kept, and one carriage return if it ends with any.
         """
         self.text += text
         begin, end = self._last_state(len(text) + 1)
@@ -43,14 +46,15 @@ class Line:
             self.draw(b"\r")
 
     def shown(self) -> bytes:
-        """Return its text, at most as much as any terminal can show."""
+        """Return the text of the last state, at most SHOWN_NBYTES."""
         begin, end = self._last_state(SHOWN_NBYTES)
         return bytes(self.text[begin : min(end, begin + SHOWN_NBYTES)])
 
     def _last_state(self, nbytes: int) -> tuple[int, int]:
-        """Return the bounds of a progress bar's last state, if within the last `nbytes` bytes.
+        """Return the bounds of the text after the last carriage return.
 
-        Otherwise returns those of the whole line.
+        Only the last `nbytes` bytes are searched; if they have none, the bounds are those of the
+        whole line. Carriage returns at the end do not count.
         """
         text, end = self.text, len(self.text)
         first = max(end - nbytes, 0)

@@ -1,4 +1,4 @@
-"""Outputs for the ranks: descriptors that may be slow, full or closed, and log files."""
+"""Output of the ranks: descriptors that may be slow, full or closed, and log files."""
 
 from __future__ import annotations
 
@@ -19,26 +19,34 @@ def write_all(fd: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(fd, left) :]
-        # another process made the shared descriptor non-blocking; restoring that would break it
+        # Another process has made the shared descriptor non-blocking. Making it blocking again
+        # could break that process.
         except BlockingIOError:
             select.select([], [fd], [])
 
 
 class Writer:
-    """Writes to one descriptor in its own thread, so that a paused reader blocks no signals."""
+    """Writes to one descriptor in a thread of its own.
+
+    If the process that reads the output pauses, only that thread blocks, and signals are still
+    handled.
+    """
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.jobs: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = queue.SimpleQueue()
-        self.thread: threading.Thread | None = None  # started at the first line, after the last fork
+        self.thread: threading.Thread | None = None  # started at the first write, which follows the last fork
 
     def write(self, data: bytes) -> asyncio.Future[None]:
-        """Write in the order of calls. The future ends when all is written, or with the OSError."""
+        """Write in the order of calls.
+
+        The future completes when all is written, or with the OSError.
+        """
         done = asyncio.get_running_loop().create_future()
         self.jobs.put((data, done))
         if self.thread is None:
-            # A daemon thread, because it may wait forever for a reader, which must not prevent the
-            # exit.
+            # A daemon thread does not delay the exit. It may wait forever for the process that
+            # reads the output.
             self.thread = threading.Thread(target=self.work, daemon=True)
             self.thread.start()
         return done
@@ -58,12 +66,12 @@ class Writer:
                     write_all(self.fd, data)
             except OSError as error:
                 failure = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits
                 done.get_loop().call_soon_threadsafe(finish, done, failure)
 
 
 def finish(done: asyncio.Future[None], failure: OSError | None) -> None:
-    if done.done():  # cancelled
+    if done.done():  # the task that waited was cancelled
         return
     if failure is None:
         done.set_result(None)
@@ -72,7 +80,10 @@ def finish(done: asyncio.Future[None], failure: OSError | None) -> None:
 
 
 def writers(fds: Mapping[str, int]) -> dict[str, Writer]:
-    """Return one writer for all streams with the same target (`2>&1`), so that lines do not mix."""
+    """Return a writer for each stream.
+
+    Streams with the same target (`2>&1`) share one writer, so that lines are not mixed.
+    """
     places = {name: os.fstat(fd) for name, fd in fds.items()}
     made: dict[tuple[int, int], Writer] = {}
     return {
@@ -82,12 +93,12 @@ def writers(fds: Mapping[str, int]) -> dict[str, Writer]:
 
 
 def fill_standard_streams() -> None:
-    """Replace closed standard streams by /dev/null, so that no later file gets their number."""
+    """Open /dev/null for closed standard streams, so that no later file gets their descriptor."""
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # open() returns the lowest free number, which is this one
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
@@ -103,9 +114,9 @@ def write_log(log: IO[bytes], data: bytes) -> None:
 def open_logs(
     folder: Path | None, ranks: Iterable[int], files: contextlib.ExitStack
 ) -> dict[tuple[int, str], IO[bytes]]:
-    """Open `rank0.out`, `rank0.err`, ...
+    """Open `rank0.out`, `rank0.err`, and so on.
 
-    before the first rank starts, so that no rank runs in vain.
+    This must happen before the first rank starts, so that an error is reported before ranks run.
     """
     if folder is None:
         return {}

@@ -2,8 +2,8 @@
 
 A line above the cursor may be redrawn only if the program draws: it has used a carriage return
 there, the cursor has returned to it, or the cursor is hidden. Such a line is kept for a short time,
-because tqdm returns immediately. A program that has hidden the cursor, such as rich, may return at
-any time: the lines that it redraws are kept until it shows the cursor again.
+because tqdm returns to it immediately. A program that has hidden the cursor, such as rich, may
+return at any time: the lines that it redraws are kept until it shows the cursor again.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from dataclasses import dataclass, field
 
 from pycollective.launching.streams.lines import SHOWN_NBYTES, Line
 
-HOLD_S = 0.3  # how long a drawn line waits for the cursor to return
-MOST_ROWS = 50  # above the cursor, and below it
+HOLD_S = 0.3  # how long a drawn line is kept for the cursor to return
+MOST_ROWS = 50  # most lines that are kept above the cursor, and below it
 
 
 @dataclass
 class Rows:
-    """Lines that are final are removed at the top."""
+    """The kept lines of one stream. Final lines are removed at the top."""
 
     clock: Callable[[], float] = time.monotonic
-    line: Line = field(default_factory=Line)  # the line of the cursor
+    line: Line = field(default_factory=Line)  # the line with the cursor
     above: list[Line] = field(default_factory=list)
     below: list[Line] = field(default_factory=list)
     hidden: bool = False  # whether the program has hidden the cursor
-    reach: int = 0  # how many lines the last moves up crossed
+    reach: int = 0  # how many lines up the cursor has moved last
 
     @property
     def is_plain(self) -> bool:
-        """Whether a line that ends now is final."""
+        """Whether the current line is final when it ends."""
         drawn = self.line.drawn or self.line.text.endswith(b"\r")
         return not (drawn or self.above or self.below or self.hidden)
 
@@ -44,7 +44,7 @@ class Rows:
         return self.take(len(self.above) - MOST_ROWS)
 
     def up(self, count: int) -> None:
-        if count > MOST_ROWS:  # to the top, however far that is
+        if count > MOST_ROWS:  # a program that moves this far up means the top
             count = len(self.above)
         for _ in range(min(count, MOST_ROWS - len(self.below))):
             self.below.insert(0, self.line)
@@ -58,18 +58,18 @@ class Rows:
             self.above[-1].drawn = True
 
     def show_cursor(self) -> bytes:
-        """The program has finished drawing. Returns the lines that are final now."""
+        """Handle the control sequence that ends drawing. Returns the lines that are final now."""
         self.hidden, self.reach = False, 0
         return self.take(len(self.above))
 
     def due_s(self) -> float | None:
-        """Return the seconds until let_go() is needed, or None if it is not."""
+        """Return the seconds until let_go() is needed, or None if it is not needed."""
         if not self.above or self._is_kept(0):
             return None
         return max(self.above[0].left_at + HOLD_S - self.clock(), 0.0)
 
     def let_go(self) -> bytes:
-        """Return the lines to which the cursor has not returned in time."""
+        """Return the lines to which the cursor has not returned within HOLD_S."""
         count = 0
         while count < len(self.above) and not self._is_kept(count):
             if self.above[count].left_at + HOLD_S > self.clock():
@@ -78,14 +78,14 @@ class Rows:
         return self.take(count)
 
     def take(self, count: int) -> bytes:
-        """Return the first `count` lines, with line ends."""
+        """Remove and return the first `count` lines above the cursor, with line ends."""
         count = max(count, 0)
         taken = b"".join(bytes(line.text) + b"\n" for line in _lines(self.above[:count]))
         del self.above[:count]
         return taken
 
     def __iter__(self) -> Iterator[Line]:
-        """Iterate from the top. Erased lines at the bottom are omitted."""
+        """Iterate the lines from the top. Blank lines at the bottom that were drawn are omitted."""
         rows = [*self.above, self.line, *self.below]
         while rows and rows[-1].drawn and rows[-1].is_blank:
             rows.pop()

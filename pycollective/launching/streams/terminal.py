@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def in_background(fd: int) -> bool:
-    """Return whether reading from that terminal would stop this process.
+    """Return whether reading from the terminal would stop this process (SIGTTIN).
 
-    Returns false if it is not the process's own terminal.
+    Returns false if `fd` is not this process's controlling terminal.
     """
     try:
         return os.tcgetpgrp(fd) != os.getpgrp()
@@ -21,9 +21,9 @@ def in_background(fd: int) -> bool:
 
 
 def is_taken(fd: int) -> bool:
-    """Return whether a rank's debugger has locked that terminal; see pycollective.debugger.
+    """Return whether a rank's debugger has locked the terminal; see pycollective.debugger.
 
-    The check does not take the lock.
+    The check does not acquire the lock.
     """
     try:
         place = os.fstat(fd)
@@ -38,14 +38,14 @@ def is_taken(fd: int) -> bool:
 def settings_kept(fd: int) -> Iterator[None]:
     """Restore the terminal's settings after the block.
 
-    A rank that is killed while it has the terminal in raw mode, as in ipdb, leaves it without echo
-    and line ends.
+    A rank that is killed while it has the terminal in raw mode, as in ipdb, would leave it without
+    echo and line ends.
     """
     try:
         before = (
             None if in_background(fd) else termios.tcgetattr(fd)
-        )  # in the background they are those of the shell's prompt
-    except termios.error:  # not a terminal
+        )  # in the background the settings are those of the shell's prompt
+    except termios.error:  # `fd` is not a terminal
         before = None
     if before is None:
         yield
@@ -53,6 +53,6 @@ def settings_kept(fd: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if not in_background(fd):  # in the background they belong to another program
+        if not in_background(fd):  # in the background the terminal belongs to another program
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(fd, termios.TCSANOW, before)

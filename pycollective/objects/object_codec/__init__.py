@@ -34,7 +34,7 @@ from pycollective.objects.object_codec.tags import MOST_NESTED, from_extension, 
 __all__ = ["MOST_NESTED", "Bytes", "Malformed", "decode", "encode", "pieces"]
 
 LENGTH = struct.Struct("<Q")
-Placed: TypeAlias = list[tuple[int, Bytes]]  # offset of each block
+Placed: TypeAlias = list[tuple[int, Bytes]]  # each block, with its offset
 
 
 class Malformed(ValueError):
@@ -44,8 +44,8 @@ class Malformed(ValueError):
 def encode(value: object, *, most_nbytes: int) -> Bytes:
     """Returns the bytes of `value`.
 
-    Raises InvalidArgument, with the position of the part that cannot be sent, or if it is too
-    large.
+    Raises InvalidArgument if a part of it cannot be sent (the error has its position), or if it is
+    too large.
     """
     placed, end = _placed(value, most_nbytes)
     if len(placed) == 1:
@@ -57,7 +57,10 @@ def encode(value: object, *, most_nbytes: int) -> Bytes:
 
 
 def pieces(value: object, *, most_nbytes: int) -> Iterator[Bytes]:
-    """Returns the bytes of encode() in pieces; contiguous arrays are not copied. Raises at once."""
+    """Returns the bytes of encode() in pieces. Contiguous arrays are not copied.
+
+    Errors are raised by this call, not by the iteration.
+    """
     placed, _ = _placed(value, most_nbytes)
     return _with_gaps(placed)
 
@@ -71,7 +74,7 @@ def _with_gaps(placed: Placed) -> Iterator[Bytes]:
 
 
 def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
-    """Returns the skeleton after its length, and the blocks; and where the last one ends."""
+    """Returns the head (length and skeleton) and the blocks, with offsets, and the total size."""
     from msgpack import Packer
 
     encoder = Encoder(most_nbytes)
@@ -84,7 +87,7 @@ def _placed(value: object, most_nbytes: int) -> tuple[Placed, int]:
         TypeError,
         ValueError,
         OverflowError,
-    ) as error:  # 4 GiB of bytes, or another thread changes the object
+    ) as error:  # raised for 4 GiB of bytes, or if another thread changes the object
         raise InvalidArgument(f"the object cannot be sent: {error}") from error
     head = np.frombuffer(LENGTH.pack(len(skeleton)) + skeleton, np.uint8)
     placed, end = [(0, head)], len(head)
@@ -117,7 +120,7 @@ def decode(data: Bytes) -> object:
             ext_hook=from_extension,
             strict_map_key=False,
             unicode_errors="surrogatepass",
-            timestamp=1,  # msgpack's own extension, which is never sent here: as a harmless float
+            timestamp=1,  # decode msgpack's timestamps, which encode() never writes, as harmless floats
         )
         decoder = Decoder(data, end)
         value = decoder.decode(skeleton_value, 0)
@@ -128,10 +131,10 @@ def decode(data: Bytes) -> object:
 
 
 def _check_whole(skeleton: memoryview) -> None:
-    """Checks the skeleton before it is decoded.
+    """Raises an error unless all elements of the skeleton are present.
 
-    Otherwise nested lists with claimed lengths ([[[...) would be allocated level by level, each as
-    long as all the bytes.
+    Without this check, decoding would allocate nested lists of claimed lengths ([[[...) level by
+    level, each as long as all the bytes.
     """
     from msgpack import Unpacker
 

@@ -1,6 +1,7 @@
-"""Arrays and tensors as a dtype's name, a shape and bytes; no object dtypes, no copies on decoding.
+"""Arrays and tensors as a dtype's name, a shape and bytes. Decoding copies nothing.
 
-torch and ml_dtypes are imported only to rebuild their own arrays.
+Dtypes with Python objects are not supported. torch and ml_dtypes are imported only to rebuild their
+own arrays.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ __all__ = [
 
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
-# NumPy's own dtypes in text form. Excluded are object, structured (their fields are not in the
-# text), and longdouble, which differs between machines.
+# NumPy's own dtypes in text form. Not included are object, structured dtypes (their text lacks the
+# fields), and longdouble, which differs between machines.
 NUMPY_DTYPE = re.compile(
     r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,8}|[mM]8(?:\[\d{0,9}[A-Za-z]{1,2}\])?)"
 )
@@ -62,7 +63,7 @@ def array_bytes(x: np.ndarray[Any, Any]) -> Bytes:
 
 
 def read_array(name: str, shape: tuple[int, ...], data: Bytes) -> np.ndarray[Any, Any]:
-    """Returns a view of the first bytes of `data`.
+    """Returns an array that is a view of the first bytes of `data`.
 
     Raises ValueError if the name is unknown, or if the bytes are too few or not valid elements.
     """
@@ -80,7 +81,7 @@ def code_points(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def nbytes_of(shape: tuple[int, ...], itemsize: int, most: int) -> int:
-    """Returns an array's size in bytes; raises ValueError for an invalid shape or above `most`."""
+    """Returns an array's size in bytes. Raises ValueError if the shape is invalid or too large."""
     if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"{shape} is no shape")
     nbytes = math.prod(shape) * itemsize
@@ -106,13 +107,13 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def is_tensor(value: object) -> bool:
-    """Returns whether it is a torch.Tensor; subclasses, which may hold more state, are excluded."""
+    """Returns whether `value` is a torch.Tensor. Subclasses do not count: they may have state."""
     torch = sys.modules.get("torch")
     return torch is not None and type(value) is getattr(torch, "Tensor", None)
 
 
 def tensor_name(x: torch.Tensor) -> str:
-    """Returns the name of its dtype. Raises ValueError with the reason if it cannot be sent."""
+    """Returns the name of `x.dtype`. Raises ValueError with the reason if it is unsupported."""
     name = str(x.dtype).removeprefix("torch.")
     if x.device.type not in ("cpu", "cuda"):
         raise ValueError(f"a tensor in the memory of {x.device}: send x.cpu()")
@@ -124,14 +125,14 @@ def tensor_name(x: torch.Tensor) -> str:
 
 
 def is_on_gpu(x: torch.Tensor) -> bool:
-    """Returns whether it is in the memory of a CUDA GPU."""
+    """Returns whether `x` is in the memory of a CUDA GPU."""
     return str(x.device.type) == "cuda"
 
 
 def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
-    """Returns a copy on this thread's current GPU, as counted by torch.
+    """Returns a copy of `x` on the current GPU of torch in this thread.
 
-    Returns `x` itself without a GPU, or if a fork has made it unusable.
+    Returns `x` itself if there is no GPU, or if a fork has made it unusable.
     """
     import torch
 
@@ -141,9 +142,9 @@ def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
 
 
 def tensor_bytes(x: torch.Tensor) -> Bytes:
-    """Returns the elements in C order: a view of contiguous memory, else a copy.
+    """Returns the elements in C order: a view of contiguous host memory, else a copy.
 
-    A copy from a GPU follows its current stream.
+    A copy from a GPU is made in order on its current stream.
     """
     import torch
 
@@ -152,9 +153,9 @@ def tensor_bytes(x: torch.Tensor) -> Bytes:
 
 
 def read_tensor(name: str, shape: tuple[int, ...], data: Bytes) -> torch.Tensor:
-    """Returns a tensor in the first bytes of `data`.
+    """Returns a tensor that is a view of the first bytes of `data`.
 
-    Raises ValueError as read_array(), and Unsupported if torch is not installed.
+    Raises ValueError as read_array() does, and Unsupported if torch is not installed.
     """
     if name not in TORCH_DTYPES:
         raise ValueError("a tensor of no known dtype")
@@ -168,7 +169,8 @@ def read_tensor(name: str, shape: tuple[int, ...], data: Bytes) -> torch.Tensor:
         ) from error
     nbytes = nbytes_of(shape, dtype.itemsize, len(data))
     if nbytes == 0:
-        np.empty(0, np.uint8).reshape(shape)  # refuses shapes that torch would crash on or count wrong
+        # raises for shapes on which torch would crash, or count the elements wrong
+        np.empty(0, np.uint8).reshape(shape)
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool and data[:nbytes].max() > 1:
         raise ValueError("a tensor of bool with other bytes than 0 and 1")

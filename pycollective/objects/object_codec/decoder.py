@@ -1,6 +1,6 @@
 """Decodes msgpack's output to objects.
 
-All of it comes from a peer: every step is checked, and TypeError or ValueError reports the defect.
+The input comes from a peer, so every step is checked. TypeError or ValueError reports a defect.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Decoder"]
 
 
 class Decoder:
-    """Decodes one object. The blocks follow `end` in `data`, in the order of their use."""
+    """Decodes one object. Its blocks are in `data` from `end` on, in the order of their use."""
 
     def __init__(self, data: Bytes, end: int) -> None:
         self._data = data
         self._end = end
 
     def decode(self, value: Any, depth: int) -> object:  # noqa: ANN401
-        """Returns the object for `value`, which is inside `depth` containers."""
+        """Returns the object for `value`, which is nested in `depth` containers."""
         kind = type(value)
         if kind in LEAVES:
             return value
@@ -53,7 +53,7 @@ class Decoder:
         return [self.decode(each, depth) for each in values]
 
     def check_end(self) -> None:
-        """Raises if bytes are left over."""
+        """Raises ValueError if bytes are left over."""
         if self._end != len(self._data):
             raise ValueError(f"{len(self._data) - self._end} bytes behind its end")
 

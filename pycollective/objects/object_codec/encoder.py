@@ -18,7 +18,7 @@ from pycollective.objects.object_codec.tags import MOST_NESTED, PLAIN, leaf_exte
 
 __all__ = ["ALIGNMENT", "Encoder", "NotSendable"]
 
-ALIGNMENT = 16  # of blocks: the elements of every dtype are aligned to their size
+ALIGNMENT = 16  # bytes; blocks with this alignment suit the elements of every dtype
 LONGEST_STEP = 40
 MOST_STEPS = 12
 
@@ -29,7 +29,7 @@ class NotSendable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.steps: list[str] = []  # the last one first
+        self.steps: list[str] = []  # steps of the path, the innermost first
 
     def __str__(self) -> str:
         way = "".join(reversed(self.steps[-MOST_STEPS:])) + ("..." if len(self.steps) > MOST_STEPS else "")
@@ -37,7 +37,7 @@ class NotSendable(Exception):
 
 
 class Encoder:
-    """Encodes one object. `blocks` are the bytes of its arrays, in order."""
+    """Encodes one object. `blocks` are the bytes of its arrays, in the order of the skeleton."""
 
     def __init__(self, most_nbytes: int) -> None:
         self.blocks: list[Bytes] = []
@@ -50,7 +50,10 @@ class Encoder:
         return -(-offset // ALIGNMENT) * ALIGNMENT
 
     def encode(self, value: Any, depth: int) -> object:  # noqa: ANN401
-        """Returns what msgpack writes for `value`, in `depth` containers. Raises NotSendable."""
+        """Returns the form of `value` that msgpack can write. Raises NotSendable.
+
+        `value` is nested in `depth` containers.
+        """
         kind = type(value)
         if kind in PLAIN:
             return value
@@ -73,7 +76,7 @@ class Encoder:
 
     def _dict(self, value: dict[Any, Any], depth: int) -> object:
         names = list(value)
-        # before the members, because their error texts show the keys
+        # Keys are encoded before the members, because the errors of the members show the keys.
         keys = self._members(names, depth, ".keys()[{}]".format)
         members = self._members(value.values(), depth, lambda index: f"[{short(names[index])}]")
         if keys is names:
@@ -135,7 +138,7 @@ class Encoder:
         return [tag(tags.PADDLE), name, *value.shape]
 
     def _set_aside(self, nbytes: int, block: Callable[[], Bytes]) -> None:
-        """Adds a block; checks its size before the copy, because an expanded array may be large."""
+        """Adds a block. Checks its size before copying it, because expanded arrays may be large."""
         self._nbytes += nbytes
         if self._nbytes > self._most_nbytes:
             raise NotSendable(f"and what stands before it take more than max_nbytes={self._most_nbytes}")

@@ -1,4 +1,4 @@
-"""Paddle tensors as a dtype's name, a shape and bytes. Imports Paddle only to rebuild them."""
+"""Paddle tensors as a dtype's name, a shape and bytes. Paddle is imported only to rebuild them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NO_VIEWS = 'paddle.set_flags({"FLAGS_use_stride_kernel": True}) is needed for th
 
 
 def is_paddle(value: object) -> bool:
-    """Returns whether it is a paddle.Tensor; subclasses, which may hold more, are excluded."""
+    """Returns whether `value` is a paddle.Tensor. Subclasses do not count: they may have state."""
     paddle = (
         sys.modules.get("paddle") if "paddle.base" in sys.modules else None
-    )  # otherwise it may be the program's own module
+    )  # without paddle.base, `paddle` may be a module of the program
     return paddle is not None and type(value) is getattr(paddle, "Tensor", None)
 
 
 def paddle_name(x: Any) -> str:  # noqa: ANN401
-    """Returns the name of its dtype. Raises ValueError with the reason if it cannot be sent."""
+    """Returns the name of `x.dtype`. Raises ValueError with the reason if it is unsupported."""
     name = next((name for name in PADDLE_DTYPES if x.dtype == getattr(sys.modules["paddle"], name)), None)
     if not x.is_dense():
         raise ValueError("a Paddle tensor without plain memory")
@@ -46,12 +46,12 @@ def paddle_name(x: Any) -> str:  # noqa: ANN401
 def paddle_bytes(x: Any) -> Bytes:  # noqa: ANN401
     """Returns the elements in C order: a view of contiguous memory, else a copy.
 
-    Raises ValueError with the reason if it cannot be sent.
+    Raises ValueError with the reason if `x` cannot be sent.
     """
     if x.size == 0:
         return np.empty(0, np.uint8)
     try:
-        if not x.is_contiguous():  # contiguous() would move the memory of x itself
+        if not x.is_contiguous():  # Tensor.contiguous() would change the memory of x itself
             x = x.new_empty(x.shape).copy_(x.detach(), True)
         return np.asarray(np.from_dlpack(x.reshape((-1,)).view("uint8")), np.uint8)
     except RuntimeError as error:
@@ -59,9 +59,9 @@ def paddle_bytes(x: Any) -> Bytes:  # noqa: ANN401
 
 
 def read_paddle(name: str, shape: tuple[int, ...], data: Bytes) -> Any:  # noqa: ANN401
-    """Returns a tensor in the first bytes of `data`.
+    """Returns a tensor that is a view of the first bytes of `data`.
 
-    Raises ValueError as read_array(), and Unsupported if Paddle is not installed.
+    Raises ValueError as read_array() does, and Unsupported if Paddle is not installed.
     """
     if name not in PADDLE_DTYPES:
         raise ValueError("a tensor of no known dtype")
@@ -88,7 +88,8 @@ def _tensor(from_dlpack: Callable[[Bytes], Any], dtype: object, shape: tuple[int
     one = from_dlpack(np.empty(16, np.uint8)).view(dtype)
     nbytes = nbytes_of(shape, one.element_size(), len(data))
     if nbytes == 0:
-        np.empty(0, np.uint8).reshape(shape)  # refuses shapes that Paddle would count wrong
+        # raises for shapes in which Paddle would count the elements wrong
+        np.empty(0, np.uint8).reshape(shape)
         return one.new_empty(shape)
     if str(dtype) == "paddle.bool" and data[:nbytes].max() > 1:
         raise ValueError("a tensor of bool with other bytes than 0 and 1")

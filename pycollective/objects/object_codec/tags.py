@@ -1,4 +1,4 @@
-"""Types that msgpack lacks: extensions for leaves, and tags at the start of an array."""
+"""Types that msgpack lacks: extensions for leaves, and tags as first elements of arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPLEX, INTEGER, DATETIME, DATE, TIMEDELTA = range(5)
 COMPLEX_PARTS = struct.Struct("<dd")
 DATETIME_PARTS = struct.Struct(
     "<HBBBBBI??q"
-)  # ..., fold, whether it has an offset from UTC, the offset in microseconds
+)  # ..., fold, whether the time has an offset from UTC, the offset in microseconds
 DATE_PARTS = struct.Struct("<I")
 TIMEDELTA_PARTS = struct.Struct("<iII")
 MICROSECOND = datetime.timedelta(microseconds=1)
@@ -29,7 +29,10 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, eq=False)
 class Tag:
-    """The first element of an array; defines the rest. No sent object contains one."""
+    """The first element of an array, which determines the type of the rest.
+
+    No object of a user contains a Tag.
+    """
 
     code: int
 
@@ -50,9 +53,9 @@ def _extension(code: int, data: bytes) -> ExtType:
 
 
 def large_int(value: object) -> ExtType:
-    """Encodes an int of more than 64 bits, when msgpack calls it.
+    """Encodes an int of more than 64 bits. msgpack calls this for values that it does not support.
 
-    msgpack also calls it if another thread changes the object while it is encoded.
+    Such a value has another type only if another thread changes the object while it is encoded.
     """
     if type(value) is not int:
         raise TypeError(f"it changed meanwhile: a {type(value).__name__} was not there before")
@@ -60,9 +63,9 @@ def large_int(value: object) -> ExtType:
 
 
 def leaf_extension(value: object) -> ExtType | None:
-    """Returns the extension for a leaf that msgpack lacks, or None if it is no such leaf.
+    """Returns the extension for a leaf that msgpack lacks, or None if `value` is no such leaf.
 
-    Raises ValueError with the reason if it cannot be sent.
+    Raises ValueError with the reason if the leaf cannot be sent.
     """
     kind = type(value)
     if isinstance(value, complex) and kind is complex:

@@ -9,9 +9,9 @@ class Adapter(Protocol):
     """One rank of one library. Arrays are passed in the form that `wrap` returns.
 
     `wrap` is called once per array, outside the timed loop. allreduce, broadcast, reduce, scan and
-    exscan work in place. In the other collectives `whole` has a part for every rank; `cut`, which
-    is called once too, converts it to the argument of gather and scatter. Methods named in `lacks`
-    are never called and need not exist.
+    exscan work in place. In the other collectives the argument `whole` has a part for every rank.
+    For gather and scatter `cut` converts it once, outside the timed loop, to the form that these
+    take. Methods named in `lacks` are never called and need not exist.
     """
 
     rank: int

@@ -11,13 +11,13 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def names(text: str) -> list[str]:
-    """Parses `gloo,openmpi`."""
+    """Parses a list of libraries, such as `gloo,openmpi`."""
     words = text.split(",") if text else []
     return [_known(word) for word in words]
 
 
 def peer(text: str) -> tuple[str, str]:
-    """Parses `openmpi=/opt/ompi/bin/python`."""
+    """Parses a library and its interpreter, such as `openmpi=/opt/ompi/bin/python`."""
     name, separator, python = text.partition("=")
     if not separator or not python:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PYTHON")
@@ -47,9 +47,9 @@ def positive(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options. Any of them makes `pycollective bench` a comparison.
+    """Adds the options of a comparison. Any of them makes `pycollective bench` a comparison.
 
-    Without peers it compares with the machine's roofline only.
+    Without peer libraries, pycollective is compared only with the roofline of the machine.
     """
     group = parser.add_argument_group("comparison, of float32 sums; any of these asks for it")
     group.add_argument(

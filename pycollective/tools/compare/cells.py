@@ -1,8 +1,8 @@
-"""The buffers, the call and the check of one collective at one size, of float32 with sum.
+"""The buffers, the call and the check of one collective at one size, for float32 and sum.
 
-The data are whole numbers small enough that every order of addition gives the same bits. A
-collective with a root uses a different root in each call, so that a call waits for the previous
-one.
+The data are whole numbers so small that every order of addition gives the same bits. A collective
+with a root uses a different root in each call, so that a call cannot begin before the previous one
+has ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDTH = 4
 
 
 def buffer(count: int) -> Array:
-    """Returns zeros in page-aligned memory, as large arrays have, with all pages touched."""
+    """Returns zeros in page-aligned memory, as large arrays have. All pages have been touched."""
     raw = np.zeros(count * WIDTH + PAGE, np.uint8)
     before = -raw.ctypes.data % PAGE
     array: Array = raw[before : before + count * WIDTH].view(np.float32)
@@ -36,7 +36,7 @@ def buffer(count: int) -> Array:
 
 
 def pattern(rank: int, count: int, salt: int = 0) -> Array:
-    """Returns a rank's input: it repeats with a prime period, and differs between ranks."""
+    """Returns a rank's input. It repeats with a prime period and differs between ranks."""
     values: Array = ((np.arange(count) % 1021 * 7 + 3 * salt) % 31 + rank + 1).astype(np.float32)
     return values
 
@@ -51,11 +51,12 @@ def total(ranks: range, count: int, salt: int = 0) -> Array:
 class Cell:
     """One collective at one size, on one rank."""
 
-    step: Step  # one call; its number determines the root
+    step: Step  # makes one call; the argument is its number, which determines the root
     fill: Callable[[], None]
-    right: Callable[[int], bool]  # checks the result after fill() and one call with that root
+    # returns whether the result is correct after fill() and one call with that root
+    right: Callable[[int], bool]
     arrays: list[Array] = field(default_factory=list)
-    trips: int = 1  # transfers of the data in one call
+    trips: int = 1  # how often one call transfers the data
 
 
 def _same(found: Array, wanted: Array) -> bool:
@@ -117,7 +118,7 @@ def exscan(adapter: Adapter, count: int) -> Cell:
 
 
 def sendrecv(adapter: Adapter, count: int) -> Cell:
-    """Ranks 0 and 1, 2 and 3, ... send back and forth, all pairs at once; an odd one idles."""
+    """Ranks 0 and 1, 2 and 3, ... send back and forth at the same time. An odd last rank idles."""
     partner, send, recv = adapter.rank ^ 1, adapter.send, adapter.recv
 
     def ping(x: Any) -> object:
@@ -261,5 +262,5 @@ CELLS: dict[str, Callable[[Adapter, int], Cell]] = {
 
 
 def make(adapter: Adapter, name: str, nbytes: int) -> Cell:
-    """Makes a cell of whole elements, at least one."""
+    """Makes a cell with nbytes rounded down to whole elements, at least one."""
     return CELLS[name](adapter, max(1, nbytes // WIDTH))

@@ -21,13 +21,13 @@ def _there_and_back(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Collective:
-    """One row of the table: the factor of nccl-tests, and whether there are sizes to measure."""
+    """One collective: the bandwidth factor of nccl-tests, and whether it has different sizes."""
 
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     moves_data: bool = True
 
 
-# The size is that of the larger side: the output of an allgather, the input of a reduce_scatter.
+# Sizes are those of the larger array: the output of an allgather, the input of a reduce_scatter.
 COLLECTIVES = {
     "allreduce": Collective(_there_and_back),
     "broadcast": Collective(_one),

@@ -17,21 +17,22 @@ from pycollective.tools.compare.compared_libraries import OURS, ComparedLibrary,
 from pycollective.tools.compare.figures import Figures, Row, ratio, row
 from pycollective.tools.compare.launching import Launch, Task, launch
 
-PER_CELL_BYTES = 256 << 20  # bytes per cell and launch, within the limits below
+PER_CELL_BYTES = 256 << 20  # bytes moved per cell and launch; FEWEST and MOST limit the iterations
 FEWEST, MOST = 10, 1000
 
 
 @dataclass
 class Comparison:
-    """The results, complete after the last rank has ended."""
+    """All results. They are complete after the last launch."""
 
     ranks: int
     rounds: int
     tasks: list[Task]
     missing: list[Missing] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)  # library, reason
+    failures: list[tuple[str, str]] = field(default_factory=list)  # (library, reason) of launches that failed
     versions: dict[str, str] = field(default_factory=dict)
-    figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)  # by library and task
+    # by library and number of the task: one per round
+    figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)
     roofline: list[roofline.RooflinePoint] = field(default_factory=list)
     no_roofline: str = ""
 
@@ -91,7 +92,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
 
 
 def libraries_of(options: argparse.Namespace) -> tuple[list[ComparedLibrary], list[Missing]]:
-    """Returns the libraries that can be measured, this one first, and the missing ones."""
+    """Returns the libraries that can be measured, pycollective first, and the missing ones."""
     given = dict(options.peer)
     found = [OURS]
     missing = []
@@ -105,7 +106,7 @@ def libraries_of(options: argparse.Namespace) -> tuple[list[ComparedLibrary], li
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the whole command; returns 1 if a result was wrong or this library has failed."""
+    """Runs the whole command. Returns 1 if a result was wrong or pycollective has failed."""
     why = ""
     if options.plot:
         from pycollective.tools.compare.plot import missing_library
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         comparison.roofline = found
     for number in range(options.rounds):
-        first = number % len(libraries)  # a different library is first in each round
+        first = number % len(libraries)  # each round begins with another library
         for library in [*libraries[first:], *libraries[:first]]:
             message(f"round {number + 1} of {options.rounds}: {library.name}")
             done = launch(library, options.ranks, comparison.tasks, options.limit)
@@ -141,19 +142,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 def unwritable(options: argparse.Namespace) -> str:
-    """Returns why a file cannot be written; checked before minutes are spent on the figures."""
+    """Returns why an output file cannot be written, or "".
+
+    This is checked first, because the measurements take minutes.
+    """
     files = [*options.plot, *([Path(options.json)] if options.json not in (None, "-") else [])]
     wrong = [each for each in files if not each.parent.is_dir() or not os.access(each.parent, os.W_OK)]
     return f"cannot write {wrong[0]}: {wrong[0].parent} is no folder that can be written to" if wrong else ""
 
 
 def message(what: str) -> None:
-    """Prints progress for the user."""
+    """Prints a progress message for the user."""
     print(f"# {what}", file=sys.stderr, flush=True)
 
 
 def show(comparison: Comparison, options: argparse.Namespace) -> int:
-    """Prints and writes the requested results."""
+    """Prints and writes the requested results. Returns the exit code."""
     rows = comparison.rows()
     if options.json != "-":
         print(text_of(comparison, rows), flush=True)
@@ -172,7 +176,7 @@ def show(comparison: Comparison, options: argparse.Namespace) -> int:
 
 
 def text_of(comparison: Comparison, rows: Sequence[Row]) -> str:
-    """Returns the table, with the information that is needed to read it."""
+    """Returns the table, with the facts that are needed to read it."""
     names = list(comparison.versions)
     lines = [
         f"# {comparison.ranks} ranks on one host: {machine.describe()}",

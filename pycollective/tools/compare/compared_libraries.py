@@ -24,7 +24,7 @@ CCL = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of library: its adapter, the program that probes for it, and its MPI's own name."""
+    """A kind of library: its adapter, the program that detects it, and the name of its MPI."""
 
     adapter: str
     probe: str
@@ -72,7 +72,7 @@ OURS = ComparedLibrary("pycollective", "ours", sys.executable)
 
 
 def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
-    """Returns the library of that name in that interpreter."""
+    """Returns the library of that name for that interpreter, or why it is missing."""
     kind = KINDS[name]
     environment = {**_home(python), **kind.environment}
     launcher: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
 
 
 def _home(python: str) -> dict[str, str]:
-    """Returns an environment that prefers the libraries and programs of an interpreter."""
+    """Returns variables that make the interpreter's own libraries and programs preferred."""
     folder = Path(python).parent
     if python == sys.executable or not folder.is_absolute():
         return {}
@@ -104,7 +104,7 @@ def _home(python: str) -> dict[str, str]:
     return {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": os.pathsep.join(path for path in libraries if path),
-        "PYTHONPATH": "",  # PYTHONPATH is for our interpreter
+        "PYTHONPATH": "",  # this process's PYTHONPATH is for its own interpreter
     }
 
 

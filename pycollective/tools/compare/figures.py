@@ -13,7 +13,7 @@ from pycollective.tools.compare.collectives import COLLECTIVES
 
 @dataclass(frozen=True)
 class Figures:
-    """One cell of one launch, in seconds."""
+    """The results of one cell in one launch, in seconds."""
 
     median_s: float
     p99_s: float
@@ -23,7 +23,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of one library over all rounds, with the spread of the rounds' medians."""
+    """The results of one cell of one library over all rounds, with the spread of their medians."""
 
     collective: str
     nbytes: int
@@ -37,16 +37,17 @@ class Row:
     right: bool
 
     def as_json(self, ranks: int) -> dict[str, Any]:
-        """Returns the fields and the bandwidth, which is 0 for a size of 0."""
+        """Returns the fields and the bus bandwidth, which is 0 for a size of 0."""
         values = asdict(self)
         values["busbw"] = COLLECTIVES[self.collective].bus_factor(ranks) * self.nbytes / self.median_s / 1e9
         return values
 
 
 def merge(ranks: Sequence[Sequence[dict[str, Any] | None]]) -> list[Figures | None]:
-    """Merges the ranks' times. A call lasts from the end of the previous one to its own end.
+    """Merges the times of all ranks for each cell; None if a library lacks the collective.
 
-    Each end is that of the slowest rank.
+    A call ends when the slowest rank has finished it. Its duration begins at the end of the
+    previous call.
     """
     merged: list[Figures | None] = []
     for of_all in zip(*ranks, strict=True):
@@ -68,12 +69,12 @@ def _figures(ranks: Sequence[dict[str, Any]]) -> Figures:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Uses the nearest rank: of fewer than 100 values the 99th percentile is the largest."""
+    """Returns the value at the nearest rank. Below 100 values, percentile 99 is the maximum."""
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def row(collective: str, nbytes: int, peer: str, rounds: Sequence[Figures]) -> Row:
-    """Returns the medians over the rounds, of which there is at least one."""
+    """Returns the medians over the rounds. There must be at least one round."""
     medians = [each.median_s for each in rounds]
     return Row(
         collective,
@@ -90,7 +91,7 @@ def row(collective: str, nbytes: int, peer: str, rounds: Sequence[Figures]) -> R
 
 
 def ratio(rows: Sequence[Row], ours: str) -> float | None:
-    """Returns our median over the best peer's in one cell, or None if either is missing."""
+    """Returns the median of `ours` divided by the best peer's, or None if either is missing."""
     own = [each.median_s for each in rows if each.peer == ours]
     others = [each.median_s for each in rows if each.peer != ours]
     return own[0] / min(others) if own and others else None

@@ -17,13 +17,13 @@ from pycollective.tools.compare.compared_libraries import ComparedLibrary
 from pycollective.tools.compare.figures import Figures, merge
 
 GRACE_S = 10.0
-LAST_WORDS = 3  # lines of the log
+LAST_WORDS = 3  # lines of the log that an error shows
 FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "PYCOLLECTIVE_", "OMPI_", "PMI", "I_MPI", "MPIR_")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One cell: the collective, the size, the number of calls."""
+    """The request for one cell: the collective, the size, and the number of calls."""
 
     collective: str
     nbytes: int
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Launch:
-    """The result of a launch: figures in the order of the tasks, None for missing collectives."""
+    """The result of one launch: figures in the order of the tasks, None if not supported."""
 
     version: str = ""
     figures: list[Figures | None] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Launch:
 
 
 def launch(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s: float) -> Launch:
-    """Starts the ranks, waits up to `limit_s`, and ends the remaining ones."""
+    """Starts the ranks, waits up to `limit_s`, and then ends the remaining ones."""
     with tempfile.TemporaryDirectory(prefix="pycollective-compare-") as folder:
         spec = Path(folder, "spec.json")
         cells = [(task.collective, task.nbytes, task.iterations) for task in tasks]
@@ -64,22 +64,22 @@ def launch(library: ComparedLibrary, ranks: int, tasks: Sequence[Task], limit_s:
 
 
 def command(library: ComparedLibrary, ranks: int, spec: Path) -> list[str]:
-    """Returns the command that starts all ranks of a library."""
+    """Returns the command line that starts all ranks of a library."""
     here = Path(__file__).resolve().parent
     rank = [library.python, str(here / "start.py"), str(spec)]
     if library.launcher:
         return [*library.launcher, "-n", str(ranks), *rank]
     if library.adapter == "ours":
         rank = [library.python, "-m", "pycollective.tools.compare.rank", str(spec)]
-    if library.environment:  # for its ranks, not for our launcher
+    if library.environment:  # these variables are for the library's ranks, not for pycollective's launcher
         rank = ["env", *(f"{name}={value}" for name, value in library.environment.items()), *rank]
     return [sys.executable, "-m", "pycollective", "run", "--no-prefix", "-n", str(ranks), "--", *rank]
 
 
 def environment(library: ComparedLibrary) -> dict[str, str]:
-    """Returns an environment without the variables of a rank.
+    """Returns the environment of the launcher, without the variables of a rank.
 
-    An MPI's launcher also gets the variables for its ranks.
+    The launcher of an MPI also gets the variables for its ranks.
     """
     kept = dict(os.environ)
     if library.adapter != "ours":
@@ -88,13 +88,13 @@ def environment(library: ComparedLibrary) -> dict[str, str]:
 
 
 def last_words(log: Path) -> str:
-    """Returns the end of the log in one line."""
+    """Returns the last lines of the log as one line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return " | ".join(lines[-LAST_WORDS:])
 
 
 def wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
-    """Waits for the process. Returns the reason if it did not end normally."""
+    """Waits for the process. Returns why it did not end normally, or ""."""
     try:
         code = process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -105,7 +105,7 @@ def wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Terminates the process group, by SIGKILL if SIGTERM is not enough."""
+    """Terminates the process group: by SIGTERM, then by SIGKILL if it still runs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             return

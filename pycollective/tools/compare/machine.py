@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def describe() -> str:
-    """Returns processor, usable cores, kernel."""
+    """Returns the processor, the number of usable cores, and the kernel."""
     return f"{_processor()}, {len(os.sched_getaffinity(0))} usable cores, Linux {platform.release()}"
 
 

@@ -1,4 +1,4 @@
-"""Curves of time and bandwidth over size: a row of two panels for each collective."""
+"""Plots time and bandwidth over size: a row with two panels for each collective."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pycollective.tools.compare.table import size_text
 
 OURS_COLOUR, ROOFLINE_COLOUR = "#b2182b", "#999999"
 COLOURS = dict(zip(KINDS, ("#2166ac", "#1b7837", "#b35806", "#762a83", "#01665e"), strict=True))
-LABEL_GAP = 0.065  # in units of a panel's height
-PANEL = (5.2, 3.2)  # inches
+LABEL_GAP = 0.065  # smallest distance of two labels, in units of a panel's height
+PANEL = (5.2, 3.2)  # width and height of a panel in inches
 
-Curve = tuple[str, list[tuple[int, float]]]  # name, seconds by size
+Curve = tuple[str, list[tuple[int, float]]]  # the name, and (size, seconds) for each size
 
 
 def missing_library() -> str:
-    """Returns what to install, or an empty text."""
+    """Returns what to install for plots, or "" if nothing is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -32,7 +32,7 @@ def missing_library() -> str:
 def draw(
     rows: Sequence[Row], roofline: Sequence[RooflinePoint], files: Sequence[Path], *, ranks: int, where: str
 ) -> None:
-    """Draws one picture of all collectives that move data, into each of the files."""
+    """Draws all collectives that move data in one figure, and writes it into each of the files."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(each.collective for each in rows if each.nbytes))
@@ -50,13 +50,13 @@ def draw(
 
 
 def curves_of(rows: Sequence[Row]) -> list[Curve]:
-    """Returns a curve for each library, in their order."""
+    """Returns a curve for each library, in the order of the rows."""
     names = dict.fromkeys(each.peer for each in rows)
     return [(name, [(each.nbytes, each.median_s) for each in rows if each.peer == name]) for name in names]
 
 
 def roofline_curves(roofline: Sequence[RooflinePoint]) -> list[Curve]:
-    """Returns the curves of the points that have a size."""
+    """Returns the curves of the roofline points that have a size."""
     labels = {"memcpy": "memcpy", "add": "a += b", "tcp": "TCP, one way"}
     return [
         (label, [(each.nbytes, each.median_s) for each in roofline if each.name == name])
@@ -81,9 +81,9 @@ def panel(
     title: str,
     value: Callable[[int, float], float],
 ) -> None:
-    """Draws lines on logarithmic axes, each with its name at its end.
+    """Draws the curves on logarithmic axes, each labelled at its right end.
 
-    Parts of the roofline far below the libraries are cut off.
+    Roofline values far below those of the libraries are cut off.
     """
     sizes = sorted({x for _, points in curves for x, _ in points})
     ends: list[tuple[str, int, float]] = []
@@ -107,7 +107,7 @@ def panel(
 
 
 def style_of(name: str) -> dict[str, Any]:
-    """Returns a style that emphasizes this library and mutes the roofline."""
+    """Returns a line style that emphasizes pycollective and mutes the roofline."""
     if name == OURS.name:
         return {"color": OURS_COLOUR, "linewidth": 2.0, "marker": "o", "markersize": 3, "zorder": 4}
     if name in COLOURS:
@@ -116,7 +116,7 @@ def style_of(name: str) -> dict[str, Any]:
 
 
 def label(axes: Any, ends: Sequence[tuple[str, int, float]]) -> None:
-    """Writes names beside the panel, near the lines' ends, with connecting lines."""
+    """Writes the curves' names beside the panel, connected to the ends of the curves."""
     low, high = (math.log(each) for each in axes.get_ylim())
     heights = [(math.log(value) - low) / (high - low) for _, _, value in ends]
     for (name, size, value), height in zip(ends, spread(heights, LABEL_GAP), strict=True):
@@ -143,12 +143,14 @@ def label(axes: Any, ends: Sequence[tuple[str, int, float]]) -> None:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Returns heights in the same order, at least `gap` apart, with minimal movement.
+    """Returns heights in the same order that are at least `gap` apart, moved as little as possible.
 
-    Adjacent labels that would overlap move together.
+    Labels that would overlap are moved as one group.
     """
     order = sorted(range(len(heights)), key=lambda i: heights[i])
-    groups: list[list[float]] = []  # labels that move together: the preferred lowest place, and their number
+    # groups of labels that move together: preferred height of the lowest label, and number of
+    # labels
+    groups: list[list[float]] = []
     for here in order:
         groups.append([heights[here], 1])
         while len(groups) > 1 and groups[-1][0] < groups[-2][0] + gap * groups[-2][1]:
@@ -164,7 +166,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def floor(axes: Any, roofline: Sequence[RooflinePoint]) -> None:
-    """Draws the time of waking a thread: shorter times require ranks that do not sleep."""
+    """Draws the time that waking a thread takes: only ranks that do not sleep can be faster."""
     for each in roofline:
         if each.name == "futex" and each.median_s * 1e6 > axes.get_ylim()[0]:
             axes.axhline(each.median_s * 1e6, color=ROOFLINE_COLOUR, linewidth=0.9, linestyle=(0, (1, 2)))

@@ -1,7 +1,7 @@
 """One rank of one library: `python -m pycollective.tools.compare.rank SPEC.json`.
 
-start.py runs it, too. Calls follow each other without a barrier. Each rank stores the time at which
-each call ended, on the clock that all processes of a host share.
+start.py also runs this module. Calls follow each other without a barrier. Each rank stores the time
+at which each call ended, on the clock that all processes of a host share.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pycollective.tools.compare.adapter import Adapter
 
 
 def measure(adapter: Adapter, name: str, nbytes: int, iterations: int) -> dict[str, Any]:
-    """Measures one cell; all ranks of all libraries run this same loop."""
+    """Measures one cell. All ranks of all libraries run this loop."""
     cell = cells.make(adapter, name, nbytes)
     root = adapter.size - 1
     cell.fill()
     cell.step(root)
     right = cell.right(root)
     for array in cell.arrays:
-        array.fill(0)  # sums of zeros stay zeros in any number of calls
+        array.fill(0)  # sums of zeros stay zeros after any number of calls
     step, now = cell.step, time.perf_counter_ns
     adapter.barrier()
     for i in range(max(2, iterations // 10)):
@@ -40,7 +40,7 @@ def measure(adapter: Adapter, name: str, nbytes: int, iterations: int) -> dict[s
 
 
 def run(spec: dict[str, Any]) -> None:
-    """Measures all cells and writes `rank<R>.json` into the folder in the specification."""
+    """Measures all cells, and writes `rank<R>.json` into the folder that `spec` names."""
     module = import_module("pycollective.tools.compare.adapters." + spec["adapter"])
     adapter: Adapter = module.Adapter(spec)
     done = [

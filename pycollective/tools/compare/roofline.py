@@ -1,4 +1,4 @@
-"""The best performance of this machine, measured by `pycollective-bench --ceilings` in this run."""
+"""The limits of this machine's performance, measured by `pycollective-bench --ceilings`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """memcpy, add (a += b) and tcp (loopback, one way) by size; futex (waking a thread)."""
+    """A limit: memcpy, add (a += b) or tcp (loopback, one way) by size; futex (waking a thread)."""
 
     name: str
     nbytes: int
@@ -21,7 +21,7 @@ class RooflinePoint:
 
 
 def measure(sizes: Sequence[int]) -> list[RooflinePoint] | str:
-    """Returns all of them, or the reason why there are none."""
+    """Returns all points, or the reason why they could not be measured."""
     from pycollective.tools.bench_binary import BINARY
 
     command = [str(BINARY), "--ceilings", "--json", f"--sizes={','.join(map(str, sizes))}"]

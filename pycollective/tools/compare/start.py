@@ -1,7 +1,7 @@
 """Starts a rank in an interpreter that has no pycollective: `python start.py SPEC.json`.
 
-It makes a substitute for the package, without the imports of its __init__, so that the rank's own
-modules are found here.
+It makes a substitute for the package, without the imports of its __init__, so that the rank's
+modules can be imported from this folder.
 """
 
 import json
@@ -12,7 +12,8 @@ from pathlib import Path
 
 def main() -> None:
     here = Path(__file__).resolve().parent
-    sys.path[:] = sys.path[1:]  # this folder, which must not hide another library's module
+    # removes this folder, because its modules could hide a library's module of the same name
+    sys.path[:] = sys.path[1:]
     package = types.ModuleType("pycollective")
     package.__path__ = [str(here.parent.parent)]
     sys.modules["pycollective"] = package

@@ -34,14 +34,14 @@ def block(rows: Sequence[Row], names: Sequence[str], ours: str) -> str:
 
 
 def cell(row: Row | None) -> str:
-    """Returns median and 99th percentile, or `-` if a library has no such call."""
+    """Returns the median and the 99th percentile, or `-` if the library lacks the collective."""
     if row is None:
         return "-"
     return f"{_number(row.median_s)} {_number(row.p99_s):>9}{'' if row.right else ' WRONG'}"
 
 
 def roofline(found: Sequence[RooflinePoint]) -> str:
-    """Returns a line for each size."""
+    """Returns the roofline with a line for each size."""
     names = ("memcpy", "add", "tcp")
     lines = ["# this machine at best: memcpy and a += b on one core, loopback TCP one way"]
     lines.append("".join([f"{'size':>10}", *(f"{name:>{WIDTH}}" for name in names)]))

@@ -23,7 +23,7 @@ from pycollective.tools.doctor.facts import Facts, collect
 
 __all__ = ["CHECKS", "Facts", "CheckResult", "check", "collect", "doctor"]
 
-OLDEST_KERNEL = (5, 3)  # pidfd_open
+OLDEST_KERNEL = (5, 3)  # the first with pidfd_open
 
 
 def _software(facts: Facts) -> list[CheckResult]:
@@ -99,13 +99,12 @@ def _gpus() -> list[CheckResult]:
 
 
 def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = False) -> int:
-    """Prints the results of all checks; returns 1 if any check fails.
+    """Prints the results of all checks. Returns 1 if any check fails.
 
-    With `gpus` the driver and NCCL are opened and queried, instead of nvidia-smi alone.
-
-    With `world`, and by default if a launcher started several ranks, the world is really made. Then
-    rank 0 prints for all ranks: its own lines, and the lines of other ranks that are not OK. A rank
-    that cannot join the world prints its own lines.
+    With `gpus` the driver and NCCL are opened and queried, instead of running nvidia-smi only. With
+    `world`, and by default if a launcher started several ranks, the ranks join a world. Rank 0 then
+    prints its own lines, and the lines of other ranks that are not OK. A rank that cannot join the
+    world prints its own lines.
     """
     facts = collect()
     lines = check(facts) + (_gpus() if gpus else [])

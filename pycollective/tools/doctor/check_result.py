@@ -1,4 +1,4 @@
-"""The result of one check: one line of text, one object for programs."""
+"""The result of one check: one line of text, or one object for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INDENT = 29
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check and its result. Every WARN and FAIL has a remedy; with an OK it is a hint."""
+    """A check and its result. A WARN or FAIL always has a remedy; the remedy of an OK is a hint."""
 
     check: str
     status: Status
@@ -20,7 +20,7 @@ class CheckResult:
     remedy: str = ""
 
     def text(self) -> str:
-        """Returns the text, with the remedy below the line."""
+        """Returns the line, with the remedy below it."""
         head = f"{self.status:<6}{self.check:<{INDENT - 6}}{self.found}"
         advice = "hint" if self.status == "OK" else "remedy"
         whole = f"{head}\n{advice}: {self.remedy}" if self.remedy else head
@@ -29,15 +29,15 @@ class CheckResult:
 
 
 def ok(check: str, found: str, hint: str = "") -> CheckResult:
-    """Returns a result without a problem."""
+    """Returns an OK result. `hint` may suggest an improvement."""
     return CheckResult(check, "OK", found, hint)
 
 
 def warn(check: str, found: str, remedy: str) -> CheckResult:
-    """Returns a result that works, or may work, but could be better."""
+    """Returns a WARN result: what was found works, or may work, but can be improved."""
     return CheckResult(check, "WARN", found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> CheckResult:
-    """Returns a result that does not work."""
+    """Returns a FAIL result: what was found does not work."""
     return CheckResult(check, "FAIL", found, remedy)

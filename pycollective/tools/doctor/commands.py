@@ -1,4 +1,4 @@
-"""Launchers and tools on the PATH, and their own version texts."""
+"""The launchers and tools on PATH, and the versions that they print."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import time
 
 ANSWER_S = 1.0
-# arguments; empty for a Python script that takes seconds to report what the package's metadata has
+# Arguments that print the version. Empty for a Python script that takes seconds to print what the
+# package's metadata has too.
 COMMANDS = {
     "mpirun": ("--version",),
     "mpiexec": ("--version",),
@@ -20,7 +21,7 @@ COMMANDS = {
 
 
 def answers(path: str) -> dict[str, str]:
-    """Returns the output of each existing command; all run at the same time."""
+    """Returns the output of each command that exists. All of them run at the same time."""
     found: dict[str, str] = {}
     asked: dict[str, subprocess.Popen[str]] = {}
     for name, words in COMMANDS.items():
@@ -51,7 +52,8 @@ def _answer(process: subprocess.Popen[str], deadline: float) -> str:
         text, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in a driver, and nothing can end it
+        # the command hangs in a driver and cannot be killed
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=0.2)
         return f"fails: no answer within {ANSWER_S:g} s"
     words = "; ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
-UNLIMITED = 1 << 60  # version 1 uses a huge number for unlimited
+UNLIMITED = 1 << 60  # version 1 writes a huge number if there is no limit
 TRACES = ("docker", "kubepods", "containerd", "lxc", "libpod")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits; None means no limit."""
+    """Limits of a control group; None means no limit."""
 
     cpus: float | None
     memory: int | None
 
 
 def quota(root: Path) -> Quota:
-    """Returns the tightest limits of this process's group and the groups above it."""
+    """Returns the tightest limits of this process's cgroup and of the cgroups above it."""
     cpus: list[float] = []
     memory: list[int] = []
     for controllers, path in _groups(root):
@@ -38,9 +38,9 @@ def _groups(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _folders(root: Path, controllers: str, path: str) -> Iterator[Path]:
-    top = root / "sys/fs/cgroup" / controllers  # version 2 has no controllers in the path
+    top = root / "sys/fs/cgroup" / controllers  # in version 2 the path has no controllers
     for levels in range(len(parts := [part for part in path.split("/") if part]) + 1):
-        yield top.joinpath(*parts[:levels])  # folders outside our own view do not exist
+        yield top.joinpath(*parts[:levels])  # cgroups outside the container's own view do not exist
 
 
 def _cpus(folder: Path) -> Iterator[float]:
@@ -70,14 +70,14 @@ def _words(file: Path) -> list[str]:
 
 
 def inside(root: Path, env: Mapping[str, str]) -> bool:
-    """Returns whether this is a container, as far as it is visible from inside."""
+    """Returns whether this process is in a container, as far as it can detect that."""
     marks = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
     groups = "\n".join(_words(root / "proc/1/cgroup"))
     return marks or "KUBERNETES_SERVICE_HOST" in env or any(trace in groups for trace in TRACES)
 
 
 def limits(root: Path, env: Mapping[str, str], cores: int) -> CheckResult:
-    """Checks for a quota below the visible cores, which stops all threads in each period."""
+    """Checks for a CPU quota below the visible cores: it would stop all threads in every period."""
     found = quota(root)
     words = ["in a container" if inside(root, env) else "no container"]
     words.append("no CPU quota" if found.cpus is None else f"CPU quota {found.cpus:g} of {cores} cores")

@@ -1,4 +1,4 @@
-"""The input of the checks, collected in one place, so that tests can construct it."""
+"""The input of all checks, collected in one class, so that tests can construct it."""
 
 from __future__ import annotations
 
@@ -19,50 +19,52 @@ from pycollective.tools.doctor.packages import installed, wheel_tag
 
 @dataclass(frozen=True)
 class Facts:
-    """One process and its host. The defaults describe a machine without problems."""
+    """Facts about one process and its host. The defaults describe a machine without problems."""
 
-    root: Path = Path("/")  # root of /proc, /sys and others
+    root: Path = Path("/")  # the folder that contains /proc and /sys
     env: Mapping[str, str] = field(default_factory=dict)
     placement: Placement | None = None
     problem: str = ""  # reason why there is no placement
     known_variables: frozenset[str] = frozenset()
     packages: Mapping[str, str] = field(default_factory=dict)  # version by name
     wheel: str = ""
-    vectors: str = ""  # instruction set of the compiled reductions
+    vectors: str = ""  # instruction set for which the reductions are compiled
     python: tuple[int, int, int] = (3, 11, 0)
     commands: Mapping[str, str] = field(
         default_factory=dict
-    )  # first line that each command on PATH prints, by name
+    )  # by name of the command: the first line that it prints
     host: str = "localhost"
-    host_addresses: tuple[str, ...] | str = ()  # or the reason why there are none
-    interfaces: Sequence[tuple[str, str, int]] = ()  # name, address, flags
-    routes: Sequence[str] = ()  # interfaces of the default routes
+    # addresses of the host's name, or the reason why there are none
+    host_addresses: tuple[str, ...] | str = ()
+    interfaces: Sequence[tuple[str, str, int]] = ()  # (name, address, flags) of each
+    routes: Sequence[str] = ()  # interfaces with a default route
     open_files: tuple[int, int] = (65536, 65536)  # soft and hard limit; RLIM_INFINITY is -1
     locked_bytes: int = -1
-    shared_memory: tuple[int, int] | None = (1 << 30, 1 << 30)  # size and free
+    shared_memory: tuple[int, int] | None = (1 << 30, 1 << 30)  # size and free bytes of /dev/shm
     cores: frozenset[int] = frozenset({0})  # cores on which this process may run
     kernel: str = "6.0"
 
     @property
     def size(self) -> int:
-        """Ranks of the job; 1 if unknown."""
+        """Number of ranks of the job; 1 if unknown."""
         return self.placement.size if self.placement else 1
 
     @property
     def local_size(self) -> int:
-        """Ranks on this host, according to the launcher."""
+        """Number of ranks on this host, according to the launcher."""
         return (self.placement.local_size if self.placement else 1) or 1
 
     @property
     def one_host(self) -> bool:
-        """Whether all ranks are certainly on this host."""
+        """Whether it is certain that all ranks are on this host."""
         return self.size == 1 or (self.placement is not None and self.placement.one_host)
 
 
 def collect() -> Facts:
     """Collects the facts about this process.
 
-    No step waits longer than a second; nothing is imported or written.
+    No step waits longer than a second. Nothing is imported from other packages, and nothing is
+    written.
     """
     from pycollective import _core
     from pycollective.runtime.environment_names import known

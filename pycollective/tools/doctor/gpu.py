@@ -1,4 +1,4 @@
-"""`pycollective doctor --gpu`: driver, GPUs, our kernels and NCCL, as seen by this process."""
+"""`pycollective doctor --gpu`: the driver, GPUs, kernels and NCCL that this process can use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKING = {
 
 
 def driver(facts: Mapping[str, Any]) -> list[CheckResult]:
-    """Returns the driver, and one line for each GPU."""
+    """Returns a line for the driver, and one for each GPU."""
     if "why_not" in facts:
         return [fail("CUDA driver", facts["why_not"], DRIVER)]
     lines = [ok("CUDA driver", f"CUDA {facts['version']} from {facts['path']}")]
@@ -40,13 +40,13 @@ def driver(facts: Mapping[str, Any]) -> list[CheckResult]:
 
 
 def kernels(targets: Sequence[str]) -> CheckResult:
-    """Returns the GPUs for which this build has reduction kernels."""
+    """Returns the GPU architectures for which this build has reduction kernels."""
     without = "none: built without nvcc; ranks that share a GPU reduce through the host"
     return ok("GPU kernels", f"for {', '.join(targets)}" if targets else without)
 
 
 def nccl(facts: Mapping[str, Any]) -> list[CheckResult]:
-    """Returns the NCCL that would be used, and those that were skipped."""
+    """Returns the NCCL library that would be used, and those that were skipped."""
     if "why_not" in facts:
         return [fail("NCCL", facts["why_not"], LIBRARY)]
     lines = [ok("NCCL", f"{facts['version']} from {facts['path']} ({facts['how']})")]

@@ -1,4 +1,4 @@
-"""The network interfaces, and the choice of those on which rank 0 would listen."""
+"""The network interfaces, and those on which rank 0 would listen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pycollective.tools.doctor.check_result import CheckResult, fail, ok
 
 
 def listing(found: Interfaces) -> list[CheckResult]:
-    """Returns every interface with an address."""
+    """Returns a line for every interface with an address."""
     lines = []
     for name in dict.fromkeys(name for name, _, _ in found):
         words = [address for each, address, _ in found if each == name]
@@ -24,7 +24,7 @@ def listing(found: Interfaces) -> list[CheckResult]:
 def choice(
     found: Interfaces, routes: Sequence[str], env: Mapping[str, str], *, one_host: bool
 ) -> CheckResult:
-    """Returns where other ranks would look for rank 0 if it were here, and why."""
+    """Returns the addresses of rank 0's store if rank 0 were on this host, and why these."""
     try:
         chosen = candidates(one_host=one_host, env=env, found=found, routes=routes)
     except InvalidArgument as error:

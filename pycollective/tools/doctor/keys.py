@@ -1,6 +1,6 @@
 """The possible sources of a job's key, and whether other users could read them.
 
-Only the id of a key is shown.
+Only the id of a key is shown, never the key.
 """
 
 from __future__ import annotations

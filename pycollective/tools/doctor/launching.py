@@ -12,7 +12,7 @@ NO_SLURM = "Could not establish a configuration source"
 
 
 def launcher(placement: Placement | None, problem: str, env: Mapping[str, str]) -> CheckResult:
-    """Returns the recognized launcher, and the variables that decided."""
+    """Returns the detected launcher, and the variables by which it was detected."""
     if placement is None:
         remedy = "what the message says; `pycollective run -n 2 script.py` needs nothing to be set"
         return fail("launcher", problem, remedy)
@@ -43,7 +43,7 @@ def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[
 
 
 def version_in(answer: str) -> str:
-    """Returns the first words, and the version that hydra prints among its build details."""
+    """Returns the first words of a version text, and hydra's version, which its details have."""
     first, _, rest = answer.partition(";")
     number = next((word for word in rest.split(";") if word.strip().startswith("Version:")), "")
     return f"{first} {' '.join(number.split())}".strip()[:120]

@@ -14,15 +14,15 @@ SOCKETS = {
     "rmem_max": 16 * MIB,
     "wmem_max": 16 * MIB,
     "somaxconn": 4096,
-}  # values for fast networks and large jobs
+}  # recommended values for fast networks and large jobs
 QUICK_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 
 
 def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> CheckResult:
     """Checks the limit of open files.
 
-    Every rank has some for data and one for control to each other rank, and a program has its own
-    files.
+    A rank needs a control connection and data connections to each other rank, and the program has
+    files of its own.
     """
     soft, hard = limits
     tcp_sockets = env.get("PYCOLLECTIVE_TCP_SOCKETS", "")
@@ -36,7 +36,7 @@ def open_files(limits: tuple[int, int], size: int, env: Mapping[str, str]) -> Ch
 
 
 def locked_memory(limit: int) -> CheckResult:
-    """Returns the limit of locked memory, which includes pinned memory."""
+    """Returns the limit of locked memory, which also limits pinned memory."""
     return ok("locked memory", f"ulimit -l is {_amount(limit if limit < 0 else limit // 1024)}")
 
 
@@ -58,7 +58,8 @@ def cores(mine: frozenset[int], local_size: int, root: Path) -> CheckResult:
     text = f"{len(mine)} of {online} usable ({ranges(mine)})"
     if local_size > 1:
         text += f", {local_size} ranks here"
-    # A launcher may have bound each rank to its own core: then our mask does not include theirs.
+    # The launcher may have bound each rank to a core of its own. The affinity mask of this rank
+    # then lacks the other ranks' cores.
     if local_size > online:
         remedy = f"start at most {online} ranks on this host: those that share a core wait for each other"
         return warn("cores", text, remedy)
@@ -66,7 +67,7 @@ def cores(mine: frozenset[int], local_size: int, root: Path) -> CheckResult:
 
 
 def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> CheckResult:
-    """Checks the number of threads that NumPy and torch start beside ours."""
+    """Checks the number of threads that NumPy and torch start in each rank."""
     text = env.get("OMP_NUM_THREADS", "")
     if not text.isdecimal():
         return ok("threads", "OMP_NUM_THREADS is not set")
@@ -77,7 +78,7 @@ def threads(env: Mapping[str, str], mine: frozenset[int], local_size: int) -> Ch
 
 
 def socket_limits(root: Path) -> CheckResult:
-    """Returns hints only: the kernel's own values are right for most systems."""
+    """Returns only hints: the kernel's own values suit most systems."""
     found, small = [], []
     for name, wanted in SOCKETS.items():
         value = _text(root / "proc/sys/net/core" / name)
@@ -89,7 +90,7 @@ def socket_limits(root: Path) -> CheckResult:
 
 
 def clock(root: Path) -> CheckResult:
-    """Checks the clock source: every call reads the clock several times."""
+    """Checks the clock source, because every call reads the clock several times."""
     name = _text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if name in ("hpet", "acpi_pm", "jiffies", "refined-jiffies"):
         remedy = (
@@ -100,7 +101,7 @@ def clock(root: Path) -> CheckResult:
 
 
 def gpus(commands: Mapping[str, str]) -> CheckResult:
-    """Returns the output of nvidia-smi."""
+    """Returns what nvidia-smi prints."""
     answer = commands.get("nvidia-smi")
     if answer is None:
         return ok("GPU", "no GPU (there is no nvidia-smi)")

@@ -1,4 +1,4 @@
-"""The addresses to which a host's name resolves."""
+"""The addresses to which a host name resolves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ HOSTS = (
 
 
 def addresses_of(host: str) -> tuple[str, ...] | str:
-    """Returns its addresses, or why there are none.
+    """Returns the addresses of `host`, or why there are none.
 
-    A resolver may take half a minute; this does not wait so long.
+    A resolver may take half a minute. This function gives up earlier.
     """
     outcome: list[tuple[str, ...] | str] = []
 

@@ -1,4 +1,4 @@
-"""The installed packages, by their metadata: importing some of them takes seconds."""
+"""The installed packages, by their metadata, because importing some of them takes seconds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ DISTRIBUTIONS = {
     "cupy": ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x"),
     "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
 }
-OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5), "paddle": (3, 3)}  # as in pyproject.toml
+# oldest supported versions, as in pyproject.toml
+OLDEST = {"numpy": (1, 24), "torch": (2, 4), "jax": (0, 5), "paddle": (3, 3)}
 
 
 def installed() -> dict[str, str]:
-    """Returns the versions of the installed packages."""
+    """Returns the version of each installed package, by name."""
     found: dict[str, str] = {}
     for name in LIBRARIES:
         for distribution in DISTRIBUTIONS.get(name, (name,)):
@@ -29,7 +30,7 @@ def installed() -> dict[str, str]:
 def wheel_tag() -> str:
     """Returns the platform of the installed wheel, such as "cp311-cp311-linux_x86_64".
 
-    The text is empty if pycollective was not installed.
+    Returns "" if pycollective was not installed from a wheel.
     """
     try:
         lines = (metadata.distribution("pycollective").read_text("WHEEL") or "").splitlines()
@@ -39,7 +40,7 @@ def wheel_tag() -> str:
 
 
 def libraries(packages: dict[str, str]) -> list[CheckResult]:
-    """Checks the array libraries: NumPy is required, the others are optional."""
+    """Checks the array libraries: NumPy is required, all other libraries are optional."""
     lines = []
     if "numpy" not in packages:
         lines.append(fail("numpy", "is not installed", "pip install 'numpy>=1.24'"))

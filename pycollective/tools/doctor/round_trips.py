@@ -1,4 +1,4 @@
-"""The round-trip time of a small message between every two ranks."""
+"""Measures the round-trip time of a small message between every two ranks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import time
 import numpy as np
 
 PINGS, PAIR_S, ALL_S = 20, 0.05, 2.0
-WIDEST = 16  # with more ranks the table is omitted
+WIDEST = 16  # most ranks for which the matrix is printed
 
 
 def partner(rank: int, round_number: int, size: int) -> int | None:
-    """Returns a rank's partner in a round of a round-robin, or None.
+    """Returns a rank's partner in a round of a round-robin tournament, or None.
 
-    Each pair occurs once in size rounds (size - 1 if even).
+    Each pair occurs once in `size` rounds (size - 1 if `size` is even).
     """
-    slots = size + size % 2  # with an odd number one slot is empty, and the partner of that slot idles
+    # with an odd number of ranks one slot is empty, and the rank with that partner idles
+    slots = size + size % 2
     last = slots - 1
     if rank == last:
         other = round_number * (slots // 2) % last
@@ -27,9 +28,9 @@ def partner(rank: int, round_number: int, size: int) -> int | None:
 
 
 def measure() -> dict[int, float]:
-    """Returns the seconds to each rank with a higher number. All ranks call it together.
+    """Returns the seconds to each rank with a higher number. All ranks must call this together.
 
-    It takes at most ALL_S, and one round.
+    It takes at most ALL_S plus one round.
     """
     import pycollective as pc
 
@@ -38,7 +39,7 @@ def measure() -> dict[int, float]:
     more = np.ones(1, np.uint8)
     for round_number in range(pc.size() + pc.size() % 2 - 1):
         more[0] = time.monotonic() - begin < ALL_S
-        if not pc.broadcast(more)[0]:  # rank 0's clock decides
+        if not pc.broadcast(more)[0]:  # rank 0 decides for all ranks by its clock
             break
         other = partner(pc.rank(), round_number, pc.size())
         if other is None:
@@ -58,7 +59,7 @@ def _ping(peer: int) -> float:
     end = time.monotonic() + PAIR_S
     while message[0]:
         begin = time.monotonic()
-        message[0] = len(seconds) + 1 < PINGS and begin < end  # 0 marks the last one
+        message[0] = len(seconds) + 1 < PINGS and begin < end  # 0 marks the last message
         pc.send(message, peer)
         pc.recv(message, peer)
         seconds.append(time.monotonic() - begin)
@@ -75,9 +76,9 @@ def _pong(peer: int) -> None:
 
 
 def table(found: list[dict[int, float]]) -> str:
-    """Returns a summary, and a matrix if that is not too wide.
+    """Returns a summary, and a matrix if there are at most WIDEST ranks.
 
-    `found[a][b]` is for ranks a < b.
+    `found[a][b]` is the time between ranks a < b.
     """
     pairs = {(a, b): seconds for a, row in enumerate(found) for b, seconds in row.items()}
     size = len(found)

@@ -1,4 +1,4 @@
-"""The addresses that a process really uses: those of its sockets, not the configured ones."""
+"""The addresses that a process uses, read from its sockets and not from the configuration."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ ESTABLISHED, LISTENING = "01", "0A"
 
 
 def own_addresses(process: Path, state: str = ESTABLISHED) -> list[str]:
-    """Returns the local addresses of a process's TCP sockets; `process` is in /proc."""
+    """Returns the local addresses of a process's TCP sockets. `process` is its folder in /proc."""
     inodes = set()
     for fd in (process / "fd").iterdir():
         try:
             target = os.readlink(fd)
-        except OSError:  # the descriptor of the listing itself
+        except OSError:  # the descriptor that listed the folder is closed by now
             continue
         if target.startswith("socket:["):
             inodes.add(target[len("socket:[") : -1])
@@ -31,7 +31,7 @@ def own_addresses(process: Path, state: str = ESTABLISHED) -> list[str]:
 
 
 def _address(word: str) -> str:
-    """Decodes an address: `0100007F:1F90` is 127.0.0.1, as 32-bit words in host order."""
+    """Decodes 32-bit words in host order: `0100007F:1F90` in /proc/net/tcp is 127.0.0.1."""
     text = bytes.fromhex(word.partition(":")[0])
     raw = b"".join(text[i : i + 4][:: -1 if sys.byteorder == "little" else 1] for i in range(0, len(text), 4))
     address = ipaddress.ip_address(raw)

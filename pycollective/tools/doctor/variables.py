@@ -1,4 +1,4 @@
-"""The environment: which variables are ours, which decided, and which are unknown."""
+"""The environment: pycollective's variables, those that decided the rank, and unknown ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pycollective.runtime.environment_names import PREFIX, nearest, unknown
 from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
-# For other variables only the name is shown: a job's name or address may be part of its key.
+# Variables that are shown with their values. Of all other variables only the name is shown, because
+# a job's name or address may be part of its key.
 SHOWN = re.compile(
     r"((OMPI_COMM_WORLD|PMI|HOROVOD|PYCOLLECTIVE)_)?(LOCAL_)?(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|GROUP_RANK"
     r"|MPI_LOCAL(RANKID|NRANKS)|SLURM_(PROCID|LOCALID|NODEID|NTASKS|STEP_NUM_(TASKS|NODES))|PADDLE_TRAINERS?_(ID|NUM)"
@@ -22,7 +23,7 @@ LAUNCHERS = re.compile(
 
 
 def shown(env: Mapping[str, str], name: str) -> str:
-    """Returns `NAME=value`, or the name alone."""
+    """Returns `NAME=value`, or only the name if the value must not be shown."""
     return f"{name}={env[name]}" if SHOWN.fullmatch(name) else name
 
 
@@ -32,7 +33,7 @@ def of_launchers(env: Mapping[str, str]) -> list[str]:
 
 
 def ours(env: Mapping[str, str], names: frozenset[str]) -> list[CheckResult]:
-    """Reports misspelt variables, which would be silently ignored."""
+    """Reports misspelt variables, which pycollective would otherwise ignore silently."""
     mine = sorted(name for name in env if name.startswith(PREFIX))
     lines = []
     for name in unknown(env, names):

@@ -1,4 +1,4 @@
-"""Makes the world, and reports where each rank is, and the round-trip times between ranks."""
+"""Joins the world, and reports the placement of each rank and the round-trip times."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMEDY = (
 
 
 class About(TypedDict):
-    """A rank's description of itself. The lines are those that are not OK."""
+    """One rank's description of itself. `lines` has only the results that are not OK."""
 
     host: str
     pid: int
@@ -33,9 +33,9 @@ class About(TypedDict):
 
 
 def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
-    """Returns the lines that this rank prints: rank 0 for all ranks, others none.
+    """Returns the lines that this rank prints: rank 0 those for all ranks, other ranks none.
 
-    If no world can be made, every rank prints its own lines.
+    If the world cannot be joined, each rank prints its own lines.
     """
     import pycollective as pc
 
@@ -50,7 +50,7 @@ def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
 
 
 def not_ok(lines: list[CheckResult]) -> list[CheckResult]:
-    """Returns the lines with a remedy to read."""
+    """Returns the lines that are WARN or FAIL."""
     return [line for line in lines if line.status != "OK"]
 
 
@@ -74,7 +74,7 @@ def _together(mine: list[CheckResult]) -> list[CheckResult]:
 
 
 def _gather(text: str) -> list[str]:
-    """Returns every rank's text on rank 0, an empty list on the others."""
+    """Returns the texts of all ranks on rank 0, and an empty list on the other ranks."""
     import pycollective as pc
 
     content = np.frombuffer(text.encode(), np.uint8)
@@ -92,7 +92,7 @@ def _gather(text: str) -> list[str]:
 
 
 def table(ranks: list[About]) -> list[CheckResult]:
-    """Returns one line per rank."""
+    """Returns a line for each rank."""
     return [
         ok(
             f"rank {rank}",
@@ -104,9 +104,9 @@ def table(ranks: list[About]) -> list[CheckResult]:
 
 
 def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
-    """Returns lines of other ranks that are not OK, without repetitions.
+    """Returns the lines of other ranks that are not OK, without repetitions.
 
-    Ranks of one host find the same problems.
+    Repetitions are frequent, because all ranks of a host find the same problems.
     """
     said = {(line.check, line.found) for line in mine}
     lines = []
@@ -119,12 +119,12 @@ def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
 
 
 def shared_cores(ranks: list[About]) -> list[CheckResult]:
-    """Returns hosts with more ranks than cores on which any of them may run."""
+    """Returns a warning for each host that has more ranks than cores for them."""
     lines = []
     for host in dict.fromkeys(each["host"] for each in ranks):
         there = [each for each in ranks if each["host"] == host]
         if any(line["check"] == "cores" for each in there for line in each["lines"]):
-            continue  # already reported
+            continue  # the check "cores" of a rank has reported this already
         here = [frozenset(each["cores"]) for each in there]
         together: frozenset[int] = frozenset().union(*here)
         if len(here) > len(together):

@@ -18,11 +18,11 @@ from pycollective.tools.tune.decide import FEWEST_ROUNDS, Finding, decide
 from pycollective.tools.tune.experiments import Experiment, experiments, tcp_rows, together
 from pycollective.tools.tune.ranks import Measured, measure
 
-STARTING_S = 60.0  # time for starting ranks, beyond the time of their measurements, on a busy machine
-BUSY = 0.5  # share of the cores
-CHECKING = 0.1  # share of the time, for checking separately found settings together
-SLOWEST = 20  # a round cannot be interrupted: the overall limit is this multiple of the time
-# The user's settings, or a profile, must not affect the measurement.
+STARTING_S = 60.0  # time to start ranks on a busy machine, in addition to the time of their measurements
+BUSY = 0.5  # the machine counts as busy if other programs use this share of the cores
+CHECKING = 0.1  # share of the time for measuring separately found settings together
+SLOWEST = 20  # The time limit is this multiple of the requested time, because a round cannot be interrupted.
+# Settings of the user and an existing profile must not affect the measurement.
 PLAIN = {"PYCOLLECTIVE_PROFILE": "off", "PYCOLLECTIVE_TUNE": "", "PYCOLLECTIVE_TRANSPORT": "",
          "PYCOLLECTIVE_CHECK": "", "PYCOLLECTIVE_SECURITY": ""}  # fmt: skip
 Setting = tuple[int, str, str]  # ranks, name, value
@@ -35,18 +35,18 @@ class Found:
 
     ranks: int
     findings: list[Finding]
-    left_out: list[str]  # names and reasons
+    left_out: list[str]  # names of experiments that could not be measured, with the reasons
 
 
 def rank_counts() -> list[int]:
-    """Returns two, four, and one rank for each core."""
+    """Returns the numbers of ranks to tune for: two, four, and one rank for each core."""
     return sorted({2, 4, max(2, min(usable_cores(), 64))})
 
 
 def run(
     *, seconds: float, output: str | None = None, dry_run: bool = False, ranks: Sequence[int] | None = None
 ) -> int:
-    """Runs the command. Returns 0, or 2 if there is no place for a profile."""
+    """Runs the command. Returns 0, or 2 if no folder for a profile is known."""
     path = output or _core._usual_profile_path()
     if not path and not dry_run:
         print("pycollective tune: there is neither XDG_CONFIG_HOME nor HOME: say where with --output")
@@ -85,13 +85,13 @@ def conduct(ranks: int, seconds: float) -> Found:
 
 
 def measured(ranks: int, plans: list[Experiment], seconds: float) -> list[Measured]:
-    """Runs experiments in separate ranks, which do not use the environment's settings."""
+    """Runs experiments in new ranks, which do not use the environment's settings."""
     limit = STARTING_S + SLOWEST * seconds
     return testing.run(measure, ranks, plans, seconds, timeout_s=limit, env=PLAIN)[0]
 
 
 def checked(found: Found, seconds: float) -> Found:
-    """Checks separately found limits together; if they give no gain, keeps only the best one."""
+    """Measures separately found limits together. Keeps only the best one if they give no gain."""
     limits = [each for each in found.findings if each.is_better and not each.name.startswith("tcp ")]
     if len(limits) < 2:
         return found
@@ -108,12 +108,12 @@ def checked(found: Found, seconds: float) -> Found:
 
 
 def percent(gain: float) -> str:
-    """Formats the logarithm of a ratio."""
+    """Formats a gain, which is the logarithm of a ratio."""
     return "unknown" if math.isinf(gain) else f"{math.expm1(gain) * 100:.1f} %"
 
 
 def table_of(found: Found) -> list[str]:
-    """Returns a table for users. If the default stays, the gain is that of the best other value."""
+    """Returns the rows of the table. If the default stays, the gain is the best other value's."""
     lines = [
         f"{found.ranks:>5}  {each.name:<24}{each.default:>12}{each.best if each.is_better else '-':>12}"
         f"{percent(each.gain):>9}{percent(each.spread):>9}{each.rounds:>8}"
@@ -152,14 +152,14 @@ def summary(found: Sequence[Found], settings: Sequence[Setting]) -> str:
 
 
 def busy_text(load: float, cores: int) -> str:
-    """Returns a warning if other programs load the machine, by the last minute, else nothing."""
+    """Returns a warning if other programs loaded the machine in the last minute, or ""."""
     if load < BUSY * cores:
         return ""
     return f"Other programs kept this machine busy (load {load:.1f}, {cores} cores): measure again when they are done."
 
 
 def comment_of(found: Sequence[Found], seconds: float, busy: str) -> str:
-    """Returns the comment that describes how the profile was made."""
+    """Returns the profile's comment, which describes how the profile was made."""
     now = datetime.datetime.now(datetime.timezone.utc)
     head = [
         f"Made by `pycollective tune` of pycollective {__version__}, {now:%Y-%m-%d %H:%M} UTC, in {seconds:g} s.",
@@ -173,7 +173,7 @@ def comment_of(found: Sequence[Found], seconds: float, busy: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes the file atomically: a concurrent reader finds the old or the new one."""
+    """Writes the file atomically: a concurrent reader finds the old or the new file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -181,7 +181,7 @@ def write(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        _core._read_profile(name)  # a profile that cannot be read back is not kept
+        _core._read_profile(name)  # raises if the profile cannot be read; the old profile is then kept
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -16,8 +16,8 @@ from pycollective.tools.tune.experiments import Cut, Values, size_text
 LEAST_GAIN = math.log(1.05)
 FEWEST_PASSES, FEWEST_ROUNDS = 3, 5
 
-Times = list[list[float]]  # one round: seconds, by cell and world
-Passes = list[list[Times]]  # each pass has new worlds, at another time
+Times = list[list[float]]  # the times of one round in seconds, by cell and world
+Passes = list[list[Times]]  # rounds, by pass; each pass has new worlds and is made at another time
 
 
 @dataclass(frozen=True)
@@ -26,29 +26,30 @@ class Finding:
 
     name: str
     default: str
-    best: str  # the default, if no other value is better
-    gain: float  # gain of the best other value, adopted or not; the median of all passes
-    # spread of that gain: between the quartiles of the passes; with three passes, between the
-    # extremes
+    best: str  # the best value; the default if no other value is clearly better
+    gain: float  # gain of the best other value, even if it is not adopted: the median over the passes
+    # Spread of that gain over the passes: the distance of the quartiles, which for three passes is
+    # that of the extremes.
     spread: float
     rounds: int
 
     @property
     def is_better(self) -> bool:
-        """Whether the profile should contain it."""
+        """Whether the profile should contain `best`."""
         return self.best != self.default
 
 
 def gains_of(passes: Passes, gain: Callable[[Times], float]) -> list[float]:
-    """Returns the median of each pass.
+    """Returns the median of the gain over the rounds of each pass.
 
-    A round may be disturbed, and so may a pass, because its worlds may settle differently.
+    Medians are used because a round may be disturbed. Passes are kept apart because their worlds
+    may settle differently.
     """
     return [statistics.median(gain(times) for times in rounds) for rounds in passes]
 
 
 def finding(name: str, default: str, other: str, gains: Sequence[float], rounds: int) -> Finding:
-    """Returns the finding about the best value other than the default."""
+    """Returns the finding for the best value other than the default, given its gains by pass."""
     gain, spread = statistics.median(gains), math.inf
     if len(gains) > 1:
         low, _, high = statistics.quantiles(gains, n=4)
@@ -58,7 +59,7 @@ def finding(name: str, default: str, other: str, gains: Sequence[float], rounds:
 
 
 def best_value(what: Values, passes: Passes) -> Finding:
-    """Finds the best value by the mean over all cells."""
+    """Finds the best value, by the mean gain over all cells."""
 
     def gains(world: int) -> list[float]:
         return gains_of(
@@ -70,17 +71,17 @@ def best_value(what: Values, passes: Passes) -> Finding:
 
 
 def setting(what: Cut, first: int) -> str:
-    """Returns the setting for a cut, if `first` is the first size of the second algorithm."""
+    """Returns the setting by which the second algorithm is used from size `first` on."""
     return size_text(first // 2 if what.inclusive else first)
 
 
 def best_cut(what: Cut, passes: Passes) -> Finding:
-    """Finds the best size to change from the first algorithm to the second.
+    """Finds the best size from which to use the second algorithm.
 
-    Only the sizes with a different algorithm than the default's count.
+    Only the sizes count for which the algorithm would differ from the default.
     """
     per_size = len(what.cells) // len(what.sizes)
-    ends = [*what.sizes, 2 * what.sizes[-1]]  # nothing was measured beyond the last size
+    ends = [*what.sizes, 2 * what.sizes[-1]]  # twice the last size stands for: not used at any measured size
     default = ends.index(what.default)
 
     def second_is_faster(times: Times, size: int) -> float:
@@ -102,5 +103,5 @@ def best_cut(what: Cut, passes: Passes) -> Finding:
 
 
 def decide(what: Cut | Values, passes: Passes) -> Finding:
-    """Returns the finding of an experiment."""
+    """Returns the finding of an experiment from its passes."""
     return best_cut(what, passes) if isinstance(what, Cut) else best_value(what, passes)

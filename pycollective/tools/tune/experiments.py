@@ -1,4 +1,4 @@
-"""The comparisons: calls of several sizes in worlds that differ in one setting."""
+"""The experiments: calls of several sizes in worlds that differ in one setting."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from pycollective import _core
 
 KIB, MIB = 1 << 10, 1 << 20
 MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB for each rank in each world
-CACHED = "512k"  # the chunk in the default rows for large arrays
-AT_ONCE_CELLS = ("allgather", "reduce_scatter")  # a broadcast has half their limit if there is one reader
+CACHED = "512k"  # chunk size in the default rows of the selection table for large arrays
+# broadcast is not measured: with one reader its limit is half of this one
+AT_ONCE_CELLS = ("allgather", "reduce_scatter")
 
 
 @dataclass(frozen=True)
 class World:
-    """How one of the compared worlds is made."""
+    """The settings of one of the compared worlds."""
 
     transport: str  # "shm" or "tcp"
-    tuning: str = ""  # see csrc/tuning/tuning.h
-    tune: str = ""  # see csrc/tuning/selection.h
+    tuning: str = ""  # limits in the form that csrc/tuning/tuning.h describes
+    tune: str = ""  # selection rows in the form that csrc/tuning/selection.h describes
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Cut:
-    """Finds the size from which the second world's algorithm is used instead of the first one's."""
+    """Finds the size from which the second world's algorithm replaces that of the first world."""
 
-    name: str  # of the setting
+    name: str  # name of the setting
     default: int  # the first size of the second algorithm; one of `sizes`, or twice the last
     sizes: tuple[int, ...]
     cells: tuple[Cell, ...]
@@ -49,7 +50,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Values:
-    """Finds the best value of a setting; the first is the default."""
+    """Finds the best value of a setting. `values` has one value per world, the default first."""
 
     name: str
     values: tuple[str, ...]
@@ -61,7 +62,7 @@ Experiment = Cut | Values
 
 
 def doubling(first: int, last: int) -> tuple[int, ...]:
-    """Returns `first`, twice that, ... up to `last`."""
+    """Returns `first`, 2 * `first`, 4 * `first`, ... up to `last`."""
     sizes = [first]
     while sizes[-1] * 2 <= last:
         sizes.append(sizes[-1] * 2)
@@ -69,7 +70,7 @@ def doubling(first: int, last: int) -> tuple[int, ...]:
 
 
 def cells_of(collectives: Sequence[str], sizes: Sequence[int], *, in_heap: bool = False) -> tuple[Cell, ...]:
-    """Returns a cell for each collective in each size."""
+    """Returns a cell for each collective at each size."""
     return tuple(Cell(collective, nbytes, in_heap) for nbytes in sizes for collective in collectives)
 
 
@@ -82,19 +83,19 @@ def size_text(nbytes: int) -> str:
 
 
 def shared(ranks: int, **limits: str | int) -> World:
-    """Returns a shared-memory world with other limits than the defaults."""
+    """Returns a shared-memory world in which `limits` replace the defaults."""
     return World("shm", "|".join(f"{ranks}:{name}={value}" for name, value in limits.items()))
 
 
 def at_once(ranks: int, name: str, collectives: Sequence[str], default: int, largest: int) -> Cut:
-    """Returns a cut: small arrays use one exchange, larger ones several rounds."""
+    """Returns the experiment for a limit up to which arrays use one exchange instead of several."""
     sizes = doubling(max(KIB, default // 8), min(largest, default * 16))
     worlds = shared(ranks, **{name: largest}), shared(ranks, **{name: 64})
     return Cut(name, 2 * default, sizes, cells_of(collectives, sizes), worlds, inclusive=True)
 
 
 def over_shared_memory(ranks: int) -> Iterator[Experiment]:
-    """Yields experiments for the limits of csrc/engine/shm/limits.h."""
+    """Yields the experiments for the limits of csrc/engine/shm/limits.h."""
     usual = _core._limits(ranks)
     largest = usual["ring"] // 4
     yield at_once(ranks, "combined_at_once", ["allreduce"], usual["combined_at_once"], largest)
@@ -148,7 +149,7 @@ def over_shared_memory(ranks: int) -> Iterator[Experiment]:
 
 
 def over_tcp(ranks: int) -> Iterator[Experiment]:
-    """Yields experiments for the rows of csrc/tuning/selection.cc for one host."""
+    """Yields the experiments for the rows of csrc/tuning/selection.cc that apply on one host."""
     doubles, rings = (World("tcp", tune=f"allreduce:0-inf:{name}") for name in
                       ("recursive_doubling", "ring:chunk=0"))  # fmt: skip
     chunked = World("tcp", tune=f"allreduce:0-inf:ring:chunk={CACHED}")
@@ -165,7 +166,7 @@ def experiments(ranks: int) -> list[Experiment]:
 
 
 def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
-    """Returns an experiment that combines separately found limits."""
+    """Returns an experiment with all separately found limits."""
     return Values(
         "all of these",
         ("defaults", "profile"),
@@ -178,12 +179,12 @@ def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
 
 
 def usual_tcp_cuts(ranks: int) -> tuple[int, int]:
-    """Returns the sizes from which the defaults use the ring, and cut it into chunks."""
+    """Returns the sizes from which the defaults use the ring, and from which they chunk it."""
     return (32 * KIB, 4 * MIB) if ranks == 2 else (16 * KIB, 16 * MIB)
 
 
 def tcp_rows(ranks: int, to_ring: str | None, to_chunks: str | None) -> str:
-    """Returns the table of one host with one or both cuts changed."""
+    """Returns the selection rows for one host, with one or both sizes changed."""
     usual = usual_tcp_cuts(ranks)
     ring, chunks = to_ring or size_text(usual[0]), to_chunks or size_text(usual[1])
     return (

@@ -1,7 +1,7 @@
-"""The part of tuning that runs in the ranks.
+"""The code of tuning that runs in the ranks.
 
-All worlds of an experiment are open at once, and every call is made in each of them round-robin, so
-that other activity of the machine affects all of them equally.
+All worlds of an experiment exist at the same time, and every call is made in each of them
+round-robin, so that other activity of the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from pycollective.tools.tune.decide import Passes, Times
 
 JOINING_S = 60.0
-SHORT_S, PER_PASS_S = 5.0, 20.0  # with less time than the first value, there are too few passes to decide
-PER_CELL_BYTES = 1 << 20  # a cell's calls in one round move about this much, within the limits below
+# up to SHORT_S there is one pass, which is too few to decide; otherwise one per PER_PASS_S
+SHORT_S, PER_PASS_S = 5.0, 20.0
+PER_CELL_BYTES = 1 << 20  # bytes that the calls of a cell move in one round; FEWEST and MOST limit the calls
 FEWEST, MOST = 1, 16
-# Calls that create rings and connections, and in which a group tries its copy paths
-# (csrc/engine/shm/copy_path_tuner.h).
+# Number of calls before the measurement. They create rings and connections, and try the copy paths
+# of a group (csrc/engine/shm/copy_path_tuner.h).
 WARM_UP, OF_LONG_CALLS = 14, 6
 
 
@@ -40,14 +41,14 @@ class Measured:
 
 
 def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]:
-    """Measures on every rank of a world. All ranks get the same result, the slowest rank's."""
+    """Measures on every rank of a world. All ranks get the slowest rank's results."""
     ends = time.monotonic() + seconds
-    number = 1  # the world of init() has number 0
+    number = 1  # number of the next world; that of init() has number 0
     results = [Measured([]) for _ in experiments]
     turns = list(zip(experiments, results, strict=True)) * passes_for(seconds)
     for done, (experiment, result) in enumerate(turns):
         if done >= len(experiments) and not agreed(time.monotonic() < ends):
-            break  # the machine is slow: the completed passes decide
+            break  # the machine is slow, so only the completed passes decide
         share = (ends - time.monotonic()) / (len(turns) - done)
         one = conduct(experiment, number, share)
         result.passes.extend(one.passes)
@@ -57,12 +58,12 @@ def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]
 
 
 def passes_for(seconds: float) -> int:
-    """Returns how often worlds are remade, so that their random choices do not decide."""
+    """Returns the number of passes. Each has new worlds, because worlds make random choices."""
     return 1 if seconds < SHORT_S else max(3, min(9, int(seconds / PER_PASS_S)))
 
 
 def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
-    """Runs one pass of an experiment, with as many rounds as time allows; at least one."""
+    """Runs one pass of an experiment, with as many rounds as the time allows, and at least one."""
     began = time.monotonic()
     runtimes: list[_core.Runtime] = []
     try:
@@ -78,14 +79,14 @@ def conduct(experiment: Experiment, number: int, seconds: float) -> Measured:
     rounds: list[Times] = []
     while not rounds or agreed(time.monotonic() - began < seconds):
         rounds.append(one_round(table, len(rounds)))
-    del table  # also releases arrays in the heaps
+    del table  # also releases the arrays in the heaps of the worlds
     for each in runtimes:
         each.shutdown()
     return Measured([rounds])
 
 
 def join(world: World, number: int) -> _core.Runtime:
-    """Makes another world of the same ranks."""
+    """Joins another world with the same ranks."""
     placement = detect()
     rendezvous = find_rendezvous(placement, number=number, timeout_s=JOINING_S)
     runtime = _core.Runtime(
@@ -111,14 +112,14 @@ def join(world: World, number: int) -> _core.Runtime:
 
 
 def agreed(wanted: bool) -> bool:
-    """Returns rank 0's value."""
+    """Returns rank 0's value of `wanted` on all ranks."""
     word = np.array([wanted], np.uint8)
     pc.broadcast(word, root=0)
     return bool(word[0])
 
 
 def one_round(table: list[list[Call]], turn: int) -> Times:
-    """Makes each call in each world; the order of worlds changes."""
+    """Makes each call in each world, in an order of worlds that changes with `turn`."""
     seconds = np.zeros((len(table), len(table[0])))
     for row, calls in enumerate(table):
         for i in range(len(calls)):
@@ -132,8 +133,8 @@ def one_round(table: list[list[Call]], turn: int) -> Times:
 class Call:
     """One cell in one world.
 
-    Its arrays are written before each call, as a program does: untouched data in a core's cache
-    would make a world that reads them there seem faster.
+    Its arrays are written before each call, as programs do. If data stayed untouched in a core's
+    cache, a world that reads them there would seem faster.
     """
 
     def __init__(self, runtime: _core.Runtime, cell: Cell) -> None:
@@ -156,15 +157,15 @@ class Call:
         self.call = lambda: function(self.x, out=out)
 
     def warm_up(self) -> None:
-        """Makes calls so that nothing is created or tried during the measurement."""
+        """Makes calls, so that the measured calls create nothing and try nothing."""
         for _ in range(WARM_UP if self.repeats > 1 else OF_LONG_CALLS):
             self.call()
 
     def time(self) -> float:
-        """Returns the seconds of one call on this rank: the median of several."""
+        """Returns the seconds of a call on this rank: the median of several calls."""
         seconds = []
         for _ in range(self.repeats):
-            self.x.fill(0)  # keeps sums constant
+            self.x.fill(0)  # sums of zeros stay zeros
             self.group.barrier()
             began = time.perf_counter()
             self.call()
@@ -173,7 +174,7 @@ class Call:
 
 
 def in_heap_of(runtime: _core.Runtime) -> Callable[..., Any]:
-    """Returns pc.empty for another world than the current one."""
+    """Returns pc.empty for the heap of another world than the current one."""
 
     def empty(count: int, dtype: np.dtype[Any]) -> object:
         usual = _core.world()

@@ -1,9 +1,8 @@
 """Runs an unmodified single-process script data parallel.
 
 The command is `python -m pycollective.torch.auto train.py`, see docs/auto.md. While applied() is
-active, torch in this process behaves as if the script had been written for several ranks. Each
-module here does one part of this, independently of the others except `batches`, which follows the
-loaders:
+active, torch in this process behaves as if the script had been written for several ranks. The
+modules are independent of each other, except that all use `batches`, which follows the loaders:
 
     batches       which batch the script uses, whether it trains with it, and this rank's part
     loader        DataLoader draws the same batches on all ranks and loads this rank's part
@@ -72,7 +71,9 @@ def applied(*, reduction: Literal["mean", "sum"] = "mean") -> Iterator[None]:
         batches, ours = _replace(undone, world, reduction)
         yield
         batches.report()
-        ours.barrier()  # informs ranks that still wait in the block that this rank has reached the end
+        # other ranks may still wait in a call of the block; this informs them that this rank has
+        # left it
+        ours.barrier()
 
 
 def _replace(
@@ -84,7 +85,8 @@ def _replace(
     from pycollective.torch.auto.batches import Batches
     from pycollective.torch.auto.replaced import replace
 
-    ours = world.split(0)  # a separate group: our calls and the script's own have no common order
+    # a separate group, because the order of these calls relative to the script's own is undefined
+    ours = world.split(0)
     assert ours is not None
     batches = Batches(ours.rank, ours.size)
     randomness.synchronize(ours)

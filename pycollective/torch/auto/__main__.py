@@ -1,4 +1,4 @@
-"""`python -m pycollective.torch.auto`."""
+"""The entry point of `python -m pycollective.torch.auto`."""
 
 import os
 import sys
@@ -6,9 +6,9 @@ import sys
 from pycollective.runtime.lifetime import KEY_FD
 
 if sys.flags.hash_randomization and not os.environ.get("PYTHONHASHSEED"):
-    # Each process orders sets of strings differently, and a script may number its words or files in
-    # that order. The hash seed is fixed when Python starts, so Python restarts as the same command,
-    # with the launcher's key.
+    # Each process iterates sets of strings in another order, and a script may number its words or
+    # files in that order. The hash seed must be equal on all ranks, but is fixed when Python
+    # starts. Therefore Python is restarted with the same command and with the launcher's key.
     if os.environ.get(KEY_FD, "").isdecimal():
         os.set_inheritable(int(os.environ[KEY_FD]), True)
     os.environ["PYTHONHASHSEED"] = "0"

@@ -1,4 +1,4 @@
-"""Batch normalization in training uses the statistics of the whole batch when it gets a part."""
+"""Batch normalization in training uses the statistics of the whole batch if its input is a part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["install"]
 
 
 def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> None:
-    """Replaces the function that all of torch's layers call, until `undone`."""
+    """Replaces the function that all of torch's layers call. `undone` restores it."""
     plain = functional.batch_norm
 
     @torch.compiler.disable
@@ -55,7 +55,8 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
                     f"{NAME}: batch normalization of a part of a batch cannot be compiled by torch.jit: train the "
                     "model as it is, and compile it in eval()"
                 )
-            with contextlib.ExitStack() as meanwhile:  # torch.jit also reads the source of the function
+            # the original meanwhile, because torch.jit also reads the source of the function
+            with contextlib.ExitStack() as meanwhile:
                 replace(meanwhile, functional, "batch_norm", plain)
                 return compile(what, *args, **named)
 

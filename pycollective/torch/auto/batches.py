@@ -1,14 +1,15 @@
 """Tracks which batch the script uses, whether it trains with it, and this rank's part of it.
 
-The purpose of a loop over a DataLoader is unknown, and a batch must be cut before it is loaded. So
-a pass over a loader begins with whole batches, the same on every rank, which is correct for any
-purpose. When an optimizer has stepped with its batches, the pass is training, and the following
-batches are cut. A later pass over that loader begins with cut batches, unless gradients are
-disabled or the model was put into eval(). Evaluation is never cut.
+The purpose of a loop over a DataLoader is unknown at first, but a batch must be cut before it is
+loaded. So a pass over a loader begins with whole batches, the same on every rank, which is correct
+for any purpose. After an optimizer has stepped with batches of the pass, the pass counts as
+training, and the following batches are cut. A later pass over that loader begins with cut batches,
+unless gradients are disabled or the model was put into eval(). Evaluation is never cut.
 
-Gradients and batch normalization must know their batch. In a plain loop that is the batch handed
-out last. If batches are taken ahead of their backward (lists of batches, prefetchers), or kept, it
-could be one of several. That is accepted if all of these are alike, and refused otherwise.
+Gradients and batch normalization must know their batch. In a plain loop that is the batch that the
+script got last. If the script takes batches ahead of their backward (lists of batches,
+prefetchers), or keeps them, it could be one of several. That is accepted if all of these are alike,
+and refused otherwise.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ OF_PARTS = (
 
 
 class Batch(NamedTuple):
-    """One batch of a pass, as it was drawn."""
+    """One batch of a pass."""
 
-    total: int  # samples on all ranks together; 0 if unknown
-    mine: int  # samples on this rank
-    cut: bool  # false: whole on every rank
-    digest: int  # digest of the indices before the cut
+    total: int  # number of samples on all ranks together; 0 if unknown
+    mine: int  # number of samples on this rank
+    cut: bool  # whether each rank has a part; otherwise every rank has the whole batch
+    digest: int  # digest of the indices of the whole batch
 
     def like(self, other: Batch, size: int) -> bool:
-        """Returns whether a loss of this batch is treated like a loss of the other one."""
+        """Returns whether losses of both batches are treated in the same way."""
         return self.cut == other.cut and self.uneven(size) == other.uneven(size)
 
     def uneven(self, size: int) -> int:
-        """Returns its number of samples if ranks have parts of different sizes, else 0."""
+        """Returns the number of samples if the ranks' parts differ in size, else 0."""
         return self.total if self.cut and self.total % size else 0
 
 
@@ -59,12 +60,12 @@ WHOLE = Batch(0, 0, False, 0)
 
 @dataclass(frozen=True)
 class Share:
-    """What a backward must know about its batches."""
+    """The properties of the batches that one backward uses."""
 
-    weight: float  # weight of this rank's mean; the average over the ranks is 1
+    weight: float  # factor of this rank's mean; its average over the ranks is 1
     cut: bool
-    mixed: bool  # some are cut, and some are whole
-    parts: frozenset[int]  # numbers of samples of the cut parts
+    mixed: bool  # whether some of the batches are cut and some are whole
+    parts: frozenset[int]  # sizes of this rank's parts of the cut batches
     digest: int
 
 
@@ -75,54 +76,60 @@ class Pass:
         self.loader = weakref.ref(loader)
         self.iterator = weakref.ref(iterator)
         self.cutting = cutting  # whether the next drawn batch will be cut
-        self.evaluating = evaluating  # whether it seemed to be evaluation when it began
-        self.drawn: deque[Batch] = deque()  # batches not yet handed out: worker processes load some ahead
-        self.last = WHOLE  # the batch handed out last
-        self.handed = 0  # number of batches handed out
-        self.alike = 0  # number of the latest ones that are alike
+        # whether the pass began as evaluation: with gradients disabled or in eval()
+        self.evaluating = evaluating
+        # batches that the script has not got yet; worker processes load some ahead
+        self.drawn: deque[Batch] = deque()
+        self.last = WHOLE  # the batch that the script got last
+        self.handed = 0  # number of batches that the script has got
+        self.alike = 0  # number of the latest of these batches that are alike
         self.spent = 0  # number of backwards that used new batches of this pass
-        self.trained = False  # whether an optimizer has stepped with them
+        self.trained = False  # whether an optimizer has stepped with batches of this pass
         self.had_cut = False
         self.spent_cut = False
         self.exhausted = False
 
     @property
     def live(self) -> bool:
-        """Whether the script may be inside the loop."""
+        """Whether the script may still be inside the loop."""
         return not self.exhausted and self.iterator() is not None
 
 
 class Batches:
-    """All passes of one process. Thread-safety: one thread at a time."""
+    """All passes of one process.
+
+    Thread-safety: one thread at a time.
+    """
 
     def __init__(self, rank: int, size: int) -> None:
         self._rank, self._size = rank, size
-        self._new: dict[Pass, None] = {}  # passes that handed out batches since the last backward
-        self._used: list[Pass] = []  # passes with batches in the last backward
-        self._training: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()  # loaders of earlier training
+        self._new: dict[Pass, None] = {}  # passes of which the script got a batch since the last backward
+        self._used: list[Pass] = []  # passes with batches that the last backward used
+        # loaders with a pass that was training
+        self._training: weakref.WeakSet[DataLoader[Any]] = weakref.WeakSet()
         self._steps = 0
         self._cuts = 0
         self._warned = False
-        self._looked = False  # whether the program's text was searched for weights by batch size
-        self._weighs: Place | None = None  # the line that weighs, if any
+        self._looked = False  # whether the script's source was searched for weighing by batch size
+        self._weighs: Place | None = None  # the line that weighs, if one was found
         self._warned_of_parts = False
-        self.eval_mode = False  # whether the latest module to change its mode entered eval()
+        self.eval_mode = False  # whether eval() was called last, and not train()
 
     def begin(self, loader: DataLoader[Any], iterator: object, grad_enabled: bool) -> Pass:
-        """Begins a loop."""
+        """Begins a pass over a loader."""
         evaluating = self.eval_mode or not grad_enabled
         return Pass(loader, iterator, loader in self._training and not evaluating, evaluating)
 
     def draw(self, running: Pass, samples: Any, digest: Callable[[Any], int]) -> Any:  # noqa: ANN401
-        """Returns this rank's part of a batch, or of the indices to load it from.
+        """Returns this rank's part of a batch, or of the indices from which the batch is loaded.
 
         `digest` is applied to the whole batch.
         """
         if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
             samples = list(samples)
         total = len(samples)
-        # A batch with fewer samples than ranks stays whole: nothing can be computed from no
-        # samples.
+        # A batch with fewer samples than ranks stays whole, because a rank without samples could
+        # compute nothing.
         cut = running.cutting and total >= self._size and torch.is_grad_enabled()
         part = slice(self._rank * total // self._size, (self._rank + 1) * total // self._size)
         mine = samples[part] if cut else samples
@@ -130,14 +137,15 @@ class Batches:
         return mine
 
     def hand(self, running: Pass) -> None:
-        """Records that the script gets the next drawn batch."""
+        """Records that the script gets the batch that was drawn first."""
         batch = running.drawn.popleft() if running.drawn else WHOLE
         if running.had_cut and not running.spent:
             raise _cut_for_nothing()
         if not torch.is_grad_enabled():
-            if batch.cut:  # it was loaded ahead
+            if batch.cut:  # the batch was cut before gradients were disabled
                 raise _cut_for_nothing()
-            running.spent += not running.evaluating  # evaluation in a training loop: no backward will follow
+            # evaluation inside a training loop: no backward will use this batch
+            running.spent += not running.evaluating
         running.alike = running.alike + 1 if batch.like(running.last, self._size) else 1
         running.last = batch
         running.handed += 1
@@ -148,7 +156,7 @@ class Batches:
             self._warn_of_parts()
 
     def leave_out(self, running: Pass) -> None:
-        """Drops the next batch: loading it raised, and the script may continue."""
+        """Drops the batch that was drawn first: loading it raised, and the script may continue."""
         if running.drawn:
             running.drawn.popleft()
 
@@ -161,7 +169,7 @@ class Batches:
             self._warn_whole("a loop trained with whole batches")
 
     def cut(self) -> bool:
-        """Whether a model's current input is this rank's part of a batch."""
+        """Whether the input that a model gets now is this rank's part of a batch."""
         passes = self._current()
         kinds = {each.last.cut for each in passes}
         if len(kinds) > 1:
@@ -171,7 +179,7 @@ class Batches:
         return kinds == {True}
 
     def spend(self) -> Share:
-        """Begins a backward: returns the Share of its batches."""
+        """Begins a backward, and returns the properties of its batches."""
         passes = self._current()
         lasts = [each.last for each in passes]
         if len({last.uneven(self._size) for last in lasts}) > 1:
@@ -191,7 +199,7 @@ class Batches:
         return Share(weight, bool(parts), mixed, parts, digest)
 
     def stepped(self) -> None:
-        """Records an optimizer step: the batches of the last backward are for training."""
+        """Records that an optimizer stepped, so the last backward's batches were for training."""
         self._steps += 1
         for each in self._used:
             each.trained = True
@@ -200,26 +208,26 @@ class Batches:
                 each.cutting = True
                 if (
                     loader := each.loader()
-                ) is not None:  # the loader may be freed while the pass over it still runs
+                ) is not None:  # the loader may be freed while a pass over it still runs
                     self._training.add(loader)
 
     def report(self) -> None:
-        """Warns if no batch was cut, so that several ranks gave no speedup."""
+        """Warns if no batch was cut, because several ranks were then no faster than one."""
         if self._steps and not self._cuts:
             self._warn_whole("no batch was cut")
 
     def _current(self) -> list[Pass]:
-        """Returns the passes that provide the batches in use; raises if that is uncertain."""
+        """Returns the passes with the batches that are in use. Raises if they are uncertain."""
         training = [each for each in self._new if not each.evaluating]
         passes = training or [each for each in self._used if each.live] or list(self._new) or self._used
         for each in passes:
-            kept = each.exhausted and each not in self._new  # any of its batches may be in use again
+            kept = each.exhausted and each not in self._new  # the script may use any batch of the pass again
             if each.alike < (each.handed if kept else each.handed - each.spent):
                 raise _unclear("batches are kept, or taken ahead of their backward, and are not all alike")
         return passes
 
     def _warn_of_sizes(self, training: Pass) -> None:
-        """Warns before the first batch that will be cut."""
+        """Warns that the script weighs by batch size, before the first batch is cut."""
         if self._looked or training.cutting:
             return
         self._looked = True
@@ -234,7 +242,7 @@ class Batches:
             )
 
     def _warn_of_parts(self) -> None:
-        """Warns with the first cut batch, since a number computed from a part does not show it."""
+        """Warns at the first cut batch: a number does not show that it was computed from a part."""
         if self._warned_of_parts or self._rank != 0:
             return
         self._warned_of_parts = True
@@ -243,7 +251,7 @@ class Batches:
         _warn(
             f"from here on each rank computes with its part of a batch. loss.item() after backward() is of the "
             f"whole batch. {OF_PARTS}{hint}",
-            stacklevel=5,  # the loop over the loader
+            stacklevel=5,  # refers to the loop over the loader
         )
 
     def _warn_whole(self, what: str) -> None:
@@ -257,10 +265,10 @@ class Batches:
 
 
 def _warn(text: str, *, stacklevel: int) -> None:
-    """Warns without raising: an exception on one rank would leave the other ranks waiting."""
+    """Warns but never raises, because an exception on one rank would leave other ranks waiting."""
     try:
         warnings.warn(f"{NAME}: {text}", stacklevel=stacklevel)
-    except UserWarning as error:  # as with python -W error
+    except UserWarning as error:  # raised if warnings are errors (python -W error)
         print(error, file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""torch.save() writes on rank 0; the other ranks continue when the file exists."""
+"""Makes torch.save() write on rank 0 only; the other ranks continue when the file exists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["install"]
 
 
 def install(undone: contextlib.ExitStack, group: Group) -> None:
-    """Replaces torch.save() until `undone`.
+    """Replaces torch.save(). `undone` restores it.
 
     If only rank 0 calls it, as under `if rank == 0`, it does not wait for the other ranks.
     """
@@ -31,11 +31,11 @@ def install(undone: contextlib.ExitStack, group: Group) -> None:
     saved: Counter[str] = Counter()
 
     def save(obj: object, f: Any, *args: Any, **named: Any) -> None:  # noqa: ANN401  as torch has it
-        if not isinstance(f, (str, bytes, os.PathLike)):  # an open file or memory is local to each rank
+        if not isinstance(f, (str, bytes, os.PathLike)):  # an open file or a buffer is local to each rank
             plain(obj, f, *args, **named)
             return
         path = os.fsdecode(f)
-        # names may contain the time, and ranks may read the clock in different seconds
+        # Digits are ignored, because names may contain the time, which may differ between ranks.
         name = re.sub(r"\d+", "#", path)
         saved[name] += 1
         keys = [f"{name}/{saved[name]}/{each}" for each in range(size)]

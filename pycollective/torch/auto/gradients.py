@@ -1,8 +1,9 @@
 """Backward averages the gradients of all optimizers; losses become those of the whole batch.
 
-The weight of a rank's samples is applied where backward begins, so that all later steps have it,
-including batch normalization. At the end of each backward the gradients are those of all ranks. So
-operations before the step (clipping, unscaling, accumulating) need no change.
+The weight of a rank's samples is applied to the gradients with which backward begins, so that it
+affects everything in the backward, including batch normalization. At the end of each backward the
+gradients are those of all ranks. So operations before the step (clipping, unscaling, accumulating)
+need no change.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ __all__ = ["install"]
 def install(
     undone: contextlib.ExitStack, batches: Batches, group: Group, reduction: Literal["mean", "sum"]
 ) -> None:
-    """Follows every optimizer and every backward, until `undone`."""
+    """Hooks every optimizer and every backward. `undone` removes the hooks."""
     reduced = Reduced(group)
     lockstep = Lockstep(group)
     make, add, plain = Optimizer.__init__, Optimizer.add_param_group, torch.autograd.backward
     making: set[int] = set()
-    late: list[tuple[torch.Tensor, float]] = []  # losses that still have this rank's value
+    # losses that have this rank's value, and the value of the whole batch
+    late: list[tuple[torch.Tensor, float]] = []
 
     def __init__(self: Optimizer, params: Any, defaults: dict[str, Any]) -> None:  # noqa: ANN401
         making.add(id(self))
@@ -57,7 +59,8 @@ def install(
         *args: Any,  # noqa: ANN401
         **named: Any,  # noqa: ANN401
     ) -> None:
-        nested = torch._C._current_graph_task_id() != -1  # the backward of a checkpoint
+        # the backward of a checkpoint inside another backward
+        nested = torch._C._current_graph_task_id() != -1
         if nested or not reduced.any:
             plain(tensors, grad_tensors, retain_graph, *args, **named)
             return
@@ -80,9 +83,9 @@ def install(
             send_flags()
 
     def send_flags() -> None:
-        """Writes the values of the whole batch into losses.
+        """Writes the values of the whole batch into the losses.
 
-        It runs only after backward, which may read them.
+        This runs only after backward, which may read the losses.
         """
         for scalar, value in late:
             scalar.fill_(value)
@@ -105,22 +108,25 @@ def install(
 
 
 class Reduced:
-    """The parameters that are reduced, for as long as an optimizer has them."""
+    """The parameters with reduced gradients. Each is reduced while an optimizer has it."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
         self._hooks: weakref.WeakKeyDictionary[Optimizer, list[GradientHooks]] = weakref.WeakKeyDictionary()
-        # by the id() of the parameter
+        # by id() of the parameter
         self._of: weakref.WeakValueDictionary[int, GradientHooks] = weakref.WeakValueDictionary()
         self._frozen: weakref.WeakKeyDictionary[Optimizer, list[Parameter]] = weakref.WeakKeyDictionary()
 
     @property
     def any(self) -> bool:
-        """Whether there is an optimizer."""
+        """Whether an optimizer exists."""
         return bool(self._hooks)
 
     def adopt(self, made: Optimizer) -> None:
-        """Broadcasts rank 0's parameters; one that several optimizers have is reduced once."""
+        """Broadcasts rank 0's values of the optimizer's parameters, and reduces their gradients.
+
+        A parameter that several optimizers have is reduced once.
+        """
         if isinstance(made, torch.optim.LBFGS):
             raise Unsupported(f"{NAME}: LBFGS looks at losses as it goes, which differ over the ranks")
         new = [
@@ -136,7 +142,7 @@ class Reduced:
         self._frozen.setdefault(made, []).extend(each for each in new if not each.requires_grad)
 
     def begin(self) -> None:
-        """Adds parameters that require grad by now, before a backward."""
+        """Adds, before a backward, the parameters that have required grad since the last one."""
         for made, frozen in list(self._frozen.items()):
             thawed = [each for each in frozen if each.requires_grad]
             if thawed:
@@ -144,7 +150,7 @@ class Reduced:
                 self._reduce(made, thawed)
 
     def check(self, stepping: Optimizer) -> None:
-        """Refuses gradients that are only this rank's."""
+        """Raises InvalidArgument if a gradient is only this rank's."""
         for place, parameter in enumerate(each for part in stepping.param_groups for each in part["params"]):
             if parameter.grad is None or not parameter.requires_grad:
                 continue
@@ -156,7 +162,7 @@ class Reduced:
                 )
 
     def close(self) -> None:
-        """Ends the reductions."""
+        """Ends all reductions."""
         for hooks in self._hooks.values():
             for each in hooks:
                 each.close()

@@ -1,7 +1,8 @@
 """DataLoader draws the same batches on all ranks, and loads only this rank's part in training.
 
-From an iterable dataset every rank reads all samples and keeps its part. If worker processes read
-it, batches stay whole, because the workers do not know what the script does.
+If the dataset is iterable, every rank reads all samples and keeps its part. If worker processes
+read an iterable dataset, batches stay whole, because the workers do not know whether the script
+trains.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Iterator, Kind = dataloader._BaseDataLoaderIter, dataloader._DatasetKind
 
 
 def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> None:
-    """Follows every DataLoader, until `undone`."""
+    """Replaces methods of all DataLoaders. `undone` restores them."""
     make, reset, next_index, take = (
         Iterator.__init__,
         Iterator._reset,
@@ -40,7 +41,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
         if loader.num_workers and not getattr(loader, "in_order", True):
             raise Unsupported(f"{NAME}: DataLoader(in_order=False) hands out other batches on every rank")
         enabled = torch.is_grad_enabled()
-        if enabled:  # evaluation may use any order, and may run on one rank only
+        if enabled:  # evaluation need not use the same order on all ranks, and may run on one rank only
             randomness.synchronize(group, loader)
         return batches.begin(loader, iterator, enabled)
 
@@ -52,7 +53,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
             self._collate_fn = lambda samples: collate(batches.draw(running, samples, len))
 
     def _reset(self: Any, loader: DataLoader[Any], first_iter: bool = False) -> None:  # noqa: ANN401
-        if not first_iter:  # the workers are kept for another pass
+        if not first_iter:  # another pass reuses the workers of the last one
             self._pass.exhausted = True
             self._pass = begin(self, loader)
         reset(self, loader, first_iter)

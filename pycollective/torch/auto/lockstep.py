@@ -1,9 +1,9 @@
 """Compares the ranks before every backward: their batches, learning rates and parameters.
 
-A script that uses numbers of a rank's own part may decide differently on different ranks. Such
-ranks train different models and average their gradients, and nothing else would detect it. Ranks
-that do not reach the same backward are detected here, too, since this call uses the group of the
-other calls before it.
+A script that uses numbers computed from this rank's part may decide differently on different ranks.
+Such ranks would train different models and average their gradients, and nothing else detects it.
+The comparison also detects ranks that do not reach the same backward, because its group is also
+used by the other calls before it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,28 @@ __all__ = ["Lockstep"]
 
 
 class Lockstep:
-    """A summary of this rank's history, in two numbers."""
+    """Checksums of what this rank has done: the settings of its steps, and its parameters."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
-        # Another kind of processor may round differently.
+        # With several hosts, processors may differ and round differently, so parameters are not
+        # compared.
         self._looks_at_parameters = len(set(group._hosts)) == 1
         self._steps = 0
         self._settings = 0
         self._parameters = 0
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """Adds the settings of the step, and one of the parameters, a different one each time."""
+        """Adds the settings of a step, and a row of one parameter, to the checksums.
+
+        Each step takes another parameter.
+        """
         settings = [
             (name, value)
             for each in optimizer.param_groups
             for name, value in sorted(each.items())
-            if isinstance(value, (int, float, tuple, torch.Tensor))  # repr() shows the value of these types
+            # the types of which repr() shows the value
+            if isinstance(value, (int, float, tuple, torch.Tensor))
         ]
         self._settings = zlib.crc32(repr(settings).encode(), self._settings)
         parameters = [parameter for each in optimizer.param_groups for parameter in each["params"]]
@@ -48,10 +53,12 @@ class Lockstep:
         self._steps += 1
 
     def compare(self, digest: int, values: list[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Returns the sums of `values` over the ranks, before a backward for batches with `digest`.
+        """Compares the ranks before a backward, and returns the sums of `values` over the ranks.
+
+        `digest` identifies the batches of the backward.
 
         Raises:
-            CollectiveMismatch: on all ranks, if a rank differs from the others.
+            CollectiveMismatch: on all ranks, if a rank differs from the other ranks.
         """
         mine = np.array([digest, self._settings, self._parameters, *values], np.float64)
         rows = self._group.allgather(mine[None])

@@ -1,4 +1,4 @@
-"""The start of backward: losses, their weight, and whether they are sums over a batch."""
+"""The start of backward: the losses, their weights, and whether they are sums over a batch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pycollective.torch.auto.batches import NAME
 __all__ = ["is_own_scalar", "refuse_sums", "weighted"]
 
 MOST_NODES = 1000
-SUM = 2  # torch's number for reduction="sum"
+SUM = 2  # the number by which torch saves reduction="sum" in the graph
 
 
 def weighted(roots: tuple[Any, ...], gradients: Any, weight: float) -> Any:  # noqa: ANN401  as of backward()
-    """Returns the gradients with which backward begins."""
+    """Returns the gradients with which backward begins, multiplied by `weight`."""
     if weight == 1:
         return gradients
     if gradients is None:
@@ -37,7 +37,7 @@ def _times(root: Any, gradient: torch.Tensor | None, weight: float) -> torch.Ten
 
 
 def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
-    """Returns whether it is a loss with its own memory, so that its value may be replaced."""
+    """Returns whether `root` is a loss with its own memory, so that its value may be replaced."""
     return (
         isinstance(root, torch.Tensor)
         and root.numel() == 1
@@ -48,10 +48,10 @@ def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
 
 
 def refuse_sums(roots: tuple[Any, ...], gradients: Any, parts: Collection[int]) -> None:  # noqa: ANN401
-    """Raises for a loss that is recognizable as a sum over the batch.
+    """Raises InvalidArgument for a loss that is recognizable as a sum over the batch.
 
-    `parts` are the numbers of samples. A loss is a sum if it is summed without a mean or a
-    division, or if a term sums as many rows as there are samples, or if backward(torch.ones(...))
+    `parts` are the numbers of samples. A loss is a sum in three cases: it is summed without a mean
+    or a division; a term of it sums as many rows as there are samples; or backward(torch.ones(...))
     starts from one loss per sample.
     """
     if not parts:
@@ -73,7 +73,7 @@ def _is_sum(root: Tensor, gradient: Tensor | None, parts: Collection[int]) -> bo
 
 
 def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
-    """Returns how the numbers were reduced from which arithmetic makes a loss."""
+    """Returns the kinds of reductions of the scalars from which arithmetic makes the loss."""
     found: set[str] = set()
     nodes, seen = [node], {node}
     while nodes and len(seen) < MOST_NODES:
@@ -87,14 +87,14 @@ def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
             new = _behind(each, seen)
             nodes.extend(behind for behind in new if _is_scalar(behind))
         else:
-            found.add("mean")  # or an unknown operation
+            found.add("mean")  # an unknown operation counts as a mean
     return found
 
 
 def _of_samples(node: Any, parts: Collection[int]) -> bool:  # noqa: ANN401
-    """Returns whether a sum is over as many rows as there are samples.
+    """Returns whether `node` sums as many rows as there are samples.
 
-    Rows of parameters do not count (a penalty).
+    Rows of parameters do not count, because they are summed for a penalty.
     """
     shape = getattr(node, "_saved_self_sym_sizes", ())
     if not shape or shape[0] not in parts:
@@ -110,7 +110,7 @@ def _of_samples(node: Any, parts: Collection[int]) -> bool:  # noqa: ANN401
 
 
 def _behind(node: Any, seen: set[Any]) -> list[Any]:  # noqa: ANN401
-    """Returns the unseen nodes that follow a node, and marks them as seen."""
+    """Returns the nodes after `node` that are not in `seen`, and adds them to `seen`."""
     new = [each for each, _ in node.next_functions if each is not None and each not in seen]
     seen.update(new)
     return new

@@ -1,4 +1,4 @@
-"""Copies the random number generators of rank 0 to all ranks, which then draw the same batches."""
+"""Copies rank 0's random number generators to all ranks, which then draw the same batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NBYTES = 1 << 20
 
 
 def synchronize(group: Group, loader: DataLoader[Any] | None = None) -> None:
-    """Copies those of torch, NumPy, Python, and of a loader and its samplers."""
+    """Copies the states of torch, NumPy and Python, and those of a loader and its samplers."""
     generators = _generators(loader)
     if group.rank == 0:
         state: Any = (

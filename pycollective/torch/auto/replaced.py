@@ -14,7 +14,7 @@ __all__ = ["replace"]
 
 
 def replace(undone: contextlib.ExitStack, owner: Any, name: str, new: Callable[..., Any]) -> None:  # noqa: ANN401
-    """Replaces `name` of a module or class that defines it itself; `undone` restores it."""
+    """Replaces an attribute that a module or class itself defines. `undone` restores it."""
     try:
         old = vars(owner)[name]
     except KeyError:

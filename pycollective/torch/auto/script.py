@@ -1,4 +1,4 @@
-"""The command line: runs a script as `python` does, in a world, with the changes of applied()."""
+"""The command line: runs a script as `python` does, but in a world and with applied()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["main"]
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """`python -m pycollective.torch.auto [options] [-m] program [arguments]`."""
+    """Runs `python -m pycollective.torch.auto [options] [-m] program [arguments]`."""
     options = _parser().parse_args(words)
     world = lifetime.init()
     with contextlib.ExitStack() as undone:
@@ -47,7 +47,7 @@ def _run(program: str, arguments: Sequence[str], module: bool) -> None:
 
 @contextlib.contextmanager
 def _ends_well() -> Iterator[None]:
-    """Treats sys.exit() for success as the normal end of the script."""
+    """Treats sys.exit() with a success code as the normal end of the script."""
     try:
         yield
     except SystemExit as end:
@@ -56,12 +56,12 @@ def _ends_well() -> Iterator[None]:
 
 
 def _world(*_: object, **__: object) -> _core.Group:
-    """Replaces pycollective.init() in a script that uses its rank."""
+    """Replaces pycollective.init() for scripts that call it: the world exists already."""
     return _core.world()
 
 
 def _later(*, timeout: float | None = None) -> None:
-    """Replaces pycollective.shutdown() in such a script: the world ends after the script."""
+    """Replaces pycollective.shutdown() for scripts that call it: the world ends after them."""
 
 
 def _parser() -> argparse.ArgumentParser:

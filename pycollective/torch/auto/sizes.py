@@ -1,10 +1,10 @@
 """Finds a training loop that weighs numbers by len(x), although x is only this rank's part.
 
-x is whole in the first batch and a part in the others. A loss is that of the whole batch, so `total
-+= loss.item() * len(x)` computes no mean. Running code does not show this, but its source can be
-read once, when the optimizer steps: the loops around that line, and its function and class. The
-source does not show whether a branch is ever taken, nor how a size that a function returns is used.
-Such places are reported as possible ones.
+x is whole in the first batch and a part in all other batches. A loss is that of the whole batch, so
+`total += loss.item() * len(x)` computes no mean. Running code does not show this. Therefore its
+source is read once, when the optimizer steps: the loops around that line, and its function and
+class. The source does not show whether a branch is ever taken, nor how a size that a function
+returns is used. Such lines are reported as possible ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib
 OURS = [os.path.dirname(each.__file__ or "") for each in (torch, pycollective)]
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (*OURS, *INSTALLED))
 SIZES = ("size", "shape", "numel")
-SHOWS = frozenset(  # calls that show numbers without computing with them
+SHOWS = frozenset(  # calls that print or log numbers without computing with them
     (
         "print",
         "format",
@@ -51,14 +51,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Place(NamedTuple):
-    """A line that weighs."""
+    """A line that weighs by the size of a batch."""
 
-    where: str  # "train.py:12"
-    certain: bool  # every batch reaches it, and the size is used in a computation
+    where: str  # file and line: "train.py:12"
+    certain: bool  # whether every batch reaches the line, and the size is used in a computation
 
 
 class Around(NamedTuple):
-    """The innermost function around a line, the loop in it, and the class around it."""
+    """The innermost function around a line, its loop around the line, and the class around both."""
 
     loop: Loop | None
     function: Function | None
@@ -66,20 +66,20 @@ class Around(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Names in a loop or a function."""
+    """What the names in a loop or a function stand for."""
 
-    data: set[str]  # batches, and values made from them
-    sizes: set[str]  # sizes of batches
+    data: set[str]  # names of batches, and of values made from them
+    sizes: set[str]  # names of sizes of batches
 
 
 def weighing() -> Place | None:
-    """Returns where the loop that called us weighs or counts by the size of a batch, or None.
+    """Returns the line where the calling loop weighs or counts by the size of a batch, or None.
 
-    It reads the source of a user's program: no error in this may stop the training.
+    This reads the source of the user's program. An error in it must not stop the training.
     """
     try:
         return _weighing(sys._getframe(1))
-    except Exception:  # such as a RecursionError of the parser
+    except Exception:  # e.g. a RecursionError of the parser
         return None
 
 
@@ -99,7 +99,7 @@ def _weighing(frame: types.FrameType | None) -> Place | None:
 
 @functools.lru_cache(maxsize=64)
 def _tree(name: str) -> ast.Module:
-    with warnings.catch_warnings():  # Python has issued them when it compiled the file
+    with warnings.catch_warnings():  # Python has issued these warnings already, when it compiled the file
         warnings.simplefilter("ignore")
         return ast.parse("".join(linecache.getlines(name)), name)
 
@@ -121,7 +121,7 @@ def _around(tree: ast.AST, line: int) -> Around:
 
 
 def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
-    """Yields the lines that weigh, and whether that is certain."""
+    """Yields the lines that weigh, and for each whether that is certain."""
     if around.loop is not None:
         known = _known(_names(around.loop.target), around.loop)
         for node, certain in _inside(around.loop, line):
@@ -144,7 +144,7 @@ def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes that have lines: in a match statement they have other nodes above."""
+    """Yields the nearest descendants with lines. Those of a match statement are not children."""
     for each in ast.iter_child_nodes(node):
         if hasattr(each, "lineno"):
             yield each
@@ -157,10 +157,10 @@ def _has_line(node: ast.AST, line: int) -> bool:
 
 
 def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[ast.AST, bool]]:
-    """Yields the nodes that are computed inside `tree`, and whether each always is.
+    """Yields the nodes that are evaluated inside `tree`, and whether that is always so.
 
-    It skips nested functions and expressions that are only shown. `line` is being executed, so the
-    branches that contain it are taken.
+    Nested functions and expressions that are only printed are skipped. `line` is being executed, so
+    the branches that contain it are taken.
     """
     for node, taken in _children(tree, line):
         if taken is not None and not isinstance(node, (*SCOPES, ast.JoinedStr)) and not _shows(node):
@@ -169,7 +169,7 @@ def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[as
 
 
 def _children(tree: ast.AST, line: int) -> Iterator[tuple[ast.AST, bool | None]]:
-    """Yields the children, and whether they are always reached; None means never."""
+    """Yields the children, and true if a child is always reached, or None if it never is."""
     branches: dict[int, bool | None] = {}
     if isinstance(tree, ast.If):
         always = bool(tree.test.value) if isinstance(tree.test, ast.Constant) else None
@@ -201,7 +201,7 @@ def _parameters(function: Function) -> set[str]:
 
 
 def _known(names: set[str], tree: ast.AST) -> Known:
-    """Returns batches, values made from them, and names of their sizes; `names` are batches."""
+    """Finds the names in `tree` that are assigned from batches. `names` are those of batches."""
     known = Known(set(names), set())
     for node, _ in _inside(tree, 0):
         if not isinstance(node, ast.Assign):
@@ -217,7 +217,7 @@ def _known(names: set[str], tree: ast.AST) -> Known:
 
 
 def _values(node: ast.AST | None) -> list[ast.AST]:
-    """Returns the values that a function returns, one by one."""
+    """Returns the values that a return statement returns, one by one."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return list(node.elts)
     if isinstance(node, ast.Dict):
@@ -233,13 +233,14 @@ def _weighs(node: ast.AST, known: Known) -> bool:
         return adds and (_is_read(node.value) or any(_has(node.value, each) for each in node.targets))
     if not isinstance(node, ast.Call):
         return False
-    given = [*node.args, *(each.value for each in node.keywords)]  # meter.update(loss.item(), x.size(0))
+    # the arguments, e.g. of meter.update(loss.item(), x.size(0))
+    given = [*node.args, *(each.value for each in node.keywords)]
     sizes = [each for each in given if _has_size(each, known)]
     return bool(sizes) and any(_is_read(each) for each in given if each not in sizes)
 
 
 def _has_size(node: ast.AST, known: Known) -> bool:
-    """Returns whether arithmetic uses the size of a batch, beyond passing it to a function."""
+    """Returns whether the value is computed from the size of a batch."""
     if isinstance(node, ast.Name):
         return node.id in known.sizes
     if isinstance(node, ast.BinOp):
@@ -260,7 +261,7 @@ def _has_size(node: ast.AST, known: Known) -> bool:
 
 
 def _is_first(axis: ast.AST) -> bool:
-    """Returns whether it may be the axis of the samples: a number other than 0 is not."""
+    """Returns whether `axis` may be the axis of the samples. A number other than 0 is not."""
     if isinstance(axis, ast.UnaryOp):
         return not isinstance(axis.operand, ast.Constant)
     return not isinstance(axis, ast.Constant) or axis.value == 0
@@ -273,7 +274,7 @@ def _has(tree: ast.AST, target: ast.AST) -> bool:
 
 
 def _is_read(tree: ast.AST) -> bool:
-    """Returns whether it reads a number from a tensor."""
+    """Returns whether `tree` reads a number from a tensor."""
     return any(
         isinstance(node, ast.Attribute) and node.attr in ("item", "data", "detach") for node in ast.walk(tree)
     )

@@ -1,9 +1,9 @@
 """Receives from any source, which the core offers only as blocking calls.
 
-The receives of one tag are executed in the order in which they were posted, either by the thread
-that waits for one, or by a thread per tag, which exists from the first receive on. So all tags make
-progress at the same time, and `dist.recv(x)` remains a call in its caller's thread. The end of the
-world ends these receives, as it does any call.
+The receives of one tag are executed in the order in which they were posted, either by a thread that
+waits for one of them, or by a thread of the tag, which exists from the first receive on. So all
+tags make progress at the same time, and `dist.recv(x)` still receives in its caller's thread. The
+end of the world ends these receives, as it ends any call.
 """
 
 # ruff: noqa: D102  methods of torch's classes, and of none that is public
@@ -33,7 +33,10 @@ __all__ = ["AnySourceWork", "Inbox"]
 
 
 class Inbox:
-    """The receives from any source of one group with one tag. Thread-safety: all methods."""
+    """The receives from any source of one group with one tag.
+
+    Thread-safety: any thread may call any method.
+    """
 
     def __init__(self) -> None:
         self._works: deque[AnySourceWork] = deque()
@@ -41,10 +44,10 @@ class Inbox:
         _inboxes.add(self)
 
     def _begin(self) -> None:
-        self._receive_lock = threading.Lock()  # held while the first one is received
+        self._receive_lock = threading.Lock()  # held while the first receive is executed
         self._posted = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
-        self._stopping = False  # stop when all are received
+        self._stopping = False  # whether the thread ends after the last posted receive
 
     def post(self, work: AnySourceWork) -> None:
         if self._thread is None:
@@ -56,7 +59,7 @@ class Inbox:
     def receive_until(self, work: AnySourceWork) -> None:
         """Returns when `work` has ended.
 
-        This thread executes it and the receives before it, unless the inbox's thread is doing so.
+        This thread executes the receives up to `work`, unless another thread is doing that.
         """
         if self._receive_lock.acquire(blocking=False):
             ended: list[AnySourceWork] = []
@@ -66,7 +69,7 @@ class Inbox:
             finally:
                 self._receive_lock.release()
                 for each in ended:
-                    each.settle_future()  # may run callbacks, so the lock must not be held
+                    each.settle_future()  # runs callbacks, so the lock must not be held
         work.wait_until_ended(None)
 
     def _receive_first(self) -> AnySourceWork:
@@ -79,7 +82,7 @@ class Inbox:
             self._posted.acquire()
             self._receive_next()
 
-    # a function, so that no local variable keeps tensors alive until the next receive
+    # A separate function, so that no local variable keeps tensors alive until the next receive.
     def _receive_next(self) -> None:
         with self._receive_lock:
             work = self._receive_first() if self._works else None
@@ -105,11 +108,11 @@ class AnySourceWork(DoneWork):
         self._inbox, self._group, self._tag = inbox, group, tag
         self._clock = Clock(timeout_s)
         self._device = device_of(self._result)
-        self._posted = self._moment()  # for a GPU tensor: the message is written after this moment
-        self._arrived: Moment | None = None  # for a GPU tensor: its users are ordered after this moment
+        self._posted = self._moment()  # for a GPU tensor: the message is written after the work queued so far
+        self._arrived: Moment | None = None  # for a GPU tensor: later uses are ordered after this moment
         self._error: Exception | None = None
         self._ended = threading.Event()
-        self._lock = threading.Lock()  # guards _future and its settling
+        self._lock = threading.Lock()  # guards _future and its is_settled
         self._future: _AnySourceFuture | None = None
         inbox.post(self)
 
@@ -167,7 +170,8 @@ class AnySourceWork(DoneWork):
 
     def ended(self) -> Future[Any] | None:
         if self._device is not None:
-            self._inbox.receive_until(self)  # torch cannot join Futures of a GPU and of the CPU
+            # receive here, because torch cannot combine Futures of a GPU with Futures of the CPU
+            self._inbox.receive_until(self)
         return None if self.has_ended() else self.get_future()
 
     def settle_future(self) -> None:
@@ -192,9 +196,9 @@ class AnySourceWork(DoneWork):
 
 
 class _AnySourceFuture(Future[Any]):
-    """Its wait() receives in the calling thread, as wait() of its Work does.
+    """A Future with a wait() that receives in the calling thread, as wait() of its Work does.
 
-    The caller may be a callback, which may run in the inbox's own thread.
+    Otherwise a callback that waits in the inbox's own thread would wait forever.
     """
 
     def __init__(self, work: AnySourceWork) -> None:
@@ -210,7 +214,7 @@ class _AnySourceFuture(Future[Any]):
 _inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
 
 
-def _in_forked_child() -> None:  # the child has no such thread, and receives raise ForkedProcess
+def _in_forked_child() -> None:  # the child has no such thread, and its receives raise ForkedProcess
     for each in _inboxes:
         each.in_forked_child()
 

@@ -1,4 +1,4 @@
-"""Decodes the arguments of ProcessGroup methods: lists of one tensor, options, part sizes."""
+"""Decodes arguments of ProcessGroup's methods: lists of one tensor, options, sizes of parts."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ __all__ = [
 
 
 def in_background_of(kinds: Sequence[Callable[[], Any]]) -> Callable[[Any], bool]:
-    """Returns a function of options: whether the caller continues before the call is done.
+    """Returns a function of options: whether the caller continues before the call has completed.
 
-    It is made for a torch that has these kinds of options. Options of older versions (2.5) do not
-    specify it; there torch itself waits for the Work if the caller does not continue.
+    The function suits the torch version that has these kinds of options. Options of older versions
+    (2.5) do not specify this; there torch itself waits for the Work if the caller must not
+    continue.
     """
     if all(hasattr(kind(), "asyncOp") for kind in kinds):
         return attrgetter("asyncOp")  # the cheapest accessor
@@ -44,7 +45,7 @@ in_background = in_background_of(
 
 
 def one_tensor(tensors: Any) -> Tensor:
-    """Returns the tensor, or the only one of a list; raises InvalidArgument for several."""
+    """Returns the tensor, or the only one of a list. Raises InvalidArgument for several tensors."""
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
@@ -56,16 +57,16 @@ def one_tensor(tensors: Any) -> Tensor:
 
 
 def parts_and_whole(parts: Any, whole: Any) -> tuple[list[Tensor], Tensor]:
-    """Returns all ranks' tensors and this rank's, from `[[a, b]], [x]` or from `[a, b], x`."""
+    """Returns all ranks' tensors and this rank's one, from `[[a, b]], [x]` or from `[a, b], x`."""
     if isinstance(whole, Tensor):
         return list(parts), whole
     return list(one_list(parts)), one_tensor(whole)
 
 
 def gpu_of(opts: Any) -> torch.device | None:
-    """Returns the GPU of a barrier with device_ids, if any.
+    """Returns the GPU of a barrier with device_ids, or None.
 
-    Only the first device of a process counts, as in torch.
+    As in torch, only the first device of a process counts.
     """
     if not opts.device_ids:
         return None
@@ -82,7 +83,7 @@ def one_list(lists: Sequence[Sequence[Tensor]]) -> Sequence[Tensor]:
 
 
 def uneven_counts(parts: Sequence[Tensor]) -> list[int] | None:
-    """Returns the number of elements of each part, or None if all are equal."""
+    """Returns the number of elements of each part, or None if all parts are equally large."""
     counts = [part.numel() for part in parts]
     return counts if len(set(counts)) > 1 else None
 
@@ -90,7 +91,7 @@ def uneven_counts(parts: Sequence[Tensor]) -> list[int] | None:
 def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[int]:
     """Returns the number of elements to or from each rank.
 
-    `lengths` are in rows; if it is empty, all ranks get equal parts.
+    `lengths` are numbers of rows. If it is empty, the ranks get equal parts.
     """
     if not lengths:
         if tensor.numel() % size or (tensor.dim() and tensor.size(0) % size):
@@ -110,7 +111,7 @@ def counts_of_rows(tensor: Tensor, lengths: Sequence[int], size: int) -> list[in
 
 
 def options_of(kind: Callable[[], Any], given: Any) -> Any:
-    """Returns options of that kind: the given ones, or new ones with the given timeout."""
+    """Returns options of that kind: those given, or new ones with the timeout that was given."""
     if given is None or isinstance(given, timedelta):
         opts = kind()
         if given is not None:
@@ -120,20 +121,20 @@ def options_of(kind: Callable[[], Any], given: Any) -> Any:
 
 
 def with_op(opts: Any, op: object, timeout: timedelta | None) -> Any:
-    """Returns the options with that operation and timeout, if they are given."""
+    """Sets the operation and the timeout, if given, in the options, and returns the options."""
     if op is not None:
         opts.reduceOp = op
     return with_timeout(opts, timeout)
 
 
 def with_root(opts: Any, root: int | None, timeout: timedelta | None) -> Any:
-    """Returns the options with that root, by default rank 0, and with the timeout, if given."""
+    """Sets the root (default rank 0) and the timeout in the options, if given, and returns them."""
     opts.rootRank = root or 0
     return with_timeout(opts, timeout)
 
 
 def with_timeout(opts: Any, timeout: timedelta | None) -> Any:
-    """Returns the options with that timeout, if it is given."""
+    """Sets the timeout in the options, if it is given, and returns the options."""
     if timeout is not None:
         opts.timeout = timeout
     return opts

@@ -1,4 +1,4 @@
-"""The device of the tensors of a call: all are on the CPU, or all on one GPU."""
+"""The device of the tensors of a call: all must be on the CPU, or all on one GPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["check_one_device", "device_of", "why_not_one_device"]
 
 
 def device_of(tensors: Iterable[torch.Tensor]) -> torch.device | None:
-    """Returns the GPU of the first tensor that is on a GPU. Returns None if all are on the CPU."""
+    """Returns the GPU of the first tensor that is on a GPU, or None if all are on the CPU."""
     return next((tensor.device for tensor in tensors if tensor.is_cuda), None)
 
 
 def check_one_device(function: str, tensors: Iterable[torch.Tensor]) -> None:
-    """Refuses tensors on several devices before anything is sent.
+    """Raises InvalidArgument for tensors on several devices before anything is sent.
 
-    It is for lists that the core never sees as lists, because they are copied or become several
-    calls.
+    This is for lists that the core does not receive as lists, because they are copied or become
+    several calls.
     """
     if why := why_not_one_device(function, tensors):
         raise InvalidArgument(why)
 
 
 def why_not_one_device(function: str, tensors: Iterable[torch.Tensor]) -> str:
-    """Returns why these tensors cannot be in one call, or an empty text."""
+    """Returns why these tensors cannot be in one call, or an empty text if they can."""
     devices = dict.fromkeys(tensor.device for tensor in tensors)
     if len(devices) < 2:
         return ""

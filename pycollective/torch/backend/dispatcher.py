@@ -1,10 +1,10 @@
 """Support for compiled programs: calls that bypass Python overrides in C++, and dynamo.
 
 ProcessGroup lets Python override most methods that C++ calls, but not all_gather_single().
-torch.compile does call it (`_c10d_functional.all_gather_into_tensor_out`); it then looks for a C++
-backend of the group, and ours has none. So a kernel of ours is registered before torch's own, for
-all groups of the process, when the first group of ours is made. It forwards the calls of other
-backends' groups to torch's kernels, which stay registered.
+torch.compile calls it (`_c10d_functional.all_gather_into_tensor_out`). C++ then looks for a C++
+backend of the group, and ours has none. So the first group of ours registers a kernel that precedes
+torch's own, for all groups of the process. The kernel forwards calls of other backends' groups to
+torch's kernels, which stay registered.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from pycollective.torch.backend.work import NO_TIMEOUT
 __all__ = ["keep_dynamo_out", "reach_python_groups"]
 
 
-# Autograd, functionalization and the modes of Python precede this key, all devices follow it. Torch
-# has no kernel for this key.
+# Autograd, functionalization and Python's modes precede this key in the dispatcher, and all devices
+# follow it. torch has no kernel for this key.
 IN_FRONT = torch._C.DispatchKey.BackendSelect
 BEHIND = torch._C._dispatch_keyset_full_after(IN_FRONT)
-OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA  # where torch's kernel would call the group
+# keys for which torch's kernel would call the group
+OURS = torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA
 
 
 @functools.cache
 def reach_python_groups() -> torch.library.Library:
-    """Registers the kernel once. The cache keeps the library, which keeps the registration."""
+    """Registers the kernel once. The cache keeps the library alive, and thus the registration."""
     library = torch.library.Library("c10d", "IMPL")
     library.impl("_allgather_base_", _all_gather_single, IN_FRONT.name, with_keyset=True)
     return library
@@ -53,7 +54,7 @@ def _all_gather_single(
         result: tuple[torch.Tensor, torch.ScriptObject] = torchs.redispatch(
             keys, output, x, boxed_group, async_op, timeout
         )
-        return result  # its Work is unchanged: that of a blocking call may be null
+        return result  # the Work is not wrapped, because that of a blocking call may be null
     opts = AllgatherOptions()
     opts.asyncOp = async_op
     if timeout >= 0:
@@ -65,10 +66,10 @@ _held: set[Work] = set()
 
 
 class _HeldWork(Work):
-    """Keeps itself alive until wait() has returned.
+    """A Work that stays alive until its wait() has returned.
 
-    C++ holds only its own half of a Work, and wait() of that half alone would never end. A Work
-    that is made from a Future stays alive, but does not report that the Future has failed.
+    C++ holds only the C++ part of a Work, and wait() of that part alone would never end. A Work
+    made from a Future would stay alive too, but would not report that the Future has failed.
     """
 
     def __init__(self, work: Work) -> None:
@@ -89,10 +90,10 @@ class _HeldWork(Work):
 
 
 def keep_dynamo_out(kind: type) -> None:
-    """Makes dynamo skip the methods of a class, in which there is nothing to compile.
+    """Makes dynamo skip the methods of a class, which have nothing to compile.
 
-    A compiled program calls these methods at graph breaks, also from C++. This does what
-    torch.compiler.disable() does, without the second that importing torch._dynamo takes.
+    A compiled program calls these methods at graph breaks, also from C++. This has the effect of
+    torch.compiler.disable(), but does not import torch._dynamo, which takes a second.
     """
     eval_frame = torch._C._dynamo.eval_frame
     if not hasattr(eval_frame, "set_code_exec_strategy"):  # torch older than 2.7

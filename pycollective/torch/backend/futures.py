@@ -1,16 +1,16 @@
 """torch Futures of our calls, for callers that request one: DDP does, once per bucket.
 
-A Future of a GPU call is complete as soon as streams can wait for the end of the call: its wait()
-orders the current stream, and its callbacks run on a stream that follows the call. NCCL calls reach
-this state at once. For GPU calls that are staged through the host, and for CPU calls, a thread
+A Future of a GPU call completes as soon as streams can wait for the end of the call: its wait()
+orders the current stream, and its callbacks run on a stream that follows the call. For NCCL calls
+this is so at once. For GPU calls that are staged through the host, and for CPU calls, a thread
 completes the Future.
 
-One thread of this process completes them. It sleeps until the core signals its eventfd. It makes no
+One thread of this process does that. It sleeps until the core signals its eventfd. It makes no
 progress on calls, and never interferes with a thread that waits for a Work itself. Callbacks run in
 it, one after the other, so that the calls that they make (as PowerSGD does) have one order on all
-ranks. If a callback waits for a Future of ours, that Future is completed immediately. If it waits
-for a derived Future (then(), collect_all()), another such thread is needed; calls made in callbacks
-get one.
+ranks. If a callback waits for a Future of ours, that Future is completed immediately. If a callback
+waits for a derived Future (then(), collect_all()), another such thread must complete the Futures
+behind it; calls made in callbacks get such a thread.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ NO_TENSOR = type(threading.Lock())  # torch knows that objects of this type cont
 def again(error: Exception) -> Exception:
     """Returns a copy of the error to raise.
 
-    A raised error gets a traceback that keeps frames and their tensors alive, and Python's garbage
-    collection does not see Futures.
+    A raised error gets a traceback, which keeps frames and their tensors alive. Python's garbage
+    collection cannot free them, because it does not see Futures.
     """
     return copy.copy(error)
 
 
 class _Failure:
-    """The result of a failed call's Future: C++ that reads a tensor from it gets its error.
+    """The result of a failed call's Future. C++ code that reads a tensor from it gets the error.
 
     Future.set_exception() is not sufficient: Python's wait() and value() raise the error, but C++
     (DDP) treats the exception as the result, and raises a RuntimeError about its type instead of
@@ -55,14 +55,14 @@ class _Failure:
 
     def __init__(self, error: Exception, *, looked_into: bool) -> None:
         self._error = error
-        # the Future searches it for GPU tensors before it accepts it as a result
+        # whether the Future searches this object for GPU tensors before it accepts it as a result
         self._looked_into = looked_into
         self._first_look: object = None
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:  # noqa: ANN401  isinstance() asks it
-        # torch searches a result for tensors in Python first, and converts any error there to a
-        # RuntimeError.
+        # Before that, torch searches a result for tensors in Python, and converts any error there
+        # to a RuntimeError. Therefore the type check of that search gets no error.
         asking = sys._getframe(1)
         if asking.f_code.co_name != "persistent_id":
             raise again(self._error)
@@ -86,8 +86,8 @@ def settle(future: Future[Any], value: Callable[[], object], *, on_gpu: bool = F
 def settle_beside(future: Future[Any], value: Callable[[], object], device: torch.device) -> None:
     """Completes a Future of tensors on a GPU.
 
-    `value` orders the current stream, which is another one here, and a waiting caller is ordered
-    after that.
+    `value` orders the current stream, which is a separate stream here. A caller that waits for the
+    Future is ordered after that stream.
     """
     with beside(device):
         settle(future, value, on_gpu=True)
@@ -127,13 +127,16 @@ class _Pending(NamedTuple):
 
 
 class _Completer:
-    """The thread and the calls it watches. Thread-safety: add() from any thread."""
+    """The thread, and the calls for which it waits.
+
+    Thread-safety: any thread may call add().
+    """
 
     def __init__(self) -> None:
         self._event_fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         self._pending: list[_Pending] = []  # guarded by _lock
-        self._stopping = False  # the thread reads it after the eventfd is signalled
+        self._stopping = False  # read by the thread after the eventfd is signalled
         self._settling = False  # written only by the thread
         self._thread = threading.Thread(target=self._run, name="pc-futures", daemon=True)
         self._thread.start()
@@ -148,11 +151,11 @@ class _Completer:
         return self._thread.ident == threading.get_ident()
 
     def is_settling(self) -> bool:
-        """Whether its thread may be in a callback."""
+        """Whether the thread may be inside a callback."""
         return self._settling
 
     def stop(self) -> None:
-        """Ends the thread, unless a callback does not return; pending Futures stay pending.
+        """Ends the thread, unless a callback does not return. Pending Futures stay pending.
 
         No Future may be added after this.
         """
@@ -170,9 +173,9 @@ class _Completer:
             os.eventfd_read(self._event_fd)
 
     def settle_one(self, is_it: Callable[[_Pending], bool]) -> bool:
-        """Settles the first pending Future that `is_it` accepts, if there is one.
+        """Completes the first pending Future that `is_it` accepts. Returns whether there was one.
 
-        The other Futures stay pending, since a callback may wait for them.
+        The other Futures stay pending, because a callback may wait for them.
         """
         with self._lock:
             one = next(filter(is_it, self._pending), None)
@@ -190,9 +193,9 @@ _completers: list[_Completer] = []  # guarded by _starting
 def future_of(
     work: Work[Any], value: Callable[[], object], device: torch.device | None = None
 ) -> Future[Any]:
-    """Returns a Future that gets `value()`, or the call's error, when the call has ended.
+    """Returns a Future that gets `value()`, or the call's error, when the call has completed.
 
-    The value is a tensor or a list of tensors; `device` is their GPU.
+    The value is a tensor or a list of tensors; `device` is their GPU, or None.
     """
     future = _future_on(device)
     pending = _Pending(work, value, future, device)
@@ -206,7 +209,7 @@ def future_of(
 def future_when(
     ended: Sequence[Future[Any]], value: Callable[[], object], device: torch.device
 ) -> Future[Any]:
-    """Returns a Future of GPU tensors that gets `value()` when `ended` have completed.
+    """Returns a Future of GPU tensors that gets `value()` when all of `ended` have completed.
 
     `value` orders the current stream.
     """
@@ -227,7 +230,7 @@ def _future_on(device: torch.device | None) -> Future[Any]:
 
 
 def _running() -> _Completer:
-    """Returns the first completer, or for a callback one that is in no callback.
+    """Returns a completer: the first one or, in a callback, one with a thread in no callback.
 
     So callbacks never wait for each other.
     """
@@ -240,13 +243,13 @@ def _running() -> _Completer:
         return _completers[-1]
 
 
-@atexit.register  # registered after the world's handler, so it runs before that
+@atexit.register  # registered after the handler that ends the world, so it runs before that handler
 def _stop() -> None:
     for each in _completers:
         each.stop()
 
 
-def _in_forked_child() -> None:  # the child has no such thread
+def _in_forked_child() -> None:  # the child does not have the threads
     global _starting
     _starting = threading.Lock()
     for each in _completers:

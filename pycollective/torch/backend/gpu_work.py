@@ -1,4 +1,4 @@
-"""Works of GPU tensors: wait() orders the current stream after the call, as with NCCL in torch."""
+"""Works of GPU tensors: wait() orders the current stream after the call, as torch's NCCL does."""
 
 # ruff: noqa: D102  methods of torch's classes, and of none that is public
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["GpuBarrier", "GpuWork", "work_of"]
 
 
 class GpuWork(CallWork):
-    """One call in the background. With a timeout, wait() blocks the host, at most that long."""
+    """One call on GPU tensors. A wait() with a timeout blocks the host, at most for that time."""
 
     def __init__(
         self,
@@ -31,7 +31,8 @@ class GpuWork(CallWork):
     ) -> None:
         super().__init__(work, result, after, source)
         self._device = device
-        self._put_back: Moment | None = None  # guarded by _lock; set when _after has been queued
+        # guarded by _lock; set when the copies of _after have been queued
+        self._put_back: Moment | None = None
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         seconds = seconds_of(timeout)
@@ -44,8 +45,8 @@ class GpuWork(CallWork):
         return True
 
     def _finish(self) -> list[torch.Tensor]:
-        # Copies are queued on the stream of the first caller, and a later caller may have another
-        # stream.
+        # The copies are queued on the stream of the first caller. A later caller's stream must wait
+        # for them.
         with self._lock:
             if self._put_in_place():
                 self._put_back = Moment(self._device)
@@ -69,7 +70,7 @@ class GpuWork(CallWork):
 
 
 class GpuBarrier(GpuWork):
-    """The Work of a barrier of GPUs: the host waits, as for any barrier."""
+    """The Work of a barrier of GPUs. Its wait() blocks the host, as that of any barrier."""
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         self._work.wait(seconds_of(timeout), host=True)
@@ -83,7 +84,7 @@ def work_of(
     after: Callable[[], None] | None = None,
     source: int = -1,
 ) -> CallWork:
-    """Returns the Work of a call of `block`."""
+    """Returns the Work of a call on `block`."""
     if isinstance(block, torch.Tensor) and block.is_cuda:
         return GpuWork(work, result, block.device, after, source)
     return CallWork(work, result, after, source)

@@ -1,4 +1,4 @@
-"""Calls of a group of one rank: copies by torch, on a GPU in the order of its stream."""
+"""Calls of a group of one rank: copies by torch, on a GPU in the order of the current stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["is_done_by_copy"]
 NUMBERS = INTEGERS | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 LARGE = (
     4 << 20
-)  # on the CPU: above this size torch's threads copy faster than the core; below, the core has less overhead
-# operations that return a single number unchanged
+)  # bytes; from this size on torch's threads copy faster on the CPU, below the core has less overhead
+# Operations that return a single operand unchanged.
 OF_ONE_ITSELF = frozenset(("sum", "avg", "prod", "min", "max"))
 
 
@@ -27,12 +27,12 @@ def is_done_by_copy(
     recv_counts: Sequence[int] | None,
     is_async: bool,
 ) -> bool:
-    """Makes the call if it is a plain copy, and returns whether it was done.
+    """Makes the call if it is a plain copy. Returns whether it did.
 
     Small or mismatching blocks are left to the core, which reports errors.
     """
     if x is None or not (not is_async if x.is_cuda else x.nbytes >= LARGE):
-        return False  # on a GPU another stream may wait for an asynchronous call
+        return False  # another stream may wait for an asynchronous call on a GPU, so the core must make it
     if not (op is None or (op in OF_ONE_ITSELF and x.dtype in NUMBERS)):
         return False
     length = x.numel()
@@ -43,6 +43,6 @@ def is_done_by_copy(
         return True
     if out.numel() != length or out.dtype is not x.dtype or out.device != x.device or out.is_inference():
         return False
-    # .data: autograd records no write, as with every other backend.
+    # `.data`, so that autograd does not record the write, as with every other backend.
     out.data.view(-1).copy_(x.data.view(-1))
     return True

@@ -3,12 +3,12 @@
 A process has one world. The default group of torch.distributed is that world: an existing world of
 the same size, or a new one that is made through torch's own store. So pycollective's functions use
 it as well. Other groups are subgroups of it. If the default group belongs to another backend, and
-there is no such world, each group has its own connections.
+there is no world of ours, each group has its own connections.
 
 After destroy_process_group() torch reuses the names of its groups, possibly for other ranks and in
-the same store. Keys of rank 0 for an earlier group are never read by mistake: rank 0 deletes them
-before any rank can continue. If rank 0 failed before that, no process listens at the address that
-it left.
+the same store. Keys that rank 0 has set for an earlier group are never read by mistake: rank 0
+deletes them before any rank can continue. If rank 0 failed before that, no process listens at the
+address in these keys.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pycollective.torch.backend import store_servers
 __all__ = ["Joined", "join"]
 
 LAUNCHER = "torch.distributed"
-FIRST = 0  # ranks with different histories count their worlds differently
+FIRST = 0  # number of the world; fixed, because ranks with different histories would count differently
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A group and how to leave it."""
+    """A group, and the functions that leave it."""
 
     group: _core.Group
     leave: Callable[[], None]  # may be called more than once
@@ -57,15 +57,16 @@ def join(
 ) -> Joined:
     """Returns the group that torch calls `name`, in which this process is `rank` of `size`.
 
-    `ranks` are ranks of the default group; empty means all. An `is_standalone` group is independent
-    of the world and the default group, if there are any.
+    `ranks` are ranks of the default group; empty means all of them. An `is_standalone` group is
+    independent of the world and of the default group, if these exist.
     """
     if lifetime.is_initialized() and not is_standalone:
         joined = _in_world(_core.world(), rank, size, ranks, timeout_s)
         if not ranks and _is_torchs(store):
             return Joined(joined.group, lifetime.leave, lifetime.abort)
         return joined
-    one_host = not is_standalone and _all_here(size)  # the launcher describes only the default group
+    # the launcher's variables describe only the default group
+    one_host = not is_standalone and _all_here(size)
     place = functools.partial(_placement, store, rank, size, name, one_host)
     if ranks or is_standalone:
         apart = _Apart(*lifetime.join(place(), timeout=timeout_s, epoch=FIRST))
@@ -73,7 +74,7 @@ def join(
     else:
         joined = _become_world(store, rank, place, timeout_s)
     try:
-        joined.group.barrier(timeout=timeout_s)  # afterwards rank 0 has deleted its keys from the store
+        joined.group.barrier(timeout=timeout_s)  # after this, rank 0 has deleted its keys from the store
     except BaseException:
         joined.abort()
         raise
@@ -91,8 +92,8 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
         lifetime.leave()
 
     def abort() -> None:
-        # first: if rank 0's host has failed, the connection to its store fails only after a long
-        # time
+        # The world is aborted first: if rank 0's host has failed, connecting to its store takes
+        # long to fail.
         lifetime.abort()
         store_servers.leave(server, store, rank)
 
@@ -100,7 +101,7 @@ def _become_world(store: dist.Store, rank: int, place: Callable[[], Placement], 
 
 
 def _is_torchs(store: dist.Store) -> bool:
-    """Returns whether this world was made for torch.distributed, under mpirun, mpiexec or srun."""
+    """Returns whether the world was made for torch.distributed, under mpirun, mpiexec or srun."""
     from pycollective.torch.backend.launched import WorldStore
 
     store = store_servers.without_prefix(store)
@@ -115,16 +116,17 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
             f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
             f"start both from the same launcher"
         )
-    if ranks:  # a subgroup even for all ranks: its calls and the world's have no common order
+    if ranks:  # even for all ranks, because the order of its calls relative to the world's is undefined
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
         return Joined(group, leave=group.close, abort=functools.partial(_quit, group))
-    world.barrier(timeout=timeout_s)  # torch's store must not end while a rank has not arrived here
+    # the process with torch's store must not end before all ranks have joined
+    world.barrier(timeout=timeout_s)
     return Joined(world, leave=lambda: None, abort=lifetime.abort)
 
 
 def _quit(group: _core.Group) -> None:
-    # the world has ended, or belongs to the parent process
+    # These errors mean that the world has ended or belongs to the parent process.
     with contextlib.suppress(NotInitialized, ForkedProcess):
         group._quit()
 
@@ -181,7 +183,7 @@ def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: boo
         rank=rank,
         size=size,
         local_rank=int(os.environ.get("LOCAL_RANK") or 0),
-        local_size=0,  # the host map provides it
+        local_size=0,  # the host map counts the local ranks
         launcher=LAUNCHER,
         one_host=one_host,
         kvs=functools.partial(DefaultStore, store, f"{name}/{size}"),
@@ -190,6 +192,9 @@ def _placement(store: dist.Store, rank: int, size: int, name: str, one_host: boo
 
 
 def _all_here(size: int) -> bool:
-    """Returns whether the launcher reports all ranks on this host, for the same ranks as torch."""
+    """Returns whether all ranks are on this host.
+
+    The launcher's variables count only if they describe the same number of ranks as torch.
+    """
     total = str(dist.get_world_size() if dist.is_initialized() else size)
     return os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE") == total

@@ -1,8 +1,9 @@
 """init_process_group() under mpirun, mpiexec and srun, which have their own variables.
 
 torch's env:// requires RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. If RANK is missing and init()
-recognizes the launcher, the ranks first become a world of ours, by the launcher's own mechanism,
-and the store of that world is the store that torch requests: no address and no port are needed.
+recognizes the launcher, the ranks first join a world of ours, through the launcher. The store of
+that world then serves as torch's store, so that no address and no port are needed.
+
 Programs choose their GPU by LOCAL_RANK, as torchrun sets it. So that variable and LOCAL_WORLD_SIZE
 are set if they are missing, as long as the world exists.
 """
@@ -39,8 +40,8 @@ def rendezvous(timeout: timedelta) -> Iterator[tuple[dist.Store, int, int]] | No
     return iter([_next_store(timeout_s)])
 
 
-_made: list[_core.Group] = []  # the latest world that was made for torch.distributed
-_kept: list[WorldStore] = []  # keeps the Python half of a store alive; C++ holds only its own half
+_made: list[_core.Group] = []  # the world that was made last for torch.distributed
+_kept: list[WorldStore] = []  # keeps the Python part of a store alive; C++ holds only the C++ part
 
 
 def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
@@ -48,11 +49,12 @@ def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
     if lifetime.launcher() not in (
         NO_LAUNCHER,
         EXPLICIT,
-    ):  # where init() would read them as a part of a place
+    ):  # otherwise init() would take these variables as incomplete variables of a launcher
         local = {"LOCAL_RANK": str(world.local_rank), "LOCAL_WORLD_SIZE": str(world.local_size)}
         missing = {name: value for name, value in local.items() if name not in os.environ}
         set_until_end(missing, lifetime.at_end)
-    number = sum(each.world is world for each in _kept)  # every rank calls init_process_group() equally often
+    # equal on all ranks, because all call init_process_group() equally often
+    number = sum(each.world is world for each in _kept)
     _kept[:] = [each for each in _kept if each.world is world]
     prefix = f"torch.distributed/{number}"
     store = WorldStore(
@@ -63,9 +65,10 @@ def _next_store(timeout_s: float) -> tuple[dist.Store, int, int]:
 
 
 class WorldStore(dist.Store):
-    """The world's store with torch's Store interface.
+    """The world's store with the interface of torch's Store.
 
-    `is_torchs`: the world was made for torch.distributed, and ends with a default group of ours.
+    `is_torchs` is true if the world was made for torch.distributed. Such a world ends with the
+    default group.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class WorldStore(dist.Store):
     def check(self, keys: list[str]) -> bool:
         return all(self._native.check(self._key(key), self._timeout_s) for key in keys)
 
-    def deleteKey(self, key: str) -> bool:  # C++ looks up this name, and programs use the other one
+    def deleteKey(self, key: str) -> bool:  # C++ looks up this name, and programs use delete_key
         return self._native.erase(self._key(key), self._timeout_s)
 
     delete_key = deleteKey

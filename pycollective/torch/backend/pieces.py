@@ -1,8 +1,8 @@
 """Converts tensors to the form that the core takes: one block, or parts of one.
 
-On a GPU, torch makes the copies on the GPU, on the current stream. An output that cannot hold its
-results is refused only after the call has ended: only some ranks write, and the other ranks would
-wait for the missing ones.
+On a GPU, torch makes the copies, on the current stream. An output that cannot hold its results is
+refused only after the call has completed: only some ranks have outputs, and if such a rank did not
+make the call, the other ranks would wait for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["After", "check_apart", "flat_to_read", "flat_to_write", "read_apart"
 
 After = (
     Callable[[], None] | None
-)  # the work that is left when the call has ended; it raises the errors that concern outputs
+)  # what is left to do when the call has completed; it raises errors about outputs
 
 
 def _is_block(tensor: torch.Tensor) -> bool:
@@ -29,21 +29,21 @@ def _is_block(tensor: torch.Tensor) -> bool:
 
 
 def to_read(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns `tensor` itself if it is one block, else a copy."""
+    """Returns `tensor` itself if it is a block, else a copy that is one."""
     if _is_block(tensor):
         return tensor
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def to_write(tensor: torch.Tensor) -> tuple[torch.Tensor, After]:
-    """Returns a block to write, and the function that copies it to `tensor` afterwards.
+    """Returns a block to write, and the function that copies it to `tensor` afterwards, or None.
 
-    The block begins with the elements of `tensor`.
+    The block initially has the elements of `tensor`.
     """
     target = (
         tensor.detach()
-        # detached: as with torch's own backends, a write is accepted although other tensors may use
-        # the old value
+        # Detached, so that a write is accepted although autograd may still need the old value, as
+        # with torch's own backends.
     )
     if _is_block(tensor):
         return target, None
@@ -59,15 +59,15 @@ def _refuse(why: str) -> NoReturn:
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
     target.copy_(source.view(target.shape))
-    # their memory must not be reused before this stream has finished, and they may belong to
-    # another stream
+    # This stream uses the memory, which may belong to another stream: it must not be reused before
+    # this stream has finished.
     if target.is_cuda:
         for each in (target, source):
             each.record_stream(torch.cuda.current_stream(each.device))
 
 
 def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Returns the block that these tensors form, one after the other, or None if they do not."""
+    """Returns the block that these tensors form one after the other, or None if they form none."""
     first = tensors[0]
     storage = first.untyped_storage().data_ptr()
     place = begin = first.data_ptr()
@@ -85,7 +85,7 @@ def _as_one(tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
 
 
 def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns the elements of all tensors, one tensor after the other."""
+    """Returns a block with the elements of all tensors, one tensor after the other."""
     if len(tensors) == 1:
         return to_read(tensors[0])
     whole = _as_one(tensors)
@@ -98,7 +98,7 @@ def flat_to_read(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def read_apart(
     collective: str, x: torch.Tensor, out: torch.Tensor, rank: int, counts: Sequence[int] | None
 ) -> torch.Tensor:
-    """Returns the block `x`, or a copy if it overlaps `out` other than as this rank's own part.
+    """Returns the block `x`, or a copy if it overlaps `out` elsewhere than at this rank's own part.
 
     The core would refuse such an overlap, and only on this rank if the other ranks have passed
     their own parts.
@@ -129,7 +129,7 @@ def _why_not(tensor: torch.Tensor) -> str:
 
 
 def check_apart(call: str, outputs: Sequence[torch.Tensor]) -> None:
-    """Refuses outputs that would hold several results in the same memory."""
+    """Raises InvalidArgument if several results would be written to the same memory."""
     if why := _why_not_all(call, outputs):
         raise InvalidArgument(why)
 
@@ -152,7 +152,7 @@ def flat_to_write(
     """Returns a block for the elements of all tensors, and the function that copies it to them.
 
     The initial values of the block are arbitrary. `are_apart` means that check_apart() has already
-    checked a superset of these tensors.
+    checked these tensors.
     """
     if len(tensors) == 1:
         return to_write(tensors[0])

@@ -1,10 +1,10 @@
 """The torch.distributed backend "pycollective": torch's ProcessGroup over a Group of ours.
 
-It subclasses ProcessGroup, because Python cannot subclass Backend usefully, so it serves all
-devices. torch.distributed calls its methods; C++ (DDP, functional collectives) calls overridable
-ones. Methods renamed within torch 2.x have both names. A call runs on the device of its tensors, on
-a GPU in the order of the current stream, with its copies. Without opts.asyncOp it is done on
-return. Options are objects or single values. A list contains one tensor. The caller orders calls.
+It subclasses ProcessGroup and not Backend, which Python cannot usefully subclass. So one object
+serves all devices. torch.distributed calls its methods; C++ (DDP, functional collectives) calls
+those that can be overridden. Methods that torch 2.x has renamed have both names. A call runs on the
+device of its tensors, on a GPU in the order of the current stream. Without opts.asyncOp it has
+completed on return. Options are objects or single values. A list has one tensor.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ from pycollective.torch.backend.work import DoneWork, ManyWork
 
 __all__ = ["ProcessGroupPycollective"]
 
-UNSET = AllreduceOptions().timeout  # the value that torch uses if no timeout was given
+UNSET = AllreduceOptions().timeout  # torch's default timeout, which means that the caller has given none
 DONE = DoneWork()
 REFUSALS = InvalidArgument, Unsupported
-GPUS = torch.backends.cuda.is_built()  # whether torch can have GPU tensors
+GPUS = torch.backends.cuda.is_built()  # whether this torch supports GPU tensors
 
 
 class ProcessGroupPycollective(ProcessGroup):
     """One group of ranks, made by torch.distributed. `group` is the Group that it uses."""
 
-    # Slots are faster for Python to find than __dict__; every call reads these attributes.
+    # Every call reads these attributes, and Python finds slots faster than entries of __dict__.
     __slots__ = ("__dict__", "_allreduce", "_calls", "_timeout_s")
 
     def __init__(self, options: Any, backend_options: object = None) -> None:
-        super().__init__(options.group_rank, options.group_size)  # with a store it cannot be subclassed
+        super().__init__(options.group_rank, options.group_size)  # a subclass cannot pass a store
         self._timeout_s = options.timeout.total_seconds()
         self._name: str = options.group_id
         self._description = "undefined"
-        self._stands_for = "pycollective"  # the name that programs use for it
-        self._is_shown = False  # whether a span around several calls shows them to a profiler
+        self._stands_for = "pycollective"  # the backend name that the program has given
+        self._is_shown = False  # whether a span around several calls already shows them to a profiler
         self._store = options.store
         self._joined = join(
             options.store,
@@ -96,9 +96,9 @@ class ProcessGroupPycollective(ProcessGroup):
         reach_python_groups()
         self.group = self._joined.group
         self._allreduce = self.group.allreduce
-        self._is_alone = options.group_size == 1  # one rank, and has not ended
+        self._is_alone = options.group_size == 1  # whether the group has one rank and has not ended
         self._calls = 0
-        self._coalesced: list[Work] | None = None  # Works of a coalescing block
+        self._coalesced: list[Work] | None = None  # Works of the current coalescing block; None outside
         self._inboxes: defaultdict[int, Inbox] = defaultdict(Inbox)  # by tag
 
     # ---- names
@@ -137,7 +137,7 @@ class ProcessGroupPycollective(ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        # cpu first: torch sends objects through the first device
+        # the CPU first, because torch sends objects through the first device
         return [torch.device(kind) for kind in ("cpu", "cuda") if kind == "cpu" or GPUS]
 
     def _get_backend(self, device: torch.device) -> ProcessGroupPycollective:
@@ -163,8 +163,8 @@ class ProcessGroupPycollective(ProcessGroup):
     _set_default_timeout = set_timeout
 
     def abort(self) -> None:
-        # A subgroup of the world ends: Aborted here, PeerExited on ranks that need it. Otherwise
-        # the world or the own connections end: NotInitialized here, PeerFailure on the other ranks.
+        # Calls on a subgroup of the world then raise Aborted here, and PeerExited on ranks that
+        # need this rank; other calls raise NotInitialized here, and PeerFailure on the other ranks.
         self._joined.abort()
         self._end()
 
@@ -178,7 +178,7 @@ class ProcessGroupPycollective(ProcessGroup):
             inbox.stop()
         self._inboxes.clear()
 
-    # ---- how a call is made
+    # ---- how calls are made
 
     def _seconds(self, opts: Any) -> float:
         timeout = opts.timeout
@@ -198,13 +198,13 @@ class ProcessGroupPycollective(ProcessGroup):
         recv_counts: Sequence[int] | None = None,
         after: Callable[[], None] | None = None,
     ) -> Work:
-        self._calls += 1  # counted also if the call fails, as on the other ranks
+        self._calls += 1  # counted even if the call fails, because the other ranks count it too
         span = self._span(TITLES[collective], [x, *result]) if profiler._is_profiler_enabled else None
         if x is not out and x is not None and out is not None:
             x = read_apart(collective, x, out, self.rank(), counts)
         arguments = (collective, x, out, op, root, counts, recv_counts, self._seconds(opts), False)
         block = x if out is None else out
-        # In a group of one rank a CPU call takes less time than a Work that waits for it.
+        # In a group of one rank, a CPU call takes less time than creating a Work for it.
         at_once = not in_background(opts) or (self._is_alone and (block is None or not block.is_cuda))
         try:
             is_done = self._is_alone and is_done_by_copy(x, out, op, counts, recv_counts, not at_once)
@@ -224,19 +224,19 @@ class ProcessGroupPycollective(ProcessGroup):
                 span.end()
 
     def _span(self, title: str, tensors: Sequence[object]) -> Span | None:
-        """Returns a span that shows the first tensor: an input, or else an output."""
+        """Returns a span that shows the first tensor: an input, or an output if there is none."""
         if self._is_shown:
             return None
         shown = [each for each in tensors if each is not None]
         return Span(f"{self._stands_for}:{title}", shown[:1])
 
     def _note(self, work: Work) -> Work:
-        if self._coalesced is not None:  # also set if an exception ended the manager
+        if self._coalesced is not None:  # also true if an exception ended the coalescing block
             self._coalesced = [each for each in self._coalesced if not each.is_success()]
             self._coalesced.append(work)
         return work
 
-    # ---- element by element
+    # ---- elementwise calls
 
     def allreduce(
         self,
@@ -256,7 +256,7 @@ class ProcessGroupPycollective(ProcessGroup):
             try:
                 self._allreduce(tensor, op, timeout=timeout_s)
                 return DONE
-            except REFUSALS:  # nothing was sent. A check in advance would cost every call 0.1 us
+            except REFUSALS:  # nothing was sent; checking before the call would cost every call 0.1 us
                 if tensor.layout is strided and not (
                     tensor.requires_grad or is_mean_of_integers(op, tensor.dtype)
                 ):
@@ -264,7 +264,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._any_allreduce(tensor, op, timeout_s, in_background(opts))
 
     def _any_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
-        """Also handles sparse tensors, tensors of autograd, and means that the core lacks."""
+        """Also handles sparse tensors, tensors that require grad, and means that the core lacks."""
         if tensor.layout is not strided:
             return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, timeout_s)]))
         tensor = tensor.detach()
@@ -284,7 +284,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._in_span("all_reduce", [tensor], begin)
 
     def _in_span(self, title: str, tensors: Sequence[Tensor], begin: Callable[[], Work]) -> Work:
-        """Returns the result of `begin`. A profiler shows all its calls as one."""
+        """Returns the result of `begin`. A profiler shows all calls in it as one."""
         if not profiler._is_profiler_enabled:
             return begin()
         span = Span(f"{self._stands_for}:{title}", tensors)
@@ -364,7 +364,7 @@ class ProcessGroupPycollective(ProcessGroup):
         op, after = op_for(op_of(opts.reduceOp), tensor.dtype, self.size(), out, after)
         return self._call("reduce", opts, block, out, [tensor], op=op, root=opts.rootRank, after=after)
 
-    # ---- parts
+    # ---- calls on parts
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         parts, x = parts_and_whole(outputs, inputs)
@@ -407,7 +407,7 @@ class ProcessGroupPycollective(ProcessGroup):
         every = [each for parts in outputs for each in parts]
         check_one_device("all_gather_coalesced", [*inputs, *every])
         check_apart("all_gather_coalesced", every)
-        pairs = zip(zip(*outputs, strict=True), inputs, strict=True)  # outputs[rank][i] belongs to inputs[i]
+        pairs = zip(zip(*outputs, strict=True), inputs, strict=True)  # outputs[rank][i] is for inputs[i]
         return self._in_span(
             "all_gather",
             inputs,
@@ -531,7 +531,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._call("barrier", opts, None, None, []) if device is None else self._barrier(device, opts)
 
     def _barrier(self, device: torch.device, opts: Any) -> Work:
-        """A barrier after all work on all ranks' current streams: a sum, as in NCCL."""
+        """A barrier after all work on the current streams of all ranks: a sum, as in NCCL."""
         self._calls += 1
         word = torch.zeros(1, device=device)
         work = GpuBarrier(self.group.allreduce_async(word, timeout=self._seconds(opts)), [], device)
@@ -540,18 +540,18 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._note(work)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Implements torch.distributed.monitored_barrier(); names all missing ranks."""
+        """Implements torch.distributed.monitored_barrier(). Its error names all missing ranks."""
         self._calls += 1
         timeout_s = self._timeout_s if timeout is None else timeout.total_seconds()
         try:
             self.group.barrier(timeout=timeout_s)
-        except CollectiveTimeout as error:  # gloo's wording, which programs search for
+        except CollectiveTimeout as error:  # raised again with gloo's wording, for which programs search
             missing = "other ranks" if error.peer is None else f"Rank {error.peer}"
             took = f"Rank {self.rank()} timed out in monitoredBarrier after {timeout_s * 1000:.0f} ms"
             error.args = (f"{took}: {missing} failed to pass monitoredBarrier. {error}",)
             raise
 
-    # ---- messages: always in the background; torch waits for blocking ones
+    # ---- messages: always in the background; torch waits for the blocking ones
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
         tensor = to_read(one_tensor(tensors))

@@ -1,11 +1,11 @@
 """Spans of the backend's calls for torch.profiler, from begin to end, with tensor shapes.
 
 Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that
-tools that read their traces can read these; byte counts follow from shapes and types. Spans are
-asynchronous, as theirs are: synchronous spans of a thread nest, and a call in the background does
-not. torch treats a span as asynchronous if it ends in another thread than the one in which it
-began. The operator that ends a span with a Future has the profiler's state there, which belongs to
-a thread.
+tools for traces of these backends can read ours. Byte counts follow from shapes and types. Spans
+are asynchronous, as those of torch's backends: synchronous spans of a thread must nest, and calls
+in the background do not nest. torch treats a span as asynchronous if it ends in another thread than
+the one in which it began. Ending a span with a Future provides the profiler's state, which belongs
+to a thread, to the other thread.
 
 None of this runs unless a profiler is active; each call reads the profiler's flag.
 """
@@ -28,7 +28,7 @@ from pycollective.torch.backend.work import CallWork, ManyWork
 
 __all__ = ["TITLES", "Span"]
 
-TITLES = {  # by our names of the collectives
+TITLES = {  # by pycollective's names of the collectives
     "allgather": "all_gather",
     "alltoall": "all_to_all",
     "barrier": "barrier",
@@ -41,17 +41,20 @@ TITLES = {  # by our names of the collectives
 
 
 class Span:
-    """One call in a trace; begins at once. Thread-safety: any thread may end it, repeatedly."""
+    """One call in a trace. It begins at construction.
+
+    Thread-safety: any thread may end it, repeatedly.
+    """
 
     def __init__(self, name: str, tensors: Sequence[object]) -> None:
         self._lock = threading.Lock()
-        self._end: Future[None] | None = Future()  # guarded by _lock; None after the end
+        self._end: Future[None] | None = Future()  # guarded by _lock; None when the span has ended
         record = _record_function_with_args_enter(name, *tensors)
         with torch._C.DisableTorchFunctionSubclass():
             torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(record, self._end)
 
     def end(self) -> None:
-        """Returns when the profiler has recorded the end, which may be by another thread."""
+        """Returns when the profiler has recorded the end, which another thread may be doing."""
         with self._lock:
             end, self._end = self._end, None
             if end is None:
@@ -62,15 +65,15 @@ class Span:
                 end.set_result(None)
 
     def until(self, work: object) -> None:
-        """Ends the span when `work` has ended, and before its wait() returns."""
+        """Ends the span when `work` has completed, before its wait() returns."""
         if isinstance(work, ManyWork) and work._works:
-            self.until(work._works[-1])  # calls of one group end in order
+            self.until(work._works[-1])  # the calls of a group complete in order
         elif isinstance(work, CallWork):
             work._span = self
             future_of(work._work, lambda: None).then(lambda _: self.end())
         elif isinstance(work, AnySourceWork) and not work.has_ended():
             work._span = self
-            if work.has_ended():  # it ended in between
+            if work.has_ended():  # it may have completed before _span was set
                 self.end()
         else:
             self.end()
@@ -81,4 +84,4 @@ def _elsewhere() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="pc-profiler")
 
 
-os.register_at_fork(after_in_child=_elsewhere.cache_clear)  # the child has no such thread
+os.register_at_fork(after_in_child=_elsewhere.cache_clear)  # the child does not have the thread

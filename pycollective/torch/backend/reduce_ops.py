@@ -18,7 +18,7 @@ from pycollective.errors import Unsupported
 
 __all__ = ["NAMES", "is_mean_of_integers", "op_for", "op_of"]
 
-# By hash, which is the operation's number: comparing two ReduceOps takes a microsecond.
+# By hash, which is the operation's number, because comparing two ReduceOps takes a microsecond.
 NAMES: dict[int, Any] = {
     hash(ReduceOp(op)): name
     for op, name in (
@@ -35,11 +35,12 @@ NAMES: dict[int, Any] = {
 
 
 def op_of(reduce_op: Any) -> Any:  # noqa: ANN401  the binding's Op
-    """Returns "sum" for ReduceOp.SUM, and so on; a scaled sum for PREMUL_SUM."""
+    """Returns our operation, such as "sum" for ReduceOp.SUM, or a scaled sum for PREMUL_SUM."""
     name = NAMES.get(hash(reduce_op))
     if name is not None:
         return name
-    state = reduce_op.__getstate__()  # for PREMUL_SUM it includes the factor, which has no other accessor
+    # The state of PREMUL_SUM includes the factor, for which there is no other accessor.
+    state = reduce_op.__getstate__()
     if not isinstance(state, tuple) or len(state) != 2 or state[0] != ReduceOp.PREMUL_SUM:
         raise Unsupported(f"reduce operation {reduce_op} is not supported: use {', '.join(NAMES.values())}")
     return _core.scaled("sum", float(state[1]))  # the factor may be a tensor of one element
@@ -52,7 +53,7 @@ LOW_63_BITS = (1 << 63) - 1
 
 
 def is_mean_of_integers(op: Any, dtype: torch.dtype) -> bool:  # noqa: ANN401  the binding's Op
-    """Returns whether the division is done here and not in the core."""
+    """Returns whether the division is done in this module and not in the core."""
     return op == "avg" and dtype in INTEGERS
 
 
@@ -63,9 +64,9 @@ def op_for(
     out: torch.Tensor | None,
     after: Callable[[], None] | None = None,
 ) -> tuple[Any, Callable[[], None] | None]:
-    """Returns the operation of a call, and the work that is left after it.
+    """Returns the core's operation for a call, and the function to run after the call, or None.
 
-    That is the division of `out`, if needed, and then `after`.
+    That function divides `out`, if that is needed, and then runs `after`.
     """
     if not is_mean_of_integers(op, dtype):
         return op, after
@@ -91,7 +92,7 @@ def divide(sums: torch.Tensor, size: int) -> None:
 
 
 def _divide_64_bits(sums: torch.Tensor, size: int) -> None:
-    """Divides unsigned numbers that int64 may hold as negative ones: the upper 63 bits first."""
+    """Divides unsigned 64-bit numbers that are viewed as int64: the upper 63 bits first."""
     quotients = ((sums >> 1) & LOW_63_BITS).div_(size, rounding_mode="trunc").mul_(2)
     quotients += sums - quotients * size >= size
     sums.copy_(quotients)

@@ -1,8 +1,8 @@
 """Sums of sparse tensors: every rank gathers all indices and values, and adds them.
 
 Even with async_op=True, all_reduce() of a sparse tensor waits for the other ranks. The core gathers
-parts of different sizes only in blocking calls. Exchanging the sizes first would leave the second
-call to wait(), without a defined order relative to other calls.
+parts of different sizes only in blocking calls. If only the exchange of sizes blocked, wait() would
+have to make the second call, in an undefined order relative to other calls.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["sparse_allreduce"]
 def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: float) -> torch.Tensor:
     """Combines all ranks' sparse COO tensors into `tensor`, coalesced, and returns it.
 
-    It blocks. It needs 2 messages of sizes, indices and values each: every rank gets all ranks'
-    elements, as in gloo and Horovod. Elements on a GPU are copied through the host, which has to
-    know their number.
+    The call blocks. It makes two gathers (of indices and of values), each with its sizes: every
+    rank gets all ranks' elements, as in gloo and Horovod. Elements on a GPU are copied through the
+    host, which must know their number.
     """
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(
@@ -37,6 +37,6 @@ def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: 
     total = torch.sparse_coo_tensor(indices.t(), values, tensor.shape, check_invariants=True).coalesce()
     if op == "avg":
         total = total / group.size
-    with torch.no_grad():  # detach() would make another tensor with its own indices and values
+    with torch.no_grad():  # not detach(), which would make another tensor with its own indices and values
         tensor.copy_(total.to(tensor.device))
     return tensor

@@ -1,12 +1,13 @@
 """Finds the right server of torch's store when default groups succeed each other at one port.
 
 destroy_process_group() ends the server, which runs on rank 0. A rank that is faster than rank 0 and
-calls init_process_group() again may still reach the ending server. So a group of ours gives its
-server a name, stored in a key on the server itself. Every rank remembers the names of the groups
-that it has left, and holds a connection that reports the end of the server; after that the rank
-looks for the next server. If a rank still finds a remembered name, because the program on rank 0
-holds the store, it retries until rank 0 has arrived too. No server is kept alive for this: it would
-give later groups, gloo's for example, the addresses of ranks that no longer exist.
+calls init_process_group() again may still connect to the old server. So a group of ours gives its
+server a name, stored in a key on the server itself. When a rank leaves a group, it remembers the
+name of the group's server, and keeps a connection that shows when the server ends. After that the
+rank connects to the next server. If a rank still finds a remembered name, because the program on
+rank 0 holds the store, it retries until rank 0 has called init_process_group() too. No server is
+kept alive for this: it would give later groups, gloo's for example, the addresses of ranks that no
+longer exist.
 """
 
 from __future__ import annotations
@@ -29,30 +30,30 @@ __all__ = ["leave", "name", "name_of", "rendezvous", "without_prefix"]
 
 KEY = "pycollective/server"
 AGAIN_S = 0.5
-# a server closes its port this long after its connections; torch warns if a rank connects in
-# between
+# A server closes its port this long after its connections. If a rank connects in between, torch
+# warns.
 CLOSES_S = 0.05
-ENDING_S = 5.0  # a server has ended after this time
+ENDING_S = 5.0  # after this time a server has certainly ended
 
 Handler = Callable[..., Iterator[Any]]
 
-# The open connections to the servers of the groups that this process has left, by name, as long as
-# the servers exist.
+# The servers of the groups that this process has left, by name. The value is an open connection to
+# the server, or None if the server has ended.
 _left: dict[bytes, socket.socket | None] = {}
 
 
 def without_prefix(store: dist.Store) -> dist.Store:
-    """Returns the innermost store without prefixes."""
+    """Returns the store without its prefixes."""
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     return store
 
 
 def name(store: dist.Store) -> None:
-    """Names the server. Rank 0 calls it before the other ranks can know that the server exists."""
+    """Names the server. Rank 0 calls this before other ranks can know that the server exists."""
     server = without_prefix(store)
     if isinstance(server, dist.TCPStore) and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        server.set(KEY, uuid.uuid4().hex)  # torchrun's own server outlives all groups, so it is not named
+        server.set(KEY, uuid.uuid4().hex)  # torchrun's own server outlives all groups, so it gets no name
 
 
 def name_of(store: dist.Store) -> bytes | None:
@@ -66,7 +67,7 @@ def _found(server: dist.Store) -> bytes | None:
 
 
 def leave(name: bytes | None, store: dist.Store, rank: int) -> None:
-    """Records that this process has left the group of the server with this name."""
+    """Records that this process has left the group of the server called `name`."""
     if name is None or name in _left:
         return
     _left[name] = None
@@ -77,9 +78,9 @@ def leave(name: bytes | None, store: dist.Store, rank: int) -> None:
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Returns whether it becomes readable within AGAIN_S.
+    """Returns whether the connection becomes readable within AGAIN_S.
 
-    It uses poll(), because select() takes no descriptor from 1024 on.
+    This uses poll(), because select() supports no descriptor above 1023.
     """
     poll = select.poll()
     poll.register(connection, select.POLLIN)
@@ -95,7 +96,7 @@ def _await_ends() -> None:
 
 
 def rendezvous(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yields as a rendezvous handler of torch, from the first server of no earlier group."""
+    """Acts as a rendezvous handler of torch. Skips servers of groups that this process has left."""
     began = time.monotonic()
     timeout = kwargs.get("timeout", dist.default_pg_timeout)
     while True:
@@ -106,7 +107,7 @@ def rendezvous(handler: Handler, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             if not _left or not _is_of_the_past(store, rank):
                 break
             del found, store
-        except RuntimeError:  # the server may just have ended
+        except RuntimeError:  # raised if the server has just ended
             if not _left or time.monotonic() - began > ENDING_S:
                 raise
         if timedelta(seconds=time.monotonic() - began) > timeout:
@@ -128,6 +129,6 @@ def _is_of_the_past(store: dist.Store, rank: int) -> bool:
         return False
     if (
         rank == 0
-    ):  # the program holds the server of this process: the next group uses that server, as in torch
+    ):  # the program holds this process's server, and the next group uses the same server, as in torch
         server.delete_key(KEY)
     return rank != 0

@@ -11,28 +11,28 @@ __all__ = ["Followed", "Moment", "beside"]
 
 
 class Moment:
-    """The work that is queued on the current stream of a GPU at construction."""
+    """A position in the order of GPU work: after the work queued on the current stream so far."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._event = torch.cuda.current_stream(device).record_event()
 
     def precede(self) -> None:
-        """Orders later work on the stream that is current now after this moment."""
+        """Orders later work on the now current stream after this moment."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def is_reached(self) -> bool:
-        """Returns whether the GPU has completed all of the work."""
+        """Returns whether the GPU has completed all work before this moment."""
         return bool(self._event.query())
 
 
 class Followed:
-    """The successive current streams of a GPU: each continues after the one before."""
+    """Orders the work on changing current streams of a GPU, one stream after the other."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._index = torch.cuda.current_device() if device.index is None else device.index
-        # The number of the stream alone, if torch provides it, costs a tenth of a Stream.
+        # torch may provide the number of the stream alone, which costs a tenth of making a Stream.
         self._number_of = getattr(torch._C, "_cuda_getCurrentRawStream", _number_of_current)
         self._number = -1
         self._last: torch.cuda.Stream | None = None
@@ -43,7 +43,7 @@ class Followed:
         Call it before queueing work that must follow the earlier work.
 
         Returns:
-            the current stream, if it has changed since the previous call, else None.
+            The current stream, if it has changed since the previous call, else None.
         """
         number = self._number_of(self._index)
         if number == self._number:
@@ -64,9 +64,9 @@ def _number_of_current(index: int) -> int:
 def beside(device: torch.device | None) -> AbstractContextManager[object]:
     """Returns a context with another current stream, so that the user's work is not delayed.
 
-    `device` None means the CPU, where it does nothing. Each context takes the next stream of
-    torch's pool: a shared stream would serialize the calls of several groups. Streams of the higher
-    priority are those that programs use least.
+    If `device` is None, which means the CPU, the context does nothing. Each context takes the next
+    stream of torch's pool, because a shared stream would serialize the calls of several groups.
+    Streams of the higher priority are those that programs use least.
     """
     if device is None:
         return contextlib.nullcontext()

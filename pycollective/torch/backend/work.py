@@ -1,4 +1,4 @@
-"""torch's Work over ours: the result of an operation. C++ calls only wait() and get_future()."""
+"""torch's Work over a Work of ours. C++ calls only its wait() and get_future()."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_TIMEOUT = timedelta(0)
 
 
 def seconds_of(timeout: timedelta | None) -> float | None:
-    """Returns the timeout given to wait(); None means the call's own timeout."""
+    """Returns the timeout that was passed to wait(). None means the call's own timeout."""
     return None if timeout is None or timeout <= NO_TIMEOUT else timeout.total_seconds()
 
 
@@ -35,9 +35,9 @@ class TraceSpan(Protocol):
 
 
 class DoneWork(TorchWork):
-    """The Work of an operation that has ended; base class of the other Works."""
+    """The Work of an operation that has completed; base class of the other Works."""
 
-    _span: TraceSpan | None = None  # span in a profiler's trace that ends with this Work
+    _span: TraceSpan | None = None  # span in a profiler's trace that ends when this Work completes
 
     def __init__(self, result: Sequence[torch.Tensor] = (), source: int = -1) -> None:
         super().__init__()
@@ -55,9 +55,10 @@ class DoneWork(TorchWork):
         return future
 
     def ended(self) -> Future[Any] | None:
-        """Returns a Future that completes when wait() would return at once, or None.
+        """Returns a Future that completes when wait() would return at once.
 
-        None means that it already would. ManyWork uses it; the value of the Future has no meaning.
+        Returns None if wait() would return at once now. The value of the Future has no meaning.
+        ManyWork uses this.
         """
         return None
 
@@ -85,7 +86,7 @@ class DoneWork(TorchWork):
 
 
 class CallWork(DoneWork):
-    """One call in the background. wait() makes progress in the caller's thread without the GIL."""
+    """One call in the background. wait() makes progress in the caller's thread, without the GIL."""
 
     def __init__(
         self,
@@ -96,8 +97,8 @@ class CallWork(DoneWork):
     ) -> None:
         super().__init__(result, source)
         self._work = work
-        self._after = after  # copies the result to its destination, once
-        self._lost: Exception | None = None  # the error if the result has no place
+        self._after = after  # copies the result to its destination; None after that
+        self._lost: Exception | None = None  # the error if the destination cannot hold the result
         self._lock = threading.Lock()  # guards _after and _lost
         self._future: Future[list[torch.Tensor]] | None = None
 
@@ -109,7 +110,7 @@ class CallWork(DoneWork):
         return True
 
     def _finish(self) -> list[torch.Tensor]:
-        with self._lock:  # a second caller waits for the first
+        with self._lock:  # a second caller waits until the first one has copied
             self._put_in_place()
         return self._placed()
 
@@ -152,7 +153,7 @@ class CallWork(DoneWork):
 
 
 class ManyWork(DoneWork):
-    """Several operations as one."""
+    """Several operations with one Work."""
 
     def __init__(self, works: Sequence[TorchWork]) -> None:
         super().__init__([tensor for work in works if isinstance(work, DoneWork) for tensor in work._result])

@@ -23,11 +23,12 @@ So a gradient is that of the sum of all ranks' losses. Other ops (prod, ..., and
 allreduce) have no gradient here. They are refused where a gradient would be needed, as is forward
 mode (jvp). Adjoints can be differentiated again, except those of send and recv.
 
-**Order.** As always, all ranks make the same calls in the same order. Their adjoints in backward()
-follow the same rule if a tensor requires grad on all ranks or on none, and results are used on all
-ranks or on none: a call that does not contribute to the loss has no adjoint. In a compiled graph
-the calls keep the order of the program, and stay even if their results are unused: they have an
-ordered effect. A torch without CustomOpDef.register_effect guarantees neither.
+**Order.** As always, all ranks must make the same calls in the same order. Their adjoints in
+backward() are then in the same order too, if a tensor requires grad on all ranks or on none, and
+results are used on all ranks or on none: a call that does not contribute to the loss has no
+adjoint. In a compiled graph the calls keep the order of the program, and stay even if their results
+are unused: they have an ordered effect. A torch without CustomOpDef.register_effect guarantees
+neither.
 
 **Groups.** A compiled graph is bound to the groups with which it was traced, including the world.
 After their world has ended, its calls raise NotInitialized until torch.compiler.reset().
@@ -55,7 +56,7 @@ __all__ = [
     "send",
 ]
 
-if not TYPE_CHECKING:  # with it, type checkers would accept every attribute
+if not TYPE_CHECKING:  # with a __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         raise missing(__name__, name, __all__)

@@ -1,7 +1,7 @@
-"""Numbers for groups: an operation in a graph refers to its group by number.
+"""Numbers of groups: an operation in a graph refers to its group by a number.
 
 The low 16 bits of a number are the size of the group. So the shape of a result depends only on the
-arguments of the operation, which the caches of compiled graphs on disk require.
+arguments of the operation, as the caches of compiled graphs on disk require.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _counter = itertools.count()
 
 @torch.compiler.assume_constant_result
 def number_of(group: Group | ProcessGroup | None) -> int:
-    """Returns the number of a group, valid while its world lives.
+    """Returns the number of a group, which is valid while the group's world exists.
 
     torch.compile writes the number into the graph.
     """
     found = group_of(group)
-    for number, each in list(_live.items()):  # other threads may add groups meanwhile
+    for number, each in list(_live.items()):  # a list, because other threads may add groups meanwhile
         if each is found:
             return number
     for number, each in list(_live.items()):
@@ -64,5 +64,5 @@ def size_at(number: int) -> int:
 def _has_ended(group: Group) -> bool:
     try:
         return not group.ranks
-    except CollectiveError:  # shut down, or belongs to the parent of this process
+    except CollectiveError:  # the group is closed, or belongs to the parent of this process
         return True

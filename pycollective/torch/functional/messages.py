@@ -1,4 +1,4 @@
-"""send and recv, each the adjoint of the other: for a model with parts on different ranks."""
+"""send and recv, each the adjoint of the other: for a model with stages on different ranks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["recv", "send"]
 
-# The bit that distinguishes gradients from the forward messages between the same two ranks.
+# The tag bit of gradients, which distinguishes them from forward messages between the same ranks.
 _GRADIENT = 1 << 30
 
-# Autograd runs the backward of an operation that has an operand with requires_grad. recv() has no
-# operand, so it gets this one.
+# Autograd runs the backward of an operation only if an operand requires grad. recv() has no operand
+# of its own, so this is its operand.
 _ANCHOR = torch.zeros((), device="cpu", requires_grad=True)
 
 
@@ -84,7 +84,8 @@ def send(
     _check_tag("send", tag)
     token = _send(x, list(x.shape), x.dtype, peer, tag, number_of(group), timeout, timeout)
     if token.requires_grad and not torch.compiler.is_compiling():
-        token.register_hook(_Awaited(peer, sys._getframe(2)))  # the caller of the wrapper made by @advised
+        # the frame above the wrapper made by @advised is the program's
+        token.register_hook(_Awaited(peer, sys._getframe(2)))
     return token
 
 
@@ -150,11 +151,11 @@ def recv(
     return _recv(anchor, shape, dtype, peer, tag, number, within, timeout)
 
 
-_warned: dict[str | tuple[str, type[Warning], int], int] = {}  # one warning for each line of a program
+_warned: dict[str | tuple[str, type[Warning], int], int] = {}  # one warning for each line of the program
 
 
 class _Awaited:
-    """A hook of a token, lives as long as the graph; warns if it dies before its gradient."""
+    """The hook of a token. It warns if it is freed, with the graph, before its backward."""
 
     def __init__(self, peer: int, sender: FrameType) -> None:
         self._peer = peer
@@ -183,7 +184,7 @@ def _announced(
 ) -> tuple[int, list[int], torch.dtype, float | None]:
     """Waits for a message without receiving it.
 
-    Returns its sender, shape and dtype, and the seconds that are left.
+    Returns the message's sender, shape and dtype, and the remaining seconds.
     """
     clock = Clock(timeout)
     peer, name, shape, token = group_at(number)._find(peer, tag, clock.left_s())
@@ -199,7 +200,7 @@ def _announced(
 def _first_to_send(number: int, tag: int, timeout: float | None) -> tuple[int, float | None]:
     """Waits for a message from any rank without receiving it.
 
-    Returns its sender and the seconds that are left.
+    Returns the message's sender and the remaining seconds.
     """
     clock = Clock(timeout)
     peer, *_, token = group_at(number)._find(ANY_SOURCE, tag, clock.left_s())
@@ -223,7 +224,7 @@ def _refuse_second_derivatives() -> None:
 
 
 # Both operations have the same parameters, so that each can be the adjoint of the other. `within`
-# is the timeout of this message, `timeout` that of each message that follows from it: its gradient.
+# is the timeout of this message. `timeout` is that of the message with its gradient.
 _PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? within, float? timeout"
 
 

@@ -1,4 +1,4 @@
-"""Makes a call an operation of torch, with an adjoint for autograd and shapes for compilation."""
+"""Makes a call an operation of torch, with an adjoint for autograd and shapes for torch.compile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Operation:
     Args:
         schema: name, parameters and result in torch's notation.
         run: makes the call.
-        fake: returns an empty tensor of the result's shape, from the arguments of `run`.
-        adjoint: makes the operand's gradient from that of the result and the parameters; returns
-            None if there is no gradient.
+        fake: takes the arguments of `run`, and returns an empty tensor of the result's shape.
+        adjoint: takes the gradient of the result and the parameters, and returns that of the
+            operand, or None if there is none.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Operation:
         )
         self._op.register_fake(fake)
         self._op.register_autograd(_backward(adjoint), setup_context=_keep_parameters)
-        if hasattr(self._op, "register_effect"):  # only in recent versions of torch
+        if hasattr(self._op, "register_effect"):  # missing in older versions of torch
             from torch._library.effects import EffectType
 
             self._op.register_effect(EffectType.ORDERED)
@@ -54,7 +54,7 @@ class Operation:
         return result
 
     def _refuse_forward_mode(self, x: Tensor) -> None:
-        """Refuses forward mode: torch would take the derivative of a custom operation as zero."""
+        """Raises for forward mode, in which torch would take a custom derivative as zero."""
         if forward_ad.unpack_dual(x).tangent is not None:
             raise Unsupported(
                 f"{self._name}: no forward-mode derivative (jvp, jacfwd, dual tensors) goes through it: take backward()"

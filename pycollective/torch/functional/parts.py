@@ -1,4 +1,4 @@
-"""allgather and reduce_scatter, gather and scatter, which are adjoint pairs; and alltoall."""
+"""allgather and reduce_scatter, gather and scatter, which are adjoint pairs, and alltoall."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def alltoall(
     result = _alltoall(x, axis, counts, recv_counts, number, timeout)
     if concat_axis is None:
         return result
-    # Checked only after the call, because ranks with parts of one length take part in it.
+    # Checked only after the call, because ranks with parts of equal length make the call.
     if concat_axis % x.dim() != axis % x.dim() and len(set(recv_counts or ())) > 1:
         raise InvalidArgument(
             f"alltoall: parts of the lengths {list(recv_counts or ())} in axis {axis} cannot stand side by side in "

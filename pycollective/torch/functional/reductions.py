@@ -153,7 +153,7 @@ def broadcast(
 
 
 class _Extremum(torch.autograd.Function):
-    """allreduce with min or max: the gradient depends on the result."""
+    """allreduce with min or max. Its gradient depends on the result, so it is no Operation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, op: str, group: int, timeout: float | None) -> Tensor:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""A bucket of gradients, and the place of each gradient in it."""
+"""A bucket of gradients, and the position of each gradient in it."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -28,9 +28,9 @@ CACHE_LINE_NBYTES = 64
 
 
 def _aligned(nbytes: int) -> Memory:
-    """Returns memory aligned to a cache line.
+    """Returns memory that is aligned to a cache line.
 
-    Copies to NumPy's own memory, which is seldom aligned, take half as long again.
+    Copies to NumPy's own memory, which is seldom aligned, take 1.5 times as long.
     """
     memory: Memory = empty(nbytes, np.uint8)
     if memory.ctypes.data % CACHE_LINE_NBYTES == 0:
@@ -43,20 +43,20 @@ def _aligned(nbytes: int) -> Memory:
 class Bucket:
     """Gradients that are reduced together: one block of memory, and its state in this step.
 
-    All gradients are copied into the block. Arrays that autograd makes may be shared with other
-    users (the gradient of a view, of a sum), and one copy of memory that was just written costs
-    less than reducing it in memory that the ranks do not share. For gradients on a GPU the block is
-    on the GPU, and everything follows the order of their library's streams.
+    All gradients are copied into the block, for two reasons. Arrays that autograd makes may be
+    shared with other users (the gradient of a view, of a sum). And one copy of memory that was just
+    written costs less than reducing it in memory that the ranks do not share. For gradients on a
+    GPU the block is on the GPU, and everything follows the order of their library's streams.
     """
 
     def __init__(
         self, slots: list[Slot], library: Library, like: Any, compression: str | None, title: str
     ) -> None:
-        self.title = title  # for errors
+        self.title = title  # describes the bucket in errors
         self.names = tuple(slot.name for slot in slots)
         self.nbytes = sum(slot.nbytes for slot in slots)
         count = sum(math.prod(slot.shape) for slot in slots)
-        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX arrays use the host's library here
+        on_gpu = library.name != "jax" and is_on_gpu(like)  # JAX arrays are reduced on the host
         self.memory: Memory | None = None if on_gpu else _aligned(self.nbytes)
         self.flat = (
             library.empty(like, (count,)) if self.memory is None else library.on(self.memory, like, (count,))
@@ -73,7 +73,7 @@ class Bucket:
         self.work = group.allreduce_async(self.flat if self.wire is None else self.wire, op, timeout=timeout)
 
     def error(self) -> CollectiveError | None:
-        """Waits until the bucket is reduced. Returns the error if that fails."""
+        """Waits until the bucket is reduced. Returns the error, or None."""
         assert self.work is not None
         error = self._outcome(self.work)
         if error is None and self.wire is not None:
@@ -90,7 +90,7 @@ class Bucket:
             work._look_on()
             return work.exception()
         try:
-            # only the GPU waits; a later failure is reported by the next call, as for any GPU call
+            # Only the GPU waits. The next call reports a later failure, as for any GPU call.
             work.wait()
         except CollectiveError as error:
             return error
@@ -103,7 +103,7 @@ class Bucket:
 
 
 class Place:
-    """The place of one gradient in its bucket."""
+    """The position of one gradient in its bucket. `view` is an array there."""
 
     def __init__(
         self, slot: Slot, library: Library, bucket: Bucket, begin_nbytes: int, begin: int, like: Any
@@ -119,7 +119,8 @@ class Place:
         else:
             self.view = bucket.flat[begin : begin + math.prod(lengths)].reshape(lengths)
             if library.name == "torch":
-                self.view = self.view.data  # otherwise a write to one place counts as a modification of all
+                # otherwise torch would count a write to one view as a modification of all
+                self.view = self.view.data
         axes = list(slot.order)
         for axis in range(
             len(axes)
@@ -129,7 +130,7 @@ class Place:
                 axes.insert(axis, axes.pop(at))
 
     def check(self, gradient: Any) -> None:
-        """Refuses a gradient that does not match the parameter."""
+        """Raises InvalidArgument for a gradient that does not match its parameter."""
         library = self.library
         if not library.owns(gradient):
             library = library_for("GradientReducer", f'the gradient of "{self.slot.name}"', gradient)
@@ -157,5 +158,5 @@ class Place:
             self.view.fill(0)
 
     def result(self) -> Any:
-        """Returns the result in the form that the caller gets."""
+        """Returns the reduced gradient: `view`, or a new array if arrays are immutable."""
         return self.view if self.library.mutable else self.library.finished(self.view.copy(), self.view)

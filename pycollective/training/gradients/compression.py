@@ -1,4 +1,4 @@
-"""Compresses a bucket to 16 bits per element for sending, and expands it again."""
+"""Compresses a bucket to 16 bits per element before sending, and expands it afterwards."""
 
 # ruff: noqa: ANN401  arrays of any library
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pycollective.runtime.heap import empty
 __all__ = ["FORMATS", "cast", "check_format", "overflowed", "wire_for"]
 
 FORMATS = {"bf16": "bfloat16", "f16": "float16"}
-WIDE = ("float32", "float64")  # dtypes that are compressed; all others are sent unchanged
+WIDE = ("float32", "float64")  # dtypes that are compressed; other dtypes are sent unchanged
 
 
 def check_format(compression: str | None) -> None:
-    """Refuses an unknown format."""
+    """Raises InvalidArgument for an unknown format."""
     if compression is not None and compression not in FORMATS:
         raise InvalidArgument(
             f"GradientReducer: compression is None, {' or '.join(map(repr, FORMATS))}, not {compression!r}"
@@ -27,7 +27,10 @@ def check_format(compression: str | None) -> None:
 
 
 def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
-    """Returns the compressed buffer for `flat`, in the shared heap; None if none is needed."""
+    """Returns a buffer for the compressed elements of `flat`, or None if none is needed.
+
+    A buffer in host memory is in the shared heap.
+    """
     if compression is None or dtype not in WIDE:
         return None
     wanted = FORMATS[compression]
@@ -50,22 +53,21 @@ def wire_for(flat: Any, dtype: str, compression: str | None) -> Any:
 
 
 def overflowed(wire: Any, dtype: str, compression: str | None) -> bool:
-    """Returns whether float64 gradients became infinite by compression, the same on all ranks.
+    """Returns whether compression has made a float64 gradient infinite, the same on all ranks.
 
-    For float32 the optimizer detects it: a loss scaler checks for infinity. Loss scalers are not
-    used with float64.
+    For float32, loss scalers detect infinity. They are not used with float64.
     """
     if compression != "f16" or dtype != "float64":
         return False
-    if is_on_gpu(wire):  # a tensor: wire_for() makes nothing else on a GPU. This waits for it
+    if is_on_gpu(wire):  # on a GPU wire_for() makes only torch tensors; this waits for the GPU
         return bool(sys.modules["torch"].isinf(wire).any())
     return bool(np.isinf(wire if isinstance(wire, np.ndarray) else wire.numpy()).any())
 
 
 def cast(target: Any, source: Any) -> None:
-    """Copies elements to another dtype, rounded to nearest; too large ones become infinite."""
+    """Copies elements to another dtype, rounded to nearest. Too large ones become infinite."""
     if isinstance(target, np.ndarray):
-        with np.errstate(over="ignore"):  # the optimizer detects the infinity, on every rank
+        with np.errstate(over="ignore"):  # the infinity is detected later, on every rank
             np.copyto(target, source, casting="unsafe")
     else:
         target.copy_(source)

@@ -2,8 +2,8 @@
 
 All ranks must have the same layout; a difference is refused. Li et al., PyTorch Distributed:
 Experiences on Accelerating Data Parallel Training, VLDB 2020, section 3.2: backward makes gradients
-roughly in the reverse order of registration. So the buckets are cut in that order, and the first
-one is small, so that it is sent early.
+roughly in the reverse order of registration. So the parameters are assigned to buckets in that
+order, and the first bucket is small, so that it is sent early.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Slot", "check_same_on_all_ranks", "cut"]
 
 
 class Slot(NamedTuple):
-    """The properties of a parameter that determine its place."""
+    """The properties of a parameter that determine its position."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
-    order: tuple[int, ...] = ()  # the order of its axes in memory, the slowest first
+    order: tuple[int, ...] = ()  # axes in memory order, the slowest first
 
     def words(self) -> str:
-        """Returns its description for errors: `"weight" float32[3, 4]`."""
+        """Returns a description for errors, such as `"weight" float32[3, 4]`."""
         return f'"{self.name}" {self.dtype}{list(self.shape)}'
 
     def all_words(self) -> str:
-        """Returns words(), and the order of its axes if it is not that of C."""
+        """Returns words() and, if it is not C order, the order of the axes."""
         in_memory = "" if self.order == tuple(sorted(self.order)) else f", axes {self.order} in memory"
         return self.words() + in_memory
 
@@ -45,7 +45,7 @@ def cut(slots: Iterable[Slot], bucket_nbytes: int, first_bucket_nbytes: int) -> 
 
     Parameters:
         slots: in the order of registration; the buckets have the reverse order.
-        bucket_nbytes: the maximum size of a bucket. A larger parameter has its own bucket.
+        bucket_nbytes: the maximum size of a bucket. A larger parameter has a bucket of its own.
         first_bucket_nbytes: the same for the first bucket.
     """
     done: list[list[Slot]] = []
@@ -69,8 +69,8 @@ def check_same_on_all_ranks(
 ) -> None:
     """Raises CollectiveMismatch on every rank unless all have the same slots and settings.
 
-    The text is the same on all ranks. The cost is one allgather of 32 bytes, and a second one of
-    all descriptions if there is a difference.
+    The text of the error is the same on all ranks. The cost is one allgather of 32 bytes, and a
+    second one of all descriptions if there is a difference.
     """
     mine = [slot.all_words() for slot in slots] + settings
     digest = hashlib.sha256("\n".join(mine).encode()).digest()

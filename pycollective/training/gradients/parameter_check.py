@@ -1,7 +1,7 @@
 """Checks before each step that all ranks have equal parameters, for PYCOLLECTIVE_CHECK=strict.
 
-A program that steps with its own gradients instead of the reduced ones has different parameters on
-every rank from then on, and nothing else detects it.
+If a program steps with its own gradients instead of the reduced ones, its parameters differ between
+ranks from then on, and nothing else detects it.
 """
 
 # ruff: noqa: ANN401  arrays of any library
@@ -24,8 +24,9 @@ __all__ = ["ParameterCheck"]
 class ParameterCheck:
     """Compares the arrays that have changed since construction.
 
-    An array that was never written may not be a parameter. The comparison runs in the background,
-    in the group of the buckets: no operation waits for it before the end of the step.
+    Unchanged arrays are not compared, because they may not be parameters. The comparison runs in
+    the background, in the group of the buckets: no operation waits for it before the end of the
+    step.
     """
 
     title = "the comparison of the parameters, as they were before this step"
@@ -38,18 +39,18 @@ class ParameterCheck:
         }
         self._before = [_hash(x) for x in self._arrays.values()]
         self._group = group
-        self.work: Work[Any] | None = None  # this step's call, once it has begun
+        self.work: Work[Any] | None = None  # the call of this step, or None before begin()
 
     def begin(self, timeout: float | None) -> None:
-        """Sends hashes of the current parameters."""
+        """Begins the exchange of hashes of the current parameters."""
         hashes = [_hash(x) for x in self._arrays.values()]
         changed = [now != before for now, before in zip(hashes, self._before, strict=True)]
         self.work = self._group.allgather_async(np.array([[hashes, changed]], np.uint64), timeout=timeout)
 
     def error(self) -> CollectiveError | None:
-        """Waits for the comparison. Returns CollectiveMismatch if a parameter differs.
+        """Waits for the comparison. Returns a CollectiveMismatch if a parameter differs, or None.
 
-        All ranks return the same result.
+        The result is the same on all ranks.
         """
         assert self.work is not None
         try:
@@ -71,7 +72,7 @@ class ParameterCheck:
 
 
 def _hash(x: Any) -> int:
-    """Returns a hash of the elements, in the order of the axes."""
+    """Returns a hash of the elements in index order."""
     library = library_of(x)
     memory = np.empty(library.nbytes(x), np.uint8)
     if memory.size:

@@ -104,8 +104,8 @@ class GradientReducer:
         ranks = world() if group is None else group
         self._op = op
         self._timeout = timeout
-        self._next = 0  # the first bucket that is not launched
-        self._given_up = False  # true from the begin of reset() to its end
+        self._next = 0  # number of the first bucket that has not begun
+        self._given_up = False  # true from the beginning of reset() to its end
         arrays = dict(_checked(parameters, op))
         slots = [_slot(name, x) for name, x in arrays.items()]
         how = op if isinstance(op, str) else f"{op.op} * {op.factor}"
@@ -114,8 +114,8 @@ class GradientReducer:
             f"buckets {first_bucket_nbytes}, {bucket_nbytes} B",
             f"compression {compression}",
         ]
-        # The extra parameters "(...)" of the torch hooks follow from the other parameters, so they
-        # are compared last.
+        # The arrays "(...)" that the torch hooks add follow from the parameters. They are compared
+        # last, so that an error names a parameter.
         compared = sorted(slots, key=lambda slot: slot.name.startswith("("))
         check_same_on_all_ranks(ranks, compared, settings, timeout)
         own = ranks.split(0, timeout=timeout)
@@ -123,7 +123,7 @@ class GradientReducer:
         self._group = own
         self._parameter_check = ParameterCheck(arrays, own) if own._is_strict else None
         self._compares = self._will_compare = (
-            True  # with PYCOLLECTIVE_CHECK=strict, in this step and in the next
+            True  # whether PYCOLLECTIVE_CHECK=strict compares parameters in this step, and in the next one
         )
         self._buckets: list[Bucket] = []
         self._places: dict[str, Place] = {}
@@ -142,7 +142,7 @@ class GradientReducer:
 
     @property
     def group(self) -> Group:
-        """The ranks that take part, as the group that the buckets use."""
+        """The group of the buckets, which has the ranks that take part."""
         return self._group
 
     @property
@@ -160,8 +160,8 @@ class GradientReducer:
     def compare_parameters(self, compares: bool, *, in_a_step: bool) -> None:
         """Sets whether PYCOLLECTIVE_CHECK=strict compares the parameters.
 
-        It takes effect now or, `in_a_step`, from the next step on. It is for the ranks in
-        pc.torch.join(), and must be the same on all ranks.
+        The setting applies now or, if `in_a_step`, from the next step on. pc.torch.join() uses it.
+        It must be the same on all ranks.
         """
         self._will_compare = compares
         if not in_a_step:
@@ -170,15 +170,15 @@ class GradientReducer:
     def close(self) -> None:
         """Releases the resources of the reducer's group: see Group.close().
 
-        No gradient can be reduced afterwards.
+        No gradient can be reduced after this.
         """
         self._group.close()
 
     def view(self, name: str) -> Any:
-        """Returns the place of a gradient in its bucket.
+        """Returns the array in the bucket that holds a gradient.
 
-        It is an array of the parameter's library, of NumPy for JAX; the same one at every call.
-        Compute a gradient there and pass it to ready() to save a copy.
+        It belongs to the parameter's library, or to NumPy for JAX, and is the same array at every
+        call. To save a copy, compute the gradient there and pass the array to ready().
         """
         return self._place(name).view
 
@@ -191,7 +191,7 @@ class GradientReducer:
         return [name for bucket in self._buckets for name in bucket.names if name in bucket.missing]
 
     def ready(self, name: str, gradient: Any) -> Any:
-        """Adds a gradient to this step, and begins buckets that have become ready.
+        """Adds a gradient to this step, and begins buckets that have become complete.
 
         The gradient is copied to view(name) unless it is that array.
 
@@ -199,10 +199,10 @@ class GradientReducer:
             view(name), which will contain the result: do not use it until finish() has returned.
 
         Raises:
-            InvalidArgument: no such name, another shape or dtype, or it was given before in this
-                step. The gradient was not taken, and the step continues.
-            As allreduce_async(), if a bucket cannot be begun. The gradient was taken; finish()
-            tries again.
+            InvalidArgument: the name is unknown, the shape or dtype differs, or the gradient was
+                given before in this step. The gradient was not taken, and the step continues.
+            As allreduce_async(), if a bucket cannot begin. The gradient was taken; finish()
+                tries again.
         """
         self._check_not_given_up()
         place = self._place(name)
@@ -223,13 +223,13 @@ class GradientReducer:
     def ready_together(self, names: Sequence[str], places: Sequence[Any], gradients: Sequence[Any]) -> None:
         """Does what ready() does for gradients of one bucket and library, in one copy.
 
-        The caller has checked them. It does nothing for names that it was called with before in
-        this step, as after Ctrl-C.
+        The caller must have checked the gradients. Names that this step has already are ignored, so
+        that the call can be repeated after Ctrl-C.
 
         Parameters:
             names: the names of the gradients that are ready, at least one.
-            places: view() of the names with gradients that are not in their place yet.
-            gradients: the gradients to copy to these places.
+            places: view() of the names with gradients that are not in their bucket yet.
+            gradients: the gradients to copy to `places`.
         """
         self._check_not_given_up()
         place = self._place(names[0])
@@ -248,7 +248,7 @@ class GradientReducer:
         no rank waits in one reducer for a rank that waits in another one.
 
         Raises:
-            As allreduce_async(), if a bucket cannot be begun; finish() tries again.
+            As allreduce_async(), if a bucket cannot begin; finish() tries again.
         """
         self._check_not_given_up()
         for bucket in self._buckets[self._next :]:
@@ -258,7 +258,7 @@ class GradientReducer:
         self._launch()
 
     def finish(self) -> dict[str, Any]:
-        """Ends a step: missing gradients count as zeros; waits for the buckets.
+        """Ends a step: waits for the buckets. Missing gradients count as zeros.
 
         Returns:
             the reduced gradients by name. Those of NumPy and torch are view(name), which the next
@@ -267,7 +267,7 @@ class GradientReducer:
         Raises:
             As allreduce(); as in allreduce(), the next call reports a later GPU failure. The step
             has ended nevertheless; gradients are unspecified. CollectiveMismatch also if another
-            rank has given up this step with reset(), and with PYCOLLECTIVE_CHECK=strict on all
+            rank has abandoned this step with reset(), and with PYCOLLECTIVE_CHECK=strict on all
             ranks if the parameters differ: the group and all reducers stay usable.
             KeyboardInterrupt: the step has not ended: call finish() again.
         """
@@ -276,7 +276,7 @@ class GradientReducer:
         return results
 
     def finish_in_views(self) -> None:
-        """Does what finish() does, for writable arrays: the results are view(name) of each."""
+        """Does what finish() does, if all arrays are writable: each result is view(name)."""
         self._end(None)
 
     def _end(self, results: dict[str, Any] | None) -> None:
@@ -292,7 +292,7 @@ class GradientReducer:
             try:
                 raise _explained(errors[failed], calls[failed].title)
             finally:
-                errors.clear()  # breaks the reference cycle between the error and this frame
+                errors.clear()  # otherwise each error and this frame would refer to each other
 
     def reduce(self, gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Runs a whole step: ready() for each gradient, and finish(). Missing ones count as zeros.
@@ -300,7 +300,7 @@ class GradientReducer:
         gradients: a dict, or (name, gradient) pairs.
 
         The given gradients are unchanged, so write `gradients = reducer.reduce(gradients)`. Returns
-        and raises as finish(). Raises InvalidArgument before anything is sent.
+        and raises as finish() does. An InvalidArgument is raised before anything is sent.
         """
         gradients = _by_name(gradients)
         for name, gradient in gradients.items():
@@ -317,19 +317,19 @@ class GradientReducer:
         return self.finish()
 
     def reset(self) -> None:
-        """Gives up this step on this rank, after an exception. The next step can begin at once.
+        """Abandons this step on this rank, after an exception. The next step can begin at once.
 
         The other ranks may have sent, or may still send, buckets that this rank will not send. A
         collective cannot be left out, so this rank makes a barrier in place of each. Then finish()
-        on the other ranks raises CollectiveMismatch, which reports this, and no rank trains on
-        incomplete gradients. If all ranks give up the step, none raises. reset() waits until the
+        on the other ranks raises CollectiveMismatch, which reports the reset, and no rank trains on
+        incomplete gradients. If all ranks abandon the step, none raises. reset() waits until the
         other ranks have reached this step. With PYCOLLECTIVE_CHECK=off none of this works, because
         a barrier is not distinguished from an allreduce. On a GPU with NCCL calls,
         CollectiveMismatch ends the reducer's group: make another reducer.
 
         Raises:
             As barrier_async(), if the group has ended. Other errors are raised on the other ranks.
-            KeyboardInterrupt: the step has not been given up yet: call reset() again.
+            KeyboardInterrupt: the step has not been abandoned yet: call reset() again.
         """
         self._given_up = True
         for each in self._calls():
@@ -353,14 +353,14 @@ class GradientReducer:
             raise InvalidArgument(f'GradientReducer: there is no parameter "{name}"') from None
 
     def _by_library(self, names: Iterable[str]) -> Iterable[list[str]]:
-        """Returns the names of each library."""
+        """Returns the names, grouped by the library of their arrays."""
         found: dict[str, list[str]] = {}
         for name in names:
             found.setdefault(self._places[name].library.name, []).append(name)
         return found.values()
 
     def _launch(self) -> None:
-        """Begins the complete buckets, up to the first incomplete one."""
+        """Begins complete buckets in order, up to the first incomplete one."""
         while self._next < len(self._buckets) and not self._buckets[self._next].missing:
             if self._next == 0 and (alike := self._compared()) is not None and alike.work is None:
                 alike.begin(self._timeout)
@@ -377,7 +377,7 @@ class GradientReducer:
             self._parameter_check.work = None
 
     def _compared(self) -> ParameterCheck | None:
-        """Returns the check that compares the parameters in this step, if any."""
+        """Returns the check of the parameters if this step makes it, else None."""
         return self._parameter_check if self._compares and self._buckets else None
 
     def _calls(self) -> list[ParameterCheck | Bucket]:
@@ -391,12 +391,12 @@ class GradientReducer:
 
 
 def _library(x: Any) -> Library:
-    """Returns the library of its place in a bucket, which is written in parts."""
+    """Returns the library of the parameter's array in a bucket, where arrays must be writable."""
     return on_the_host(library_of(x))
 
 
 def _gpu_of(x: Any) -> Any:
-    """Returns the GPU of its place, or None for the host."""
+    """Returns the GPU of the parameter's bucket, or None for the host."""
     library = _library(x)
     return (library.name, getattr(x, "device", None)) if library.name != "jax" and is_on_gpu(x) else None
 
@@ -421,7 +421,7 @@ def _by_name(gradients: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[s
 
 
 def _checked(parameters: Mapping[str, Any] | Iterable[tuple[str, Any]], op: Op) -> Iterable[tuple[str, Any]]:
-    """Yields the pairs after checking each."""
+    """Yields the pairs of `parameters`, each after checking it."""
     if not isinstance(op, (str, Scaled)) or op in ("minloc", "maxloc"):
         raise InvalidArgument(
             f"GradientReducer: op {op!r} does not combine gradients: take an operation on elements"

@@ -1,8 +1,8 @@
 """Calls of functions on other ranks: `with pc.serving(pull, push):` and `pc.call(pull, rank=0)`.
 
-For parameter servers, shared queues, counters. Only the functions of a block can be called, by
-name. Messages contain only values, encoded as by broadcast_object: no code is received from the
-network.
+They are for parameter servers, shared queues and counters. Only the functions of a block can be
+called, by name. Messages contain only values, encoded as by broadcast_object: no code is received
+from the network.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ T = TypeVar("T")
 FIRST_TAG = 0xFE00_0000  # first tag for blocks: each block has its own tag
 TAGS = 1 << 24
 
-_blocks = 0  # number of blocks so far, as far as this rank knows
+# number of the last block, as far as this rank knows; the ranks of a new block agree on the next
+# number
+_blocks = 0
 _service: Service | None = None  # the service of this process's current block
 
 
@@ -39,10 +41,10 @@ def serving(
 ) -> Iterator[None]:
     """Serves calls of these functions from other ranks, in a thread, until the block ends.
 
-    All ranks of the group enter the block, with functions of the same names; inside, call() runs
-    them on any rank. The end of the block waits until all ranks have reached it, so on a rank that
-    only serves the body is `pass`. This wait has no deadline: work may take hours. Afterwards no
-    call is pending.
+    All ranks of the group must enter the block, with functions of the same names; inside, call()
+    runs them on any rank. The end of the block waits until all ranks have reached it, so on a rank
+    that only serves the body is `pass`. This wait has no deadline, because the work may take hours.
+    After the block no call is pending.
 
     On each rank the functions run one at a time, so they need no lock among each other. They cannot
     make calls on several ranks themselves, nor call() other ranks, which may be waiting for them.
@@ -60,9 +62,9 @@ def serving(
             call() without a timeout; default PYCOLLECTIVE_TIMEOUT_S, else 600.
 
     Raises:
-        InvalidArgument: a function has no name, or the name of another one; or this rank is in such
-            a block already. On all ranks.
-        CollectiveMismatch: the ranks name different functions. On all ranks.
+        InvalidArgument: on all ranks: a function has no name, or two have the same name; or this
+            rank is in such a block already.
+        CollectiveMismatch: on all ranks: the ranks pass functions of different names.
         CollectiveTimeout: not all ranks entered the block in time.
         PeerFailure: a rank has died; raised at the end of the block, if no call() has raised it.
 
@@ -85,7 +87,7 @@ def serving(
     global _service
     service = _service = _entered(_core.world() if group is None else group, functions, timeout)
     try:
-        service.start()  # now that the functions can find it
+        service.start()  # after _service is set, because the functions may use it
         yield
         service.leave()
     except BaseException as error:
@@ -97,7 +99,7 @@ def serving(
 
 
 def _entered(group: Group, functions: tuple[Callable[..., Any], ...], timeout: float | None) -> Service:
-    """Begins the block on all ranks, or raises on all."""
+    """Begins the block on all ranks, or raises on all of them."""
     global _blocks
     named: dict[str, Callable[..., Any]] = {}
     error: Exception | None = None
@@ -258,7 +260,10 @@ def call_async(
 def _found(
     caller: str, function: Callable[..., Any] | str, rank: int, timeout: float | None
 ) -> tuple[Service, str, int]:
-    """Returns the block, the function's name and the rank; raises InvalidArgument."""
+    """Returns the current block's service, the function's name and the rank.
+
+    Raises InvalidArgument if there is no such block, function or rank.
+    """
     service = _service
     name = function if isinstance(function, str) else getattr(function, "__name__", repr(function))
     if service is None:

@@ -1,7 +1,6 @@
 """The Futures of call_async(): one thread completes them with their results, or with a timeout.
 
-The thread that receives a result hands it over and continues at once, because the callbacks of a
-Future may take long.
+The thread that receives a result only queues it, because the callbacks of a Future may take long.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Outcome: TypeAlias = Callable[[], Any]  # returns the call's result, or raises i
 
 
 class Pending:
-    """A call without a result. Only the thread that claims it provides the result."""
+    """A call without a result. Only the thread that has claimed it may provide the result."""
 
     def __init__(self, clock: Clock, late: Callable[[], Exception]) -> None:
         self.future: Future[Any] = Future()
@@ -34,23 +33,27 @@ class Pending:
         self.late = late
         self.is_claimed = False
         self.outcome: Outcome | None = None
-        self.under_way: contextlib.AbstractContextManager[Any] | None = None  # None until the call is sent
+        # registers the call; None until the call is sent
+        self.under_way: contextlib.AbstractContextManager[Any] | None = None
 
 
 class Futures:
-    """The Futures of one block. Thread-safety: all methods, from any thread."""
+    """The Futures of one block.
+
+    Thread-safety: any thread may call any method.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()  # guards all of these
+        self._changed = threading.Condition()  # guards all members below
         self._thread: threading.Thread | None = None
-        self._open = 0  # calls that have begun and not ended
+        self._open = 0  # number of calls that have begun and not ended
         self._unclaimed: set[Pending] = set()
         self._ready: collections.deque[Pending] = collections.deque()
         self._look_at_s = math.inf  # no call times out before this time
         self._is_closed = False
 
     def begin(self, what: str, clock: Clock, late: Callable[[], Exception]) -> Pending:
-        """Begins a call that is sent afterwards; `late` makes the error of a timeout."""
+        """Begins a call, which the caller then sends. `late` makes the error of a timeout."""
         with self._changed:
             if self._thread is None:
                 self._thread = start_thread(what, "pc-call-results", self._run)
@@ -58,7 +61,7 @@ class Futures:
         return Pending(clock, late)
 
     def await_outcome(self, pending: Pending, under_way: contextlib.AbstractContextManager[Any]) -> None:
-        """Lets a call that has been sent time out from here on; closes `under_way` at its end."""
+        """Makes a call that has been sent time out by its clock. Closes `under_way` at its end."""
         with self._changed:
             pending.under_way = under_way
             if pending.outcome is not None:
@@ -69,7 +72,7 @@ class Futures:
                 self._look_in(pending.clock)
 
     def claim(self, pending: Pending) -> bool:
-        """Returns whether this is the first claim. A claimed call does not time out any more."""
+        """Claims a call, so that it cannot time out. Returns whether this is the first claim."""
         with self._changed:
             return self._claim(pending)
 
@@ -82,13 +85,13 @@ class Futures:
                 self._changed.notify()
 
     def end(self) -> None:
-        """Ends a call that has begun, with its result or because it could not be sent."""
+        """Ends a call: its Future has been completed, or it could not be sent."""
         with self._changed:
             self._open -= 1
             self._changed.notify()
 
     def close(self) -> None:
-        """Allows no further begin(); the thread ends after the last call."""
+        """Refuses further calls. The thread ends after the last call."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -118,10 +121,10 @@ class Futures:
     def _run(self) -> None:
         while (pending := self._next()) is not None:
             _complete(pending)
-            del pending  # its result may be large
+            del pending  # release the result, which may be large
 
     def _next(self) -> Pending | None:
-        """Waits for a call that has an outcome. Returns None if there will be no more."""
+        """Waits for a call that has an outcome. Returns None if no further call can have one."""
         with self._changed:
             while not self._ready:
                 if self._is_closed and not self._open:
@@ -134,7 +137,7 @@ class Futures:
 
 
 def outcome_of(run: Callable[[], Any]) -> Outcome:
-    """Runs it now, and returns its outcome."""
+    """Calls `run`, and returns what it has returned or raised as an Outcome."""
     try:
         result = run()
     except BaseException as error:
@@ -143,7 +146,7 @@ def outcome_of(run: Callable[[], Any]) -> Outcome:
 
 
 def start_thread(what: str, name: str, run: Callable[[], None]) -> threading.Thread:
-    """Starts a thread for `what`, a description of an unsent call.
+    """Starts a thread. `what` describes the call that needs it, which has not been sent.
 
     Raises CollectiveError if no thread can be started.
     """

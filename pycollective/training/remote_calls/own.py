@@ -1,4 +1,4 @@
-"""The calls of call_async() to the own rank: one thread runs them in order."""
+"""The calls of call_async() to this process's own rank: one thread runs them in order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ __all__ = ["OwnCalls"]
 
 
 class OwnCalls:
-    """The own calls of one block. Thread-safety: all methods, from any thread."""
+    """The calls of one block to its own rank.
+
+    Thread-safety: any thread may call any method.
+    """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()  # guards all of these
+        self._changed = threading.Condition()  # guards all members below
         self._thread: threading.Thread | None = None
         self._waiting: collections.deque[Callable[[], None]] = collections.deque()
         self._made = 0
@@ -24,7 +27,7 @@ class OwnCalls:
         self._is_closed = False
 
     def add(self, what: str, run: Callable[[], None]) -> None:
-        """Queues a call after the earlier ones. `run` must not raise; `what` names it in errors."""
+        """Queues a call. `run` must not raise. `what` describes the call in errors."""
         with self._changed:
             if self._is_closed:
                 return
@@ -35,13 +38,16 @@ class OwnCalls:
             self._changed.notify_all()
 
     def wait_for_earlier(self, clock: Clock) -> bool:
-        """Returns whether all earlier calls have run in time. True also after close()."""
+        """Waits for the calls queued so far. Returns whether they ended in time.
+
+        Returns true after close().
+        """
         with self._changed:
             made = self._made
             return self._changed.wait_for(lambda: self._is_closed or self._ended >= made, clock.left_s())
 
     def close(self) -> None:
-        """Starts no further call. A running one continues, and then the thread ends."""
+        """Drops the queued calls. A call that is running continues; then the thread ends."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()
@@ -50,7 +56,7 @@ class OwnCalls:
     def _run(self) -> None:
         while (run := self._next()) is not None:
             run()
-            del run  # its arguments may be large
+            del run  # release its arguments, which may be large
             with self._changed:
                 self._ended += 1
                 self._changed.notify_all()

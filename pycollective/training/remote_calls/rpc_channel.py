@@ -1,6 +1,6 @@
-"""The messages of one serving block. Their contents are bytes that only the reader decodes.
+"""The messages of one serving block. Values are encoded, and only the reader decodes them.
 
-One thread of each rank receives all of them, and does nothing that waits, so that no sender is
+One thread of each rank receives all messages. It does nothing else that waits, so that no sender is
 delayed.
 """
 
@@ -19,17 +19,17 @@ from pycollective.runtime.lifetime import LONGEST_S
 
 __all__ = ["RpcMessage", "RpcChannel", "deserialize", "serialize"]
 
-# A call; its result, or its exception; no more calls from the sender; no more answers, either; the
-# sender's block has failed.
+# "call": a call. "answer", "error": its result or exception. "done": the sender makes no more
+# calls. "end": nor does it answer any. "failed": the sender's block has failed.
 Kind: TypeAlias = Literal["call", "answer", "error", "done", "end", "failed"]
 
-LOOK_S = 20.0  # the core warns after a longer wait that no rank sends
+LOOK_S = 20.0  # length of one wait; after a longer one the core warns that no rank sends
 GIVE_UP_S = 1.0
-ENVELOPE_NBYTES = 1 << 16  # for the fields around the value
+ENVELOPE_NBYTES = 1 << 16  # room for the fields beside the value
 
 
 class RpcMessage(NamedTuple):
-    """One message. `number` counts the calls of a caller; `name` is the function's."""
+    """One message. `number` is that of the caller's call, `name` that of the function."""
 
     kind: Kind
     number: int = 0
@@ -38,7 +38,7 @@ class RpcMessage(NamedTuple):
 
 
 def serialize(value: object, what: str) -> Bytes:
-    """Returns the bytes of `value`; raises InvalidArgument, with `what`, if it cannot be sent."""
+    """Encodes a value. Raises InvalidArgument, with `what` in the text, if it cannot be sent."""
     try:
         return object_codec.encode(value, most_nbytes=objects.MAX_NBYTES - ENVELOPE_NBYTES)
     except InvalidArgument as error:
@@ -46,21 +46,22 @@ def serialize(value: object, what: str) -> Bytes:
 
 
 def deserialize(value: Bytes | None) -> Any:  # noqa: ANN401
-    """Reverses serialize(). Arrays are views of the bytes."""
+    """Decodes the result of serialize(). Arrays are views of its bytes."""
     assert value is not None
     return object_codec.decode(value)
 
 
 class RpcChannel:
-    """Messages between the ranks of a group, with their own tag.
+    """Sends and receives messages between the ranks of a group, with a tag of its own.
 
-    Thread-safety: any thread may call send(); one thread calls receive().
+    Thread-safety: any thread may call send(); only one thread may call receive().
     """
 
     def __init__(self, group: Group, tag: int) -> None:
         self._group = group
         self._tag = tag
-        self._send_locks = [threading.Lock() for _ in range(group.size)]  # a message is sent in several parts
+        # by peer: held while the parts of a message are sent
+        self._send_locks = [threading.Lock() for _ in range(group.size)]
 
     def send(self, peer: int, message: RpcMessage, timeout: float | None = None) -> None:
         """Returns when the message has been sent."""
@@ -71,8 +72,8 @@ class RpcChannel:
         try:
             objects.send_object(self._group, tuple(message), peer, tag=self._tag, timeout=clock.left_s())
         except BaseException:
-            # Part of it may have arrived: the next message informs the receiver that the rest will
-            # not.
+            # The peer may have received a part of the message. The next message makes it drop that
+            # part.
             with contextlib.suppress(CollectiveError):
                 objects.send_object(self._group, None, peer, tag=self._tag, timeout=GIVE_UP_S)
             raise
@@ -84,8 +85,9 @@ class RpcChannel:
         while True:
             with contextlib.suppress(CollectiveTimeout):
                 source, _, _, token = self._group._find(ANY_SOURCE, self._tag, LOOK_S)
-                del token  # puts the message back; no other thread takes it
-                with contextlib.suppress(Aborted, PeerInterrupted):  # the sender gave up
+                del token  # returns the message to the queue, from which only this thread takes messages
+                # raised if the sender has abandoned the message
+                with contextlib.suppress(Aborted, PeerInterrupted):
                     fields = objects.recv_object(self._group, source, tag=self._tag)
                     if fields is not None:
                         return source, RpcMessage(*fields)

@@ -1,16 +1,17 @@
-"""One rank's part in a serving block: its two threads, and its pending calls.
+"""One rank's side of a serving block: its two threads, and its pending calls.
 
-The receiver takes every message and never waits for anything else. The server runs the functions,
-one at a time, and sends their results. So answers are received while a function runs, and two ranks
-may call each other at once. The first call_async() starts a thread that completes the Futures. The
-first one to the own rank starts a thread that runs such calls.
+The receiver thread takes every message and never waits for anything else. The server thread runs
+the functions, one at a time, and sends their results. So answers are received while a function
+runs, and two ranks may call each other at the same time. The first call_async() starts a thread
+that completes the Futures. The first call_async() to the own rank starts a thread that runs such
+calls.
 
 The end has two steps. A rank that has finished its block sends "done": it makes no more calls. A
 server that has received "done" from all ranks has answered every call, and sends "end". A receiver
-that has received "end" from all others has nothing left to receive. A block that fails sends
+that has received "end" from all other ranks has nothing left to receive. A block that fails sends
 "failed" instead, which ends the block on all ranks. The receiver of a failed block drops later
-messages until all others have sent "failed" or "end". No function starts after that; a running one
-is not waited for.
+messages until all other ranks have sent "failed" or "end". No function starts after that; a running
+function is not waited for.
 """
 
 from __future__ import annotations
@@ -37,12 +38,15 @@ from pycollective.training.remote_calls.rpc_channel import RpcChannel, RpcMessag
 
 __all__ = ["Service"]
 
-# Takes the answer of a call; None if the block has failed.
+# A function that takes the answer of a call, or None if the block has failed.
 Arrival: TypeAlias = Callable[[RpcMessage | None], None]
 
 
 class Service:
-    """The state behind call() and serving(). Thread-safety: call() from any thread."""
+    """The state behind call() and serving().
+
+    Thread-safety: any thread may call call() and call_async().
+    """
 
     def __init__(
         self, group: _core.Group, functions: Mapping[str, Callable[..., Any]], tag: int, timeout_s: float
@@ -54,26 +58,29 @@ class Service:
         self._channel = RpcChannel(group, tag)
         self._numbers = itertools.count()
         self._function_lock = threading.RLock()  # held while a function runs
-        self._runs_in: int | None = None  # the thread that holds it
-        self._inbox: queue.SimpleQueue[tuple[int, RpcMessage]] = queue.SimpleQueue()  # the server's
+        self._runs_in: int | None = None  # id of the thread that holds _function_lock, or None
+        # messages for the server thread
+        self._inbox: queue.SimpleQueue[tuple[int, RpcMessage]] = queue.SimpleQueue()
         self._futures = Futures()
         self._own_calls = OwnCalls()
-        self._changed = threading.Condition()  # guards the three below
-        self._calls: dict[tuple[int, int], Arrival] = {}  # by rank and number
+        self._changed = threading.Condition()  # guards the next three members
+        self._calls: dict[tuple[int, int], Arrival] = {}  # by rank and number of the call
         self._leaving = False
-        self._failure: Callable[[], Exception] | None = None  # makes an error for each thread
+        # the failure of the block, which makes a new exception for each thread; None if there is
+        # none
+        self._failure: Callable[[], Exception] | None = None
         self._over = threading.Event()
         self._receiver = threading.Thread(target=self._receive, name="pc-serving-receiver", daemon=True)
 
     def start(self) -> None:
-        """Begins to serve: from here on functions run."""
+        """Starts the threads: functions can run from here on."""
         self._receiver.start()
         threading.Thread(target=self._serve, name="pc-serving", daemon=True).start()
 
     def call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Any:  # noqa: ANN401
-        """Returns the result of that function on that rank."""
+        """Calls the function on that rank, and returns its result."""
         clock = self._clock(timeout)
         if rank == self.group.rank:
             return self._run_here(name, args, kwargs, clock)
@@ -83,7 +90,7 @@ class Service:
     def call_async(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rank: int, timeout: float | None
     ) -> Future[Any]:
-        """Begins a call; its result arrives in a separate thread. An invalid call is refused here.
+        """Begins a call. Another thread completes its Future. Raises for an invalid call.
 
         The call is sent before this returns, so that calls to one rank run in the order in which
         they are made.
@@ -109,7 +116,7 @@ class Service:
         return Clock(self._timeout_s if timeout is None else min(timeout, LONGEST_S))
 
     def _is_served(self) -> bool:
-        """Returns whether this thread runs a function for a call."""
+        """Returns whether this thread is running a function for a call."""
         return self._runs_in == threading.get_ident()
 
     def _run_here(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], clock: Clock) -> Any:  # noqa: ANN401
@@ -129,7 +136,7 @@ class Service:
     def _run_pending(
         self, pending: Pending, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Runs a queued own call in its thread, unless it is late or the block has failed."""
+        """Runs a queued call to the own rank, unless it has timed out or the block has failed."""
         with self._alone(name, Clock(None)):
             if self._failure is not None or not self._futures.claim(pending):
                 return
@@ -137,7 +144,7 @@ class Service:
         self._futures.give(pending, outcome)
 
     def _arrive(self, pending: Pending, name: str, rank: int, message: RpcMessage | None) -> None:
-        """Passes an answer on. The receiver calls it, so it returns at once."""
+        """Queues the answer for its Future. Never waits, because the receiver thread calls it."""
         if self._futures.claim(pending):
             self._futures.give(pending, functools.partial(self._read, name, rank, message))
 
@@ -174,7 +181,7 @@ class Service:
         return result
 
     def leave(self) -> None:
-        """Waits until all ranks have called it, and raises a failure of any of them."""
+        """Waits until all ranks have called this. Raises the failure of any of them."""
         with self._changed:
             self._leaving = True
             self._changed.wait_for(lambda: self._failure is not None or not self._calls)
@@ -187,20 +194,20 @@ class Service:
             raise self._failure()
 
     def close(self) -> None:
-        """Lets the threads of call_async() end after the block; they may report its failure."""
+        """Ends the threads of call_async() after the block. They may still report its failure."""
         self._own_calls.close()
         self._futures.close()
 
     def fail(self, error: BaseException) -> None:
         """Ends the block on all ranks, which raise the error.
 
-        It does not wait for a running function.
+        This does not wait for a running function.
         """
         words = record_of(error)
         self._fail_with(reraised, words, self.group.rank)
         message = RpcMessage("failed", value=serialize(words, "error"))
         for peer in self._others:
-            with contextlib.suppress(CollectiveError):  # the earlier error is the relevant one
+            with contextlib.suppress(CollectiveError):  # `error` is raised, and not a failure to send it
                 self._channel.send(peer, message)
 
     def _refuse_if_failed(self) -> None:
@@ -214,7 +221,7 @@ class Service:
 
     @contextlib.contextmanager
     def _under_way(self, name: str, rank: int, arrive: Arrival) -> Iterator[int]:
-        """Registers a call and yields its number. `arrive` takes the answer, if it is in time."""
+        """Registers a call and yields its number. `arrive` gets the answer if it is in time."""
         key = rank, next(self._numbers)
         with self._changed:
             self._check(name)
@@ -243,9 +250,9 @@ class Service:
 
     @contextlib.contextmanager
     def _alone(self, name: str, clock: Clock) -> Iterator[None]:
-        """Holds the lock to run a function; refuses calls on several ranks meanwhile.
+        """Holds the lock for running a function, and refuses calls on several ranks meanwhile.
 
-        The other ranks do not make such calls.
+        Such calls would wait forever, because the other ranks do not make them.
         """
         if not self._function_lock.acquire(timeout=-1 if (left_s := clock.left_s()) is None else left_s):
             raise self._timed_out(name, self.group.rank, clock)
@@ -278,7 +285,7 @@ class Service:
             self._fail_with(copy.copy, error)
 
     def _fail_with(self, make: Callable[..., Exception], *args: Any) -> None:  # noqa: ANN401
-        """Ends all calls of this rank with the error of `make(*args)`, or with an earlier one."""
+        """Ends all calls of this rank with the error `make(*args)`, or with an earlier failure."""
         with self._changed:
             if self._failure is None:
                 self._failure = functools.partial(make, *args)
@@ -303,9 +310,10 @@ class Service:
             self._fail_with(copy.copy, error)
 
     def _take(self, source: int, message: RpcMessage) -> bool:
-        """Handles a message. Returns whether it means that a rank makes no more calls."""
+        """Handles a message. Returns whether it is the "done" of a rank."""
         if message.kind == "call":
-            with contextlib.suppress(CollectiveTimeout):  # the caller is alive, but receives nothing
+            # the caller exists, but does not receive the answer in time
+            with contextlib.suppress(CollectiveTimeout):
                 self._channel.send(source, self._answer(message))
         return message.kind == "done"
 
@@ -315,10 +323,11 @@ class Service:
             if name not in self.functions:
                 raise InvalidArgument(f"call: {name!r} is not served")
             args, kwargs = deserialize(message.value)
-            # also while serializing: the next call may change the result
+            # The lock is also held while the result is encoded, because the next call may change
+            # it.
             with self._alone(name, Clock(None)):
                 self._refuse_if_failed()
                 value = serialize(self.functions[name](*args, **kwargs), f"the result of {name}()")
             return RpcMessage("answer", message.number, value=value)
-        except BaseException as error:  # raised at the caller
+        except BaseException as error:  # sent to the caller, which raises it
             return RpcMessage("error", message.number, value=serialize(record_of(error), "error"))

@@ -1,4 +1,4 @@
-"""torch.distributed's gloo on CPU tensors. It has no scan."""
+"""torch.distributed's gloo on CPU tensors. gloo has no scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any MPI, by the buffer methods of mpi4py."""
+"""Any MPI library, by the buffer methods of mpi4py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Adapter:
         del spec
         import mpi4py
 
-        mpi4py.rc.threads = False  # only one thread calls, so no locks are needed
+        mpi4py.rc.threads = False  # a single thread makes calls, so MPI needs no locks
         from mpi4py import MPI
 
         self.mpi, self.world = MPI, MPI.COMM_WORLD

@@ -1,7 +1,7 @@
-"""oneCCL's C API on host memory, by ctypes. Its ranks connect by MPI.
+"""oneCCL's C API on host memory, by ctypes. The ranks connect by MPI.
 
-It has no barrier, so MPI's is used. It has no gather, scatter and scan, and its send and receive do
-not accept host memory.
+oneCCL has no barrier, so MPI's is used. oneCCL has no gather, scatter and scan, and its send and
+receive do not accept host memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FLOAT32, SUM = 7, 0  # onecclFloat32, onecclSum of oneapi/ccl.h
+FLOAT32, SUM = 7, 0  # values of onecclFloat32 and onecclSum in oneapi/ccl.h
 
 
 class _Id(ctypes.Structure):
