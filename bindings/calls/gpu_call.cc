@@ -83,7 +83,7 @@ Result<std::shared_ptr<Devices>> make_with_gil(const State& state, const std::sh
                       DeviceGroups::Options::from_environment(std::move(wheels), state.semaphores));
   options.peers.kernels = embedded_kernels();
   options.abandoned = state.abandoned;
-  options.interrupted = hears_ctrl_c();
+  options.interrupted = ctrl_c_probe();
   if (options.interrupted == nullptr) return raised;
   if (session == nullptr || session->runtime == nullptr)  // the import ran Python code
     return Status(Code::kNotInitialized, kWorldWasShutDown);

@@ -113,7 +113,7 @@ std::optional<Status> PendingCall::wait(const Session& session, double timeout_s
   if (!is_on_gpu()) outcome = handle_->outcome();
   if (outcome) return outcome;
   return without_gil(session, timeout_s, [&](const WaitContext& context, const Runtime* runtime) {
-    return handle_->wait(context, runtime == nullptr ? AsyncWork::Part::kLooksOn : part);
+    return handle_->wait(context, runtime == nullptr ? AsyncWork::Part::kWaitsOnly : part);
   });
 }
 

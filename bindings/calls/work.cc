@@ -163,7 +163,7 @@ PyObject* work_look_on(PyObject* self, PyObject*) {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
     work.state->ended_calls->settle();
-    if (!wait_for_end(work, -1, AsyncWork::Part::kLooksOn)) return nullptr;
+    if (!wait_for_end(work, -1, AsyncWork::Part::kWaitsOnly)) return nullptr;
     return Py_NewRef(Py_None);
   });
 }

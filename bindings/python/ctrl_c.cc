@@ -63,7 +63,7 @@ void ask(const std::shared_ptr<Question>& question, int64_t press_ns) {
 
 }  // namespace
 
-std::function<bool(pthread_t thread, TimePoint since)> hears_ctrl_c() {
+std::function<bool(pthread_t thread, TimePoint since)> ctrl_c_probe() {
   const std::optional<pthread_t> main = main_thread();
   if (!main) return {};
   watch_end_signals();

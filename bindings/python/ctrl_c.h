@@ -15,6 +15,6 @@ namespace pc {
 // own handler, which runs when the call has ended. The function works in any thread and does not
 // wait for the GIL; it may return true only after some calls. Returns an empty function with a
 // Python error set.
-std::function<bool(pthread_t thread, TimePoint since)> hears_ctrl_c();
+std::function<bool(pthread_t thread, TimePoint since)> ctrl_c_probe();
 
 }  // namespace pc

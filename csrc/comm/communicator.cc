@@ -134,7 +134,7 @@ Status Communicator::State::make(const Request& request, double timeout_s, Purpo
   CollectiveOperation started(*shared);
   started.made.call = {.began = began, .waits = true, .leaving = leaving};
   PC_TRY(start(request, choice, started));
-  if (purpose == Purpose::kCall && started.finish_at_once()) return messages.look_around(), Status::ok();
+  if (purpose == Purpose::kCall && started.finish_at_once()) return messages.poll_all(), Status::ok();
   Status ended = started.finish(waiting_until(Deadline::after(timeout_s, began)), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, size(), started.made.call.sequence);
   });
@@ -348,7 +348,7 @@ void Communicator::State::start_next(const Request& described, const Choice& des
   call.ticket = parts.calls.recorder->begin(record);
   if (calls.given_up_before(sequence)) {
     next.ended = Status(Code::kAborted, "other ranks gave this call up before it was made here");
-    parts.calls.control->came_late(calls.id(sequence));
+    parts.calls.control->entered_late(calls.id(sequence));
   } else {
     Result<WorkPtr> launched = executor_launch(
         made, {group, sequence, digest, calls.names().rank(), size(), calls.names().world_ranks().data(),

@@ -26,8 +26,7 @@ struct ExplainedCall {
 // explain_shared_call() is for a group in which all ranks share memory, explain_divided_call() for
 // a group with a hierarchical executor. All three return kInvalidArgument if a size, root, rank or
 // model in `call` does not exist.
-Result<std::string> explain_shared_call(const ExplainedCall& call,
-                                        Rank size);
+Result<std::string> explain_shared_call(const ExplainedCall& call, Rank size);
 Result<std::string> explain_divided_call(const ExplainedCall& call, Rank size,
                                          const shm::ShmDomains& domains);
 Result<std::string> explain_call(const ExplainedCall& call, const SelectionTable& table);

@@ -124,7 +124,7 @@ bool GroupMessages::exchange_at_once(const GroupMessage& message, double timeout
          parts_.transport->recv_at_once(to, {message.id, {message.data.data, nbytes}, nbytes});
 }
 
-void GroupMessages::look_around() {
+void GroupMessages::poll_all() {
   constexpr uint32_t kSeldom = 128;
   if (at_once_.fetch_add(1, std::memory_order_relaxed) % kSeldom == kSeldom - 1) parts_.transport->poll();
 }
@@ -140,7 +140,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   if (exchange_at_once(message, seconds)) {
     if (issue_order.owns_lock()) issue_order.unlock();
     shared_->calls.done(call);
-    look_around();
+    poll_all();
     return Status::ok();
   }
   MessageOperation started(*shared_, std::move(message));

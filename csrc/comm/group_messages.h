@@ -60,7 +60,7 @@ class GroupMessages final : public OfferAnswers {
   std::string explain() const;  // describes the path to each rank, as text
   // Counts a call that completed without waiting, and polls the transport on every 128th: other
   // ranks may need this rank to receive what they send.
-  void look_around();
+  void poll_all();
 
  private:
   Status check(const GroupMessage& message) const;

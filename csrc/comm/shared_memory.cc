@@ -35,7 +35,7 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 // Members are destroyed in reverse order: the executors before what they use.
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
-  std::unique_ptr<LocalPeers> lone;  // for a rank without shared memory while other ranks share memory
+  std::unique_ptr<LocalPeers> single;  // for a rank without shared memory while other ranks share memory
   std::unique_ptr<ShmWakeup> single_wakeup;
   std::unique_ptr<shm::Host> host;
   std::unique_ptr<shm::SharedExecutor> together;    // null: no rank shares memory with this one
@@ -55,8 +55,8 @@ Result<std::unique_ptr<SharedMemory>> SharedMemory::create(const HostMap& hosts,
   LocalPeers* local_peers = parts.local_peers;
   ShmWakeup* wakeup = parts.wakeup;
   if (local_peers == nullptr) {
-    PC_ASSIGN_OR_RETURN(state.lone, make_single_local_peers(rank));
-    local_peers = state.lone.get();
+    PC_ASSIGN_OR_RETURN(state.single, make_single_local_peers(rank));
+    local_peers = state.single.get();
     const Rank size = static_cast<Rank>(state.domain_of.size());
     PC_ASSIGN_OR_RETURN(state.single_wakeup, ShmWakeup::create(*local_peers, rank, size));
     wakeup = state.single_wakeup.get();
@@ -90,7 +90,7 @@ SharedMemory::Use SharedMemory::of(std::span<const Rank> world_ranks) const {
 shm::Heap* SharedMemory::heap() { return state_->together == nullptr ? nullptr : &state_->host->heap(); }
 
 void SharedMemory::close_in_child() noexcept {
-  if (state_->lone) state_->lone->close_in_child();
+  if (state_->single) state_->single->close_in_child();
 }
 
 }  // namespace pc

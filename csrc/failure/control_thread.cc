@@ -407,8 +407,8 @@ void ControlThread::gave_up(const CallId& call, const CallEnd& why) {
 void ControlThread::stalled(const CallId& call, Rank waits_for) {
   state_->post([call, waits_for](ControlPlane& plane, TimePoint at) { plane.stalled(call, waits_for, at); });
 }
-void ControlThread::came_late(const CallId& call) {
-  state_->post([call](ControlPlane& plane, TimePoint at) { plane.came_late(call, at); });
+void ControlThread::entered_late(const CallId& call) {
+  state_->post([call](ControlPlane& plane, TimePoint at) { plane.entered_late(call, at); });
 }
 void ControlThread::survey(const CallId& call) {
   state_->post([call](ControlPlane& plane, TimePoint at) { plane.survey(call, at); });

@@ -64,7 +64,7 @@ class ControlThread {
   void gave_up(const CallId& call, const CallEnd& why);
   void stalled(const CallId& call, Rank waits_for);
   void survey(const CallId& call);
-  void came_late(const CallId& call);
+  void entered_late(const CallId& call);
   void lost(Rank peer, const std::string& cause);
   void send_goodbye();
 

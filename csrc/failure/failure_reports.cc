@@ -180,7 +180,7 @@ void FailureReports::conclude_detached(const Status& ended, const GroupCall& cal
 bool FailureReports::requests_peer_report(const Status& ended, GroupCall& call) {
   if (ended.code() != Code::kTimeout || ended.peer() < 0 || ended.peer() == names_.rank()) return false;
   if (!call.asked && polled(call)) return false;
-  const uint64_t question = whereabouts(ended.peer());
+  const uint64_t question = position_query(ended.peer());
   const std::lock_guard lock(state_.mutex);
   if (!state_.cause.is_ok()) return false;
   if (!std::exchange(call.asked, true)) (void)ask(question);
@@ -193,7 +193,7 @@ Status FailureReports::conclude_message(const Status& ended, const GroupCall& ca
   Status outcome = report_message_failure(ended, call, operation, context);
   if (!call.asked) return outcome;
   const std::lock_guard lock(state_.mutex);
-  state_.surveys.leave(whereabouts(ended.peer()));
+  state_.surveys.leave(position_query(ended.peer()));
   return outcome;
 }
 
@@ -235,7 +235,7 @@ Status FailureReports::first_failure(const Status& ended, const std::string& ope
 // Adds to the error of a message that did not arrive what its peer is doing.
 Status FailureReports::with_rank_status(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
-  const std::vector<RankStatus> statuses = survey(whereabouts(ended.peer()), context);
+  const std::vector<RankStatus> statuses = survey(position_query(ended.peer()), context);
   if (statuses.size() != 2) return ended;  // one status of this rank and one of the peer
   return Status(ended.code(), ended.message() + "; " + position_text(statuses[1], names_))
       .with_peer(ended.peer());

@@ -58,8 +58,9 @@ class FailureReports {
   const Answers* ask(uint64_t question);
   template <class Ready>
   bool wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready);
-  uint64_t whereabouts(Rank peer) const {  // returns the number of the inquiry about what that rank is doing
-    return CallId::whereabouts(calls_.id(0).group, names_.to_world(names_.rank()), names_.to_world(peer))
+  uint64_t position_query(
+      Rank peer) const {  // returns the number of the inquiry about what that rank is doing
+    return CallId::position_query(calls_.id(0).group, names_.to_world(names_.rank()), names_.to_world(peer))
         .sequence;
   }
 

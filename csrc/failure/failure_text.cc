@@ -148,7 +148,7 @@ bool is_late(const RankStatus& rank_status) {
     case CallReport::State::kNotMade:
     case CallReport::State::kUnknown:
     case CallReport::State::kLeaving: return true;
-    default: return rank_status.came_late;
+    default: return rank_status.entered_late;
   }
 }
 
@@ -184,7 +184,7 @@ std::string rank_status_text(const RankStatus& rank_status, const GroupNames& na
   if (report.state == CallReport::State::kLeaving) return text + " is in shutdown()";
   if (is_late(rank_status) && names.from_world(rank_status.rank) == names.rank())
     return "this rank came to it only after that";
-  if (rank_status.came_late)
+  if (rank_status.entered_late)
     return text + " came to it only after that" + (report.site.empty() ? "" : ", at " + report.site);
   switch (report.state) {
     case CallReport::State::kUnknown:

@@ -7,7 +7,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMostWarned = 8;   // errors in one warning
+constexpr std::size_t kMostWarned = 8;  // errors in one warning
 // limit for errors of wrong calls, and for the numbers of reported calls
 constexpr std::size_t kMostKept = 1024;
 

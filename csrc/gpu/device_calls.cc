@@ -385,11 +385,11 @@ void DeviceCalls::end_all(std::unique_lock<std::mutex>& lock) {
 }
 
 // Returns how a queued call has ended on the GPU, or none if no end has been observed. `is_well` is
-// true if look_around() has succeeded, so that seen() is current.
+// true if poll_all() has succeeded, so that seen() is current.
 std::optional<Status> DeviceCalls::end_on_gpu(const Call& call, bool is_well, TimePoint at) const {
   if (call.on_gpu_->in_graph()) return Status::ok();
   std::optional<Status> end = is_well ? call.on_gpu_->seen() : call.on_gpu_->outcome();
-  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended since look_around()
+  if (!end && at >= call.due_) end = call.on_gpu_->outcome();  // it may have ended since poll_all()
   return end;
 }
 
@@ -428,7 +428,7 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_outside_gpu(const Ca
 void DeviceCalls::poll_calls() {
   // Read first: if this thread is detached inside the driver, the clock may be destroyed.
   const TimePoint at = clock_.now();
-  const Status trouble = executor_->look_around();
+  const Status trouble = executor_->poll_all();
   std::vector<std::shared_ptr<Call>> ended;
   for (const std::shared_ptr<Call>& each : running()) {
     if (!each->is_queued()) continue;
@@ -548,9 +548,9 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   if (calls == nullptr)
     return outcome().value_or(Status(Code::kNotInitialized, "the group of this call was closed"));
   const TimePoint until = deadline.when();
-  // Uses kLooksOn, because a signal handler of the program may run during the wait, and may itself
-  // wait for the stream.
-  const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kLooksOn);
+  // Uses kWaitsOnly, because a signal handler of the program may run during the wait, and may
+  // itself wait for the stream.
+  const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kWaitsOnly);
   if (compared && !compared->is_ok()) {
     if (!this->compared()) return *compared;  // only this wait was refused; the call continues
     calls->fail(*compared, false);

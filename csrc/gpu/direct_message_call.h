@@ -172,14 +172,14 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     return queued_;
   }
   // Waits until the message is queued on the GPU, or has ended without that, and returns the
-  // outcome. Returns none if `until` passes first or on Ctrl-C. If `is_deaf` is true, Ctrl-C is
-  // ignored.
-  std::optional<Status> until_queued(Deadline until, bool is_deaf = false) const {
+  // outcome. Returns none if `until` passes first or on Ctrl-C. If `ignores_interrupts` is true,
+  // Ctrl-C is ignored.
+  std::optional<Status> until_queued(Deadline until, bool ignores_interrupts = false) const {
     std::unique_lock lock(mutex_);
     while (!queued_) {
       if (until.remaining_s() <= 0) return std::nullopt;
       changed_.wait_for(lock, kSlice);
-      if (queued_ || is_deaf) continue;
+      if (queued_ || ignores_interrupts) continue;
       lock.unlock();
       if (interrupted(group_.waiting_until(until))) return std::nullopt;
       lock.lock();

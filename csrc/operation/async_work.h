@@ -22,10 +22,10 @@ struct AsyncOptions {
 // left.
 class AsyncWork {
  public:
-  // The role of the thread that calls wait(): with kDrives it drives the call, with kLooksOn it
+  // The role of the thread that calls wait(): with kDrives it drives the call, with kWaitsOnly it
   // only waits until another thread has done so. A thread that does not keep the runtime alive must
-  // use kLooksOn; the end of the runtime ends its wait.
-  enum class Part : uint8_t { kDrives, kLooksOn };
+  // use kWaitsOnly; the end of the runtime ends its wait.
+  enum class Part : uint8_t { kDrives, kWaitsOnly };
   AsyncWork() = default;
   AsyncWork(const AsyncWork&) = delete;
   AsyncWork& operator=(const AsyncWork&) = delete;

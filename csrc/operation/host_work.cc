@@ -33,7 +33,7 @@ TimePoint HostWork::ended_at() const {
 
 std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   std::unique_lock lock(mutex_);
-  while (!outcome_ && (claimed_ || part == Part::kLooksOn)) {
+  while (!outcome_ && (claimed_ || part == Part::kWaitsOnly)) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
     changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
     if (outcome_) break;

@@ -30,8 +30,8 @@ class HostWork final : public AsyncWork {
    public:
     // completed with the id of a call that can continue; the owner then calls its go_on()
     virtual CompletionSink* notifier() = 0;
-    virtual void forget(uint64_t id) = 0;    // the call with this id has ended
-    virtual bool stopping() const = 0;       // returns true if calls must end now
+    virtual void forget(uint64_t id) = 0;  // the call with this id has ended
+    virtual bool stopping() const = 0;     // returns true if calls must end now
 
    protected:
     ~Owner() = default;

@@ -79,7 +79,7 @@ void Progress::run() {
     listen();
     end_overdue();
     if (now() < look_at) continue;
-    look_around();
+    poll_all();
     look_at = now() + kProgressRound;
   }
 }
@@ -98,7 +98,7 @@ TimePoint Progress::next_deadline() const {
 void Progress::listen() {
   for (Completion notified; notifier_.take(notified);) {
     if (notified.token == kAll)
-      look_around();
+      poll_all();
     else if (const std::shared_ptr<HostWork> call = find(notified.token); call != nullptr)
       call->go_on();
   }
@@ -118,7 +118,7 @@ void Progress::end_overdue() {
   for (const std::shared_ptr<HostWork>& call : overdue) call->look(now);
 }
 
-void Progress::look_around() {
+void Progress::poll_all() {
   const TimePoint now = pc::now();
   std::vector<std::shared_ptr<HostWork>> all;
   {

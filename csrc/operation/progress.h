@@ -57,7 +57,7 @@ class Progress final : public HostWork::Owner {
   TimePoint next_deadline() const;
   void listen();  // handles the notifications
   void end_overdue();
-  void look_around();
+  void poll_all();
   std::shared_ptr<HostWork> find(uint64_t id) const;
 
   Reactor& reactor_;

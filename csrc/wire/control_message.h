@@ -25,11 +25,11 @@ struct CallId {  // names a collective of a group, or an inquiry about something
   static constexpr uint64_t kPresence = 0;
   // The number of an inquiry, in place of a call number, that asks what `asked` is doing. Both
   // ranks are world ranks.
-  static CallId whereabouts(uint32_t group, Rank asker, Rank asked) {
+  static CallId position_query(uint32_t group, Rank asker, Rank asked) {
     return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
   }
   bool is_call() const { return sequence != kPresence && sequence < kNoCall; }
-  bool is_whereabouts() const { return sequence >= kNoCall; }
+  bool is_position_query() const { return sequence >= kNoCall; }
   Rank asker() const { return static_cast<Rank>((sequence & ~kNoCall) >> 32); }
   Rank asked() const { return static_cast<Rank>(sequence & 0xffffffff); }
 

@@ -186,7 +186,7 @@ void ControlPlane::send_goodbye(TimePoint) {
 
 std::span<const Rank> ControlPlane::members(const CallId& call) {
   const std::span<const Rank> all = host_.members(call.group);
-  if (!call.is_whereabouts() || all.empty()) return all;
+  if (!call.is_position_query() || all.empty()) return all;
   pair_ = {call.asker(), call.asked()};
   const auto [first, second] = pair_;
   const auto is_member = [all](Rank rank) { return std::find(all.begin(), all.end(), rank) != all.end(); };

@@ -31,7 +31,7 @@ class ControlHost {
   // Returns the world ranks of a group, including this rank. Returns an empty span if this rank has
   // no such group, or not yet.
   virtual std::span<const Rank> members(uint32_t group) = 0;
-  // Returns this rank's report on the call or, for whereabouts, on what this rank is doing. If
+  // Returns this rank's report on the call or, for a position query, on what this rank is doing. If
   // `find_where` is set and the report needs the position of the program, starts to determine it:
   // where_follows is then set, and located() is called later.
   virtual CallReport report(const CallId& call, bool find_where) = 0;
@@ -77,13 +77,13 @@ class ControlPlane {
   // that rank, because the two ranks may be in different calls without any message that shows it.
   // Call this repeatedly while the wait lasts.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
-  // Requests a report on the call from every member that may be asked. For whereabouts, only the
-  // rank in question is asked.
+  // Requests a report on the call from every member that may be asked. For a position query, only
+  // the rank in question is asked.
   void survey(const CallId& call, TimePoint now);
-  // came_late(): this rank has entered a call after other ranks gave it up, so it can now report
+  // entered_late(): this rank has entered a call after other ranks gave it up, so it can now report
   // its own call. located(): the position of this rank's program was determined. Both send the
   // report to the members.
-  void came_late(const CallId& call, TimePoint now) { located(call, {}, now); }
+  void entered_late(const CallId& call, TimePoint now) { located(call, {}, now); }
   void located(const CallId& call, const std::string& where, TimePoint now);
   void send_goodbye(TimePoint now);  // nothing is sent after it
 

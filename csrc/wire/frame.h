@@ -40,7 +40,7 @@ inline constexpr uint8_t kFlagWithdrawn =
 inline constexpr uint8_t kFlagByReceiver = 4;  // CANCEL of a message: the receiver gave it up, not the sender
 // CANCEL of a message: answers the peer's CANCEL; no more frames of this message follow
 inline constexpr uint8_t kFlagAnswer = 8;
-inline constexpr uint8_t kFlagAsks = 1;       // NOTICE, PING: the receiver must answer
+inline constexpr uint8_t kFlagAsks = 1;  // NOTICE, PING: the receiver must answer
 // NOTICE: the receiver must also report the position of its program
 inline constexpr uint8_t kFlagAsksWhere = 2;
 inline constexpr uint8_t kFlagWhereFollows =

@@ -33,7 +33,7 @@ class HandshakeLimiter {
   bool has(int pending) const { return by_number_.contains(pending); }
   // returns the descriptors past their time limit, without removing them
   std::vector<int> expired(TimePoint now) const;
-  TimePoint next() const;                         // when the next time limit expires; max() if there is none
+  TimePoint next() const;  // when the next time limit expires; max() if there is none
   std::size_t count() const { return by_number_.size(); }
 
  private:

@@ -21,7 +21,7 @@ void Inquiry::store(Rank from, const CallReport& report) {
     if (rank_status.rank != from) continue;
     const bool makes_it = report.made() && report.state != CallReport::State::kLeaving;
     if (why_.has_value() && makes_it && rank_status.report.state == CallReport::State::kNotMade)
-      rank_status.came_late = true;
+      rank_status.entered_late = true;
     rank_status.report = report;
     answered_[i] = true;
   }

@@ -13,7 +13,7 @@ namespace pc {
 struct RankStatus {
   Rank rank = -1;  // world rank
   CallReport report;
-  bool came_late = false;  // the rank made the call only after it had been given up
+  bool entered_late = false;  // the rank made the call only after it had been given up
 };
 
 class Inquiry {

@@ -104,7 +104,7 @@ class Link {
     std::size_t clears;     // CLEARs that arrived before their send was posted
     std::size_t withdrawn;  // withdrawn operations that the peer may still send frames for
     std::size_t unanswered, early_clears;
-    uint64_t credit;               // eager bytes that this rank may send
+    uint64_t credit;  // eager bytes that this rank may send
     // eager bytes of the peer not returned as credit; the part of them that has left our memory
     uint64_t charged, returnable;
   };

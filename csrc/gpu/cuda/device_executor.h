@@ -32,7 +32,7 @@ class DeviceWork {
   // of a graph and has not been run.
   virtual Result<WaitEnd> wait_on_host(const WaitContext& context) = 0;
   virtual std::optional<Status> outcome() const = 0;  // how the call ended; none while it runs
-  // Like outcome(), but as of the last look_around(), which queries the GPU once for many calls.
+  // Like outcome(), but as of the last poll_all(), which queries the GPU once for many calls.
   virtual std::optional<Status> seen() const = 0;
   bool done() const { return outcome().has_value(); }
   // Gives the call up if no rank has begun it. If it returns true, no rank will begin the call: the
@@ -85,7 +85,7 @@ class DeviceExecutor {
   virtual Result<std::shared_ptr<DeviceWork>> launch(const DeviceCall& call, const WaitContext& context) = 0;
   // Queries the progress of all calls, and releases what ended calls keep, even if no thread waits
   // for them. Returns an error if no more calls can be made.
-  virtual Status look_around() = 0;
+  virtual Status poll_all() = 0;
   virtual std::size_t running() const = 0;  // number of calls of which it keeps the arrays
   // Aborts every call, including later ones. The floating-point results of calls that not all ranks
   // have made are set to NaN before a stream passes them, if the driver responds in time. `last` is

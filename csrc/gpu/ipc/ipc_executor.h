@@ -58,7 +58,7 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
-  Status look_around() override { return Status::ok(); }  // every failure ends a call, which returns it
+  Status poll_all() override { return Status::ok(); }  // every failure ends a call, which returns it
   std::size_t running() const override;
   void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;

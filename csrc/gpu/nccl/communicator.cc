@@ -225,7 +225,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
                                                &config);
     };
     const auto late = [core = core.get()](ReturnCode) {
-      core->abort_newborn(core->handle);
+      core->abort_child(core->handle);
       core->state.store(State::kDead);
     };
     status = core->aside("ncclCommInitRankConfig", begin, late, context);
@@ -246,7 +246,7 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
 }
 
 // Aborts the result of a call that no thread waits for any more.
-void CommunicatorCore::abort_newborn(CommHandle& its) {
+void CommunicatorCore::abort_child(CommHandle& its) {
   if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
     (void)api().comm_abort(newborn);
 }
@@ -360,7 +360,7 @@ Status Communicator::destroy_op(RedOp op, const WaitContext& context) {
 
 std::function<void(ReturnCode)> Communicator::abort_late(const std::shared_ptr<CommunicatorCore>& child) {
   return [child](ReturnCode answer) {
-    if (answer == ReturnCode::kSuccess) child->abort_newborn(child->handle);
+    if (answer == ReturnCode::kSuccess) child->abort_child(child->handle);
   };
 }
 

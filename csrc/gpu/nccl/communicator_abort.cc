@@ -33,7 +33,7 @@ std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
 }
 
 // One abort on a thread of its own, and its outcome. Shared by that thread and abort_all().
-struct Abortion {
+struct AbortTask {
   std::vector<std::shared_ptr<CommunicatorCore>> cores;
   std::atomic<bool> done{false};
   ReturnCode code = ReturnCode::kSuccess;  // the first failure; read once done
@@ -76,13 +76,13 @@ struct Abortion {
 }  // namespace
 
 Status Communicator::abort_all(std::span<Communicator* const> communicators, const Status& why) {
-  std::vector<std::shared_ptr<Abortion>> all;
+  std::vector<std::shared_ptr<AbortTask>> all;
   for (const Communicator* each : communicators) {
     const std::shared_ptr<CommunicatorCore>& core = each->core_;
     if (!core->begin_abort(why)) continue;
     const bool joins = !all.empty() && core->api().supports(Feature::kGroupedAbort) &&
                        all.back()->cores.front()->resources.api == core->resources.api;
-    if (!joins) all.push_back(std::make_shared<Abortion>());
+    if (!joins) all.push_back(std::make_shared<AbortTask>());
     all.back()->cores.push_back(core);
   }
   if (all.empty()) return Status::ok();
@@ -104,7 +104,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   const double wait_limit = resources.abort_wait_limit_s;
   const WaitContext context{Deadline::after(wait_limit, resources.clock->now())};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    Abortion& each = *all[i];
+    AbortTask& each = *all[i];
     const WaitEnd end = poll_until(*resources.clock, context, never, [&] { return each.done.load(); });
     if (end == WaitEnd::kReady) {
       if (threads[i].joinable()) threads[i].join();

@@ -39,7 +39,7 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
   using Late = std::function<void(ReturnCode answer)>;
   Status aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                const WaitContext& context);
-  void abort_newborn(CommHandle& its);
+  void abort_child(CommHandle& its);
   Status outcome(std::string_view call, ReturnCode answer, const WaitContext& context);
   Status settle(std::string_view call, ReturnCode code, const WaitContext& context);
   Status refused(std::string_view call, ReturnCode code, const WaitContext& context);

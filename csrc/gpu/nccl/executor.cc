@@ -356,7 +356,7 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   return call.on_caller_stream ? work.hold(ours) : Status::ok();
 }
 
-Status Executor::look_around() {
+Status Executor::poll_all() {
   let_go_of_ended();
   return shared_->communicator->check();
 }

@@ -54,7 +54,7 @@ class Executor final : public cuda::DeviceExecutor {
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
   std::shared_ptr<cuda::TimelineSemaphore> agreed() const override;
-  Status look_around() override;
+  Status poll_all() override;
   void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;
   Result<std::unique_ptr<cuda::DeviceExecutor>> split(int color, int key,

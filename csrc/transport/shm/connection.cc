@@ -183,7 +183,7 @@ Result<bool> ShmConnection::find_theirs() {
 // Takes one frame. Returns the number of its bytes, or 0 if none has arrived.
 Result<std::size_t> ShmConnection::take() {
   PC_ASSIGN_OR_RETURN(const bool found, find_theirs());
-  if (!found || !next().has_come()) return std::size_t{0};
+  if (!found || !next().has_arrived()) return std::size_t{0};
   SlotWords words;
   PC_ASSIGN_OR_RETURN(const Arrived frame, look(words));
   const auto& [header, at, end] = frame;
@@ -261,7 +261,7 @@ bool ShmConnection::send_at_once(const SendOp& op) {
 
 bool ShmConnection::recv_at_once(const RecvOp& op) {
   const Next slot = next();
-  if (slot.slot == nullptr || !slot.has_come()) return false;  // another thread has taken it
+  if (slot.slot == nullptr || !slot.has_arrived()) return false;  // another thread has taken it
   SlotWords words;
   const Result<Arrived> looked = look(words);
   if (!looked.is_ok()) return false;  // the regular path reports this error

@@ -46,7 +46,7 @@ class ShmConnection {
   struct Next {
     const ChannelSlot* slot;  // null: there is no slot to wait for
     uint64_t stamp;
-    bool has_come() const { return slot->stamp.load(std::memory_order_seq_cst) == stamp; }
+    bool has_arrived() const { return slot->stamp.load(std::memory_order_seq_cst) == stamp; }
   };
   Next next();
   // True while a thread waits for next() without the lock. At most one thread may do so.

@@ -213,11 +213,11 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
     return false;
   std::unique_lock lock(mutex_);
   ShmConnection::Next next = connection->next();
-  if (next.slot != nullptr && !next.has_come()) {
+  if (next.slot != nullptr && !next.has_arrived()) {
     lock.unlock();
-    const bool has_come = connection->waiter().briefly([&] { return next.has_come(); });
+    const bool has_arrived = connection->waiter().briefly([&] { return next.has_arrived(); });
     lock.lock();
-    if (!has_come) next.slot = nullptr;
+    if (!has_arrived) next.slot = nullptr;
   }
   const bool received = next.slot != nullptr && connection->recv_at_once(op);
   arm_for_sleepers();  // if the credit did not fit into the channel

@@ -440,7 +440,7 @@ TEST_P(Async, the_end_of_the_runtime_ends_a_wait_that_only_looks_on) {
             if (!std::exchange(looked, true)) looks.set_value();
             return false;
           };
-          return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncWork::Part::kLooksOn);
+          return call->wait({Deadline::after(kLong), nullptr, &in_the_wait}, AsyncWork::Part::kWaitsOnly);
         });
         looks.get_future().wait();
         return Status::ok();

@@ -61,7 +61,7 @@ void SimulatedRank::check_report(const CallId& call, const CallEnd& why,
   if (why.code == Code::kMismatch && !record.differs()) world_.fail(named("a mismatch of equal calls", me_));
   if (why.code == Code::kTimeout || why.code == Code::kPeerExited) {
     std::set<uint64_t> digests;
-    for (const auto& [rank, report, came_late] : statuses) {
+    for (const auto& [rank, report, entered_late] : statuses) {
       if (report.made() && report.state != State::kLeaving) digests.insert(report.digest);
     }
     if (digests.size() > 1) world_.fail(named("disagreement reported as something else", me_));
@@ -76,7 +76,7 @@ void SimulatedRank::check_statuses(const CallId& call, const std::vector<RankSta
   const bool complete = std::equal(all.begin(), all.end(), statuses.begin(), statuses.end(),
                                    [](Rank rank, const RankStatus& row) { return rank == row.rank; });
   if (!complete) world_.fail(named("not one row per member", me_));
-  for (const auto& [rank, report, came_late] : statuses) {
+  for (const auto& [rank, report, entered_late] : statuses) {
     const Entry truth = call.is_call() ? world_.book[call].ranks[rank] : Entry{};
     if (report.state == State::kUnknown) {
       world_.counts.unknown_groups += call.group != kWorldGroup;

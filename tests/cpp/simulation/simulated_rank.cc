@@ -142,7 +142,7 @@ void SimulatedRank::wait(const CallId& call) {
 void SimulatedRank::ask_what_it_does(uint32_t group) {
   const std::span<const Rank> all = members(group);
   const Rank peer = all[world_.dice.below(all.size())];
-  const CallId doing = CallId::whereabouts(group, me_, peer);
+  const CallId doing = CallId::position_query(group, me_, peer);
   if (peer == me_ || !surveys_.insert(doing).second) return;
   plane_.survey(doing, world_.events.now());
 }

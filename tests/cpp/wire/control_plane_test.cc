@@ -307,7 +307,7 @@ TEST_F(ControlPlaneTest, ASurveyOfACallThatWasGivenUpIsDropped) {
 }
 
 TEST_F(ControlPlaneTest, ASurveyOfWhatAPeerIsDoingAsksThatPeerAlone) {
-  const CallId doing = CallId::whereabouts(kWorld, 0, 2);
+  const CallId doing = CallId::position_query(kWorld, 0, 2);
   cancel(2, kLate);  // of a call, which is unrelated
   after(ControlPlane::kWaitLimit);
   host.sent.clear();
@@ -322,7 +322,7 @@ TEST_F(ControlPlaneTest, ASurveyOfWhatAPeerIsDoingAsksThatPeerAlone) {
 }
 
 TEST_F(ControlPlaneTest, WhatWeAreDoingIsReportedOnlyToTheRequester) {
-  const CallId doing = CallId::whereabouts(kWorld, 3, 0);
+  const CallId doing = CallId::position_query(kWorld, 3, 0);
   notice(3, {.state = State::kNotMade}, true, doing);
   EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{3}));
   host.sent.clear();
@@ -350,7 +350,7 @@ TEST_F(ControlPlaneTest, ARankThatMakesACallAfterItWasGivenUpIsLateEvenIfItRepor
   ASSERT_EQ(host.failure_reports.size(), 1u);
   std::vector<bool> late;
   for (const RankStatus& rank_status : host.failure_reports[0].statuses)
-    late.push_back(rank_status.came_late);
+    late.push_back(rank_status.entered_late);
   EXPECT_EQ(late, (std::vector<bool>{true, true, false, false}));
 }
 
@@ -360,17 +360,17 @@ TEST_F(ControlPlaneTest, ARankThatEntersShutdownInsteadIsNotLate) {
   notice(1, {.state = State::kLeaving});
   notice(3, {.state = State::kGivenUp, .digest = 0xaa});
   ASSERT_EQ(host.failure_reports.size(), 1u);
-  EXPECT_FALSE(host.failure_reports[0].statuses.at(1).came_late);
+  EXPECT_FALSE(host.failure_reports[0].statuses.at(1).entered_late);
   EXPECT_EQ(host.failure_reports[0].statuses.at(1).report.state, State::kLeaving);
 }
 
 TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernOthers) {
-  cancel(3, kLate, {}, CallId::whereabouts(kWorld, 3, 0));
-  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kWorld, 3, 0));
-  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::whereabouts(kSub, 2, 0));
+  cancel(3, kLate, {}, CallId::position_query(kWorld, 3, 0));
+  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::position_query(kWorld, 3, 0));
+  notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::position_query(kSub, 2, 0));
   // does not concern this rank
-  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 2));
-  notice(3, {.state = State::kNotMade}, true, CallId::whereabouts(kWorld, 3, 3));
+  notice(3, {.state = State::kNotMade}, true, CallId::position_query(kWorld, 3, 2));
+  notice(3, {.state = State::kNotMade}, true, CallId::position_query(kWorld, 3, 3));
   notice(3, {.state = State::kNotMade}, true, {kWorld, ~uint64_t{0}});
   cancel(3, kLate, {}, {kWorld, CallId::kPresence});
   EXPECT_TRUE(host.ended.empty());

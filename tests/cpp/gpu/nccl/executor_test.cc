@@ -137,7 +137,7 @@ TEST_F(NcclExecutor, polling_many_calls_takes_few_event_queries) {
   const int in_all = fake_.queued(theirs_->get());
   fake_.step(theirs_->get(), in_all / kCalls * kDone);
   const int before = fake_.calls("cuEventQuery");
-  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(executor_->poll_all().is_ok());
   EXPECT_LE(fake_.calls("cuEventQuery") - before, 10);
   EXPECT_EQ(executor_->running(), std::size_t{kCalls - kDone});
   for (int i = 0; i < kCalls; ++i)
@@ -145,7 +145,7 @@ TEST_F(NcclExecutor, polling_many_calls_takes_few_event_queries) {
   EXPECT_LE(fake_.calls("cuEventQuery") - before, 10);
   fake_.release_stream(theirs_->get());
   expect_end(*works.back());
-  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(executor_->poll_all().is_ok());
   EXPECT_EQ(executor_->running(), 0U);
   close();
 }
@@ -158,7 +158,7 @@ TEST_F(NcclExecutor, without_stream_ids_each_call_has_an_event_query) {
   const auto first = launch(allreduce(x, x, true)), second = launch(allreduce(x, x, true));
   fake_.drain(theirs_->get());
   const int before = fake_.calls("cuEventQuery");
-  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(executor_->poll_all().is_ok());
   EXPECT_EQ(fake_.calls("cuEventQuery") - before, 2);
   EXPECT_TRUE(first->seen() && second->seen());
   close();
@@ -177,7 +177,7 @@ TEST_F(NcclExecutor, a_failed_event_query_releases_no_other_call) {
     (void)launch(call);
   }
   fake_.fail_next("cuEventQuery", cuda::CUDA_ERROR_INVALID_VALUE);
-  (void)executor_->look_around();
+  (void)executor_->poll_all();
   EXPECT_LE(std::count_if(kept.begin(), kept.end(), [](const auto& each) { return each.expired(); }), 1);
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
@@ -214,12 +214,12 @@ TEST_F(NcclExecutor, what_a_call_keeps_is_released_once_its_end_has_been_seen) {
   fake_.hold_stream(theirs_->get());
   launch(call);  // and no variable holds its work
   call.keeps = nullptr;
-  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(executor_->poll_all().is_ok());
   EXPECT_FALSE(alive.expired());
   EXPECT_EQ(executor_->running(), 1U);
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
-  EXPECT_TRUE(executor_->look_around().is_ok());
+  EXPECT_TRUE(executor_->poll_all().is_ok());
   EXPECT_TRUE(alive.expired());
   EXPECT_EQ(executor_->running(), 0U);
   close();
@@ -277,7 +277,7 @@ TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_releases_when_
   call.keeps = nullptr;
   executor_->abort(Status(Code::kPeerFailure, "rank 1 is gone"), 0);
   EXPECT_NE(work->wait_on_host(wait_limit()).status().to_string().find("rank 1 is gone"), std::string::npos);
-  EXPECT_FALSE(executor_->look_around().is_ok());
+  EXPECT_FALSE(executor_->poll_all().is_ok());
   EXPECT_FALSE(alive.expired()) << "the GPU may still use it";
   const auto next = executor_->launch(call, wait_limit());
   ASSERT_FALSE(next.is_ok());
@@ -285,7 +285,7 @@ TEST_F(NcclExecutor, an_abort_ends_every_call_with_its_reason_and_releases_when_
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
   EXPECT_FALSE(work->wait_on_host(wait_limit()).is_ok()) << "what an aborted call left is not a result";
-  EXPECT_FALSE(executor_->look_around().is_ok());
+  EXPECT_FALSE(executor_->poll_all().is_ok());
   EXPECT_TRUE(alive.expired());
   EXPECT_EQ(executor_->running(), 0U);
 }
@@ -304,7 +304,7 @@ TEST_F(NcclExecutor, an_error_that_nccl_finds_later_ends_the_wait) {
   executor_->abort(end.status(), 0);
   fake_.release_stream(theirs_->get());
   fake_.drain_all();
-  (void)executor_->look_around();
+  (void)executor_->poll_all();
 }
 
 TEST_F(NcclExecutor, closing_waits_for_what_runs_but_not_beyond_its_deadline) {
