@@ -29,6 +29,8 @@ smartquotes = False  # "sum" and --stdin are what one types
 suppress_warnings = ["myst.header"]  # a page may begin with a heading of any level
 
 myst_heading_anchors = 4
+# As on GitHub, a line that begins with "%" is text: after a break, 5 % may begin one with its sign.
+myst_disable_syntax = ["myst_line_comment", "myst_block_break"]
 myst_links_external_new_tab = False
 
 autodoc_member_order = "bysource"

@@ -52,7 +52,7 @@ class Elsewhere:
 
 
 def elsewhere(*names: str) -> Callable[[type[T]], type[T]]:
-    """Decorate a class: access to `names`, attributes of similar foreign classes, gives advice.
+    """Decorate a class: access to any of `names`, which other libraries use, gives advice.
 
     dir() of the class lists these names, but dir() of its objects does not.
     """

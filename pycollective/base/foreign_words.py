@@ -35,7 +35,7 @@ NAMES: dict[str, str] = {
     "cross_rank cross_size node_rank": "rank and size of pc.world().split(pc.local_rank()), which has "
     "one rank of each host",
     "init_process_group init_parallel_env init_distributed initialize gloo_init_parallel_env rendezvous": "pc.init()",
-    "is_main_process is_local_main_process": "pc.rank() == 0, of each host pc.local_rank() == 0",
+    "is_main_process is_local_main_process": "pc.rank() == 0, per host pc.local_rank() == 0",
     "destroy_process_group finalize Finalize gloo_release": "pc.shutdown()",
     "is_nccl_available nccl_built is_backend_available": 'bool(pc.available("nccl"))',
     "cuda_built rocm_built": 'bool(pc.available("cuda"))',
@@ -76,16 +76,16 @@ NAMES: dict[str, str] = {
     "list of arrays",
     "psum pmean pmax pmin": 'pc.allreduce(x), "avg", "max" or "min"; inside jax.jit pc.jax.allreduce(x)',
     "ppermute": "pc.sendrecv(x, dest, source)",
-    "axis_index": "pc.rank(); along an axis of a mesh mesh.coordinates",
+    "axis_index": "pc.rank(); for an axis of a mesh: mesh.coordinates",
     "IN_PLACE": "pc.allreduce(x) without out=: the result is in x",
-    "shard_tensor reshard dtensor_from_local unshard_dtensor": "pc.scatter(x), pc.allgather(x) and pc.alltoall(x): no "
-    "array is cut by itself",
+    "shard_tensor reshard dtensor_from_local unshard_dtensor": "pc.scatter(x), pc.allgather(x) and pc.alltoall(x): "
+    "there is no automatic cut",
     "pack_allreduce_split param_pack_split param_pack_concat get_offsets": "pc.allreduce(params): a list of arrays is "
     "packed by itself",
     "reduce_mean": 'pc.allreduce(x, "avg"), or pc.metrics.mean(x, weight=samples)',
     "all_reduce_async allreduce_async_ Iallreduce grouped_allreduce_async": "pc.allreduce_async(x)",
     "Ibcast Igather Iscatter Iallgather Ialltoall Ireduce Iscan Iexscan Ibarrier allgather_async_ broadcast_async_ "
-    "alltoall_async_": "the call of its own that ends in _async, as pc.allgather_async(x)",
+    "alltoall_async_": "the separate call that ends in _async: pc.allgather_async(x)",
     "all_gather all_gather_into_tensor Allgather Allgatherv all_gather_v allgatherv all_gather_single "
     "all_gather_coalesced mpi_all_gather grouped_allgather": 'pc.allgather(x), uneven: pc.allgather(x, counts="auto")',
     "reduce_scatter_tensor reduce_scatter_single reduce_scatter_sum Reduce_scatter Reduce_scatter_block reducescatter "
@@ -99,8 +99,8 @@ NAMES: dict[str, str] = {
     "Scatter Scatterv": "pc.scatter(x)",
     "isend Isend Send remote_send": "pc.send_async(x, 1), or pc.send(x, 1)",
     "irecv Irecv Recv remote_recv": "pc.recv_async(x, 0), or pc.recv(x, 0)",
-    "Probe Iprobe Mprobe Status": "pc.recv(None, pc.ANY_SOURCE, with_source=True), which takes what comes and gives it "
-    "and its rank",
+    "Probe Iprobe Mprobe Status": "pc.recv(None, pc.ANY_SOURCE, with_source=True), which returns what arrives and "
+    "its sender",
     "ANY_TAG": "pc.recv(x, 0, tag=7): a receive names its tag, by default 0",
     "P2POp batch_isend_irecv": "pc.send_async(x, 1) and pc.recv_async(y, 0), then wait() for each",
     "Sendrecv send_recv": "pc.sendrecv(x, 1, 0)",
@@ -131,7 +131,7 @@ NAMES: dict[str, str] = {
     "Pipeline": "pc.torch.Pipeline(stage, micro_batches=8)",
     "DistributedOptimizer": "pc.torch.DistributedOptimizer(optimizer)",
     "group_sharded_parallel ZeroRedundancyOptimizer fully_shard FullyShardedDataParallel FSDP": "torch's own "
-    'fully_shard after torch.distributed.init_process_group("pycollective"); docs/coming-from.md has it for any array',
+    'fully_shard after torch.distributed.init_process_group("pycollective"); for any array see docs/coming-from.md',
     "broadcast_parameters broadcast_optimizer_state broadcast_variables broadcast_global_variables mpi_param_broadcast "
     "sync_params_buffers": "pc.broadcast(model.state_dict()), which DataParallel and DistributedOptimizer do by "
     "themselves",
@@ -140,7 +140,7 @@ NAMES: dict[str, str] = {
     "Compression": 'compression="f16" or "bf16"',
     "Sampler DistributedSampler ElasticSampler SequentialSampler RandomSampler ReplacementSampler MapSampler "
     "Infinite": (
-        "pc.data.Sampler(len(dataset)), with shuffle=True or replacement=True; epochs go on by themselves"
+        "pc.data.Sampler(len(dataset)), with shuffle=True or replacement=True; it counts epochs itself"
     ),
     "BatchSampler DistributedBatchSampler": "pc.data.BatchSampler(len(dataset), global_batch_size=64)",
     "StreamSampler QueueDataset": "pc.data.shard(stream)",
@@ -201,7 +201,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.multi_set": "store.set(key, value) for each",
     "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which is a key of its own for each""",
     "Store.queue_pop": """store.pop(f"q/{store.add('taken')}")""",
-    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), the numbers that both have drawn""",
+    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), values set minus pops begun""",
     "Store.num_keys": "len(store.keys())",
     "Store.list_keys": "store.keys()",
     "Store.clone": "store itself, which all threads may use",
@@ -244,7 +244,7 @@ ARGUMENTS: dict[str, str] = {
     "last_comm_buffer_size": "first_bucket_nbytes=1 << 20",
     "strategy check_reduction delay_all_reduce_named_params param_to_hook_all_reduce": "leave it out",
     "init_sync": "leave it out: what rank 0 has is given to all at the beginning",
-    "param_sync_iter": "leave it out: parameters stay equal; again and again pc.broadcast(list(model.parameters()))",
+    "param_sync_iter": "leave it out: parameters stay equal; to repeat it pc.broadcast(list(model.parameters()))",
     "mixed_precision": 'leave it out: torch.autocast does that; compression="bf16" halves what travels',
     "drop_last": 'uneven="drop", "pad" or "exact"',
     "backend": 'pc.init(backend="tcp"): a world has one for all its groups and calls',
@@ -258,7 +258,7 @@ ARGUMENTS: dict[str, str] = {
     "pin_memory persistent_workers prefetch_factor worker_init_fn use_shared_memory": 'options={"pin_memory": True}, '
     "of pc.data.DataLoader",
     "batch_size": "global_batch_size=64, of all ranks together, or batch_size_per_rank=16",
-    "async_op sync_op blocking use_calc_stream": "the call of its own that ends in _async, as pc.allreduce_async(x)",
+    "async_op sync_op blocking use_calc_stream": "the separate call that ends in _async: pc.allreduce_async(x)",
     "args": "the arguments themselves, behind the function: pc.run(main, 1, 2, n=4), pc.call(function, 1, 2, rank=0)",
     "n_gpus nprocs np num_proc num_processes n_procs nproc_per_node ranks": "n=",
     "master_ip master_addr master_address host": 'master="host:port"; of init() the first argument, "host:port"',

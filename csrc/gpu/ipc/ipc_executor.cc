@@ -323,8 +323,7 @@ Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards,
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, control_group_.size()).dtype;
-  // opening may have taken long; a rank on which the call has failed meanwhile needs its arrays
-  // back
+  // opening may have taken long: end if the call has failed on a rank, which needs its arrays back
   PC_TRY(control_group_.alive());
   if (context.deadline.expired()) return Status(Code::kTimeout, "peers' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {

@@ -1,5 +1,5 @@
-//   Idea     Before round k a rank holds the sum of the 2^k ranks that end with it. It sends this
-//            sum to the rank 2^k after it and adds the sum that the rank 2^k before it sends.
+//   Idea     Before round k rank r holds the sum of the 2^k ranks up to r. It sends this sum to
+//            rank r + 2^k and adds the sum that it receives from rank r - 2^k.
 //   Cost     ceil(log2 n) rounds, the whole array per round. One chunk of scratch, because the
 //            array is being sent while data arrives.
 //   n = 4    round 0   0 -> 1 -> 2 -> 3        rank 3 holds 2..3

@@ -276,7 +276,7 @@ void ShmTransport::wake_up() {
     wakeup_.wake_up();
     armed_ = false;
   }
-  // the inner transport may have ended the sleep, so the next poll includes it
+  // the next poll includes the inner transport, which may have ended the sleep
   polls_.store(0, std::memory_order_relaxed);
 }
 

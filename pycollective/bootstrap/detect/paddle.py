@@ -17,7 +17,7 @@ NAMES = (RANK, SIZE, ENDPOINTS)
 # Paddle's own functions, such as get_rank(), read these variables. pycollective's launchers and
 # init() set them.
 VARIABLES = (RANK, SIZE, "PADDLE_RANK_IN_NODE")
-# Other variables of Paddle's launcher that describe a rank's placement.
+# The variables of Paddle's launcher that describe a rank's placement.
 OF_PLACE = frozenset(
     (
         *NAMES,
