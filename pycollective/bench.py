@@ -34,7 +34,7 @@ class Operation:
     expected: Callable[[Array, int, int], Array | None]
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     formula: str
-    parts: int = 1  # number of timed units per call
+    parts: int = 1  # the measured time of a call is divided by this
 
 
 def weight(rank: int) -> int:

@@ -39,7 +39,7 @@ def seconds(text: str) -> float:
 class Parser(argparse.ArgumentParser):
     """A parser that knows the options of other launchers and accepts no abbreviations.
 
-    An abbreviation would, for example, take Paddle's --rank as --ranks.
+    If abbreviations were accepted, Paddle's --rank, for example, would be taken as --ranks.
     """
 
     is_launcher = False  # whether the command starts ranks, so that users may pass options of other launchers
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401
-        """Parse, but refuse unknown options of a command that starts ranks, with advice.
+        """Parse. If the command starts ranks, refuse unknown options with advice.
 
         This is done in the command's parser, because the main parser does not know the command's
         options.

@@ -84,8 +84,8 @@ def breakpoint(rank: int = 0) -> None:
 
     Every rank makes this call. The debugger reads its commands from the terminal of the launcher
     under `pycollective run` and pc.run, and otherwise from the rank's own standard input. The first
-    command that resumes the program (`continue`, `next`, `step`) resumes all ranks. Until then, do
-    not make a call of the world at the prompt. Without a world, this process stops. The builtin
+    command that resumes the program (`continue`, `next`, `step`) resumes all ranks. Until then,
+    make no communicating call at the prompt. Without a world, this process stops. The builtin
     `breakpoint()` also stops one rank, but the other ranks continue to their next call and wait
     there until its deadline passes.
 
@@ -94,8 +94,8 @@ def breakpoint(rank: int = 0) -> None:
 
     Raises:
         InvalidArgument: there is no such rank.
-        Unsupported: neither that rank nor its launcher has a terminal, and its standard input
-            is not a pipe or a file.
+        Unsupported: neither that rank nor its launcher has a terminal, and the rank's
+            standard input is neither a pipe nor a file.
         PeerFailure: on the other ranks, after `quit`.
 
     Example:

@@ -122,7 +122,7 @@ def _debugger_at(terminal: str, pid: int, thread: int) -> RankDebugger:
 
 
 def _opened(fd: int, mode: str) -> IO[str]:
-    return open(os.dup(fd), mode)  # never closed explicitly: the debugger needs it until it is destroyed
+    return open(os.dup(fd), mode)  # closed when the debugger is destroyed
 
 
 def _launchers_terminal() -> str | None:

@@ -1,4 +1,4 @@
-"""Not a module: importing this name, a guess by torch.distributed, raises an error with advice."""
+"""Not a module: users of torch.distributed guess its name, and the error has the correct import."""
 
 raise ImportError(
     "there is no pycollective.distributed: write `import pycollective as pc`, then pc.init(), pc.rank(), pc.size(), "

@@ -18,7 +18,7 @@
     │                                         shutdown() was
     └── ForkedProcess                         a forked child uses connections of its parent
 
-This version never raises the reserved class: CollectiveTimeout names a rank that does not answer.
+This version never raises PeerUnresponsive: a rank that does not answer causes CollectiveTimeout.
 docs/errors.md describes which call raises which error, and what remains usable afterwards. Ctrl-C
 raises KeyboardInterrupt. Calls with missing or unknown parameters raise TypeError, as in any Python
 function. All of these exceptions can be pickled, with their attributes.
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class CollectiveError(RuntimeError):
-    """The base class. Raised itself for operating system errors and for internal errors.
+    """The base class, which is also raised itself, for operating system and internal errors.
 
     It is a RuntimeError, so that `except RuntimeError` in a torch.distributed program catches it.
 
@@ -151,7 +151,7 @@ class Excluded(CollectiveError):
 class Aborted(CollectiveError):
     """Another rank dropped or cancelled this call, or lacked memory for it. The group stays usable.
 
-    It is also raised after this rank aborted a process group of torch.distributed, which has then
+    It is also raised after this rank aborted a process group of torch.distributed. That group has
     ended.
     """
 
@@ -161,7 +161,7 @@ class Unsupported(CollectiveError):
 
 
 class RemoteError(CollectiveError):
-    """A function failed on another rank, with an exception of a type that is not raised here.
+    """A function failed on another rank, and its exception cannot be raised here as it is.
 
     Built-in exceptions and those of this module are raised with their own type and a RemoteError as
     their cause. The message has the exception's type, text and traceback; `peer` is the rank.

@@ -14,8 +14,8 @@ std::string text_of(const Buffer& buffer, const int64_t* shape, int ndim) {
 
 }  // namespace
 
-// Takes a new view of the array, because the shape in the view from which `buffer` was made may
-// have changed or been freed.
+// Takes a new view of the array. The shape that the view of `buffer` pointed to may have been freed
+// since then.
 bool PlannedArrays::add(State& state, PyObject* array, const Buffer& buffer, const Use& use) {
   View now;
   if (!now.take(state, array, use)) return false;

@@ -11,8 +11,8 @@ namespace pc {
 // Thread-safety: with the GIL.
 class PlannedArrays {
  public:
-  // `array` is borrowed; `buffer` is the call's view of it. Add NumPy arrays last: a check
-  // of another array may run Python code, which could move their memory. Returns false with a
+  // `array` is borrowed; `buffer` is the call's view of it. Add NumPy arrays last, because adding
+  // another array may run Python code that moves a NumPy array's memory. Returns false with a
   // Python error set.
   bool add(State& state, PyObject* array, const Buffer& buffer, const Use& use);
   // Returns true if every array still has its memory, shape and dtype and may be written. Otherwise

@@ -1,4 +1,4 @@
-// Determines how to access the memory of a type, once per type.
+// Determines, once for each array type, how to access the memory of its arrays.
 #include <pybind11/pybind11.h>
 
 #include "bindings/arrays/view_builder.h"
@@ -24,8 +24,8 @@ bool is_subtype(PyTypeObject* type, const py::object& base) {
 }
 
 // Returns true if `function`, torch._C._increment_version, accepts a tuple and increments the
-// tensor's version. It does what torch.autograd.graph.increment_version does in half the time, but
-// its argument has changed between torch versions, so it is tested first.
+// tensor's version. The function takes half the time of torch.autograd.graph.increment_version, but
+// its argument differs between torch versions.
 bool bumps(const py::object& function, const py::object& tensor) {
   try {
     const py::object before = tensor.attr("_version");
@@ -110,13 +110,13 @@ TypeInfo classify(State& state, PyObject* array) {
   if (is_jax_array(type)) return {Access::kImmutable, nullptr};
   const py::object tensor_type = already_imported("torch", "Tensor");
   if (is_subtype(type, tensor_type)) return torch_info(state, reinterpret_cast<PyObject*>(type), tensor_type);
-  // The program may have its own module named "paddle".
+  // Requires paddle.base.core too, because the program may have its own module named "paddle".
   const py::object paddle_type =
       already_imported("paddle.base", "core") ? already_imported("paddle", "Tensor") : py::object();
   if (is_subtype(type, paddle_type))
     return paddle_info(state, reinterpret_cast<PyObject*>(type), paddle_type);
-  // Checked before the buffer protocol: CuPy arrays have buffers on all machines, for the sake of
-  // GPUs with host-readable memory.
+  // Checked before the buffer protocol, because CuPy arrays have that protocol on every machine,
+  // but it works only with host-readable GPU memory.
   if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(type), "__cuda_array_interface__") != 0)
     return {Access::kCuda, nullptr};
   if (PyObject_CheckBuffer(array) != 0) return {Access::kBuffer, nullptr};

@@ -20,8 +20,8 @@ struct Use {
   bool on_gpu = false;  // the array may be on a GPU
 };
 
-// Finds the stream on which the library of a GPU array works now. The call runs after the work that
-// the library has queued there, and before the work that it queues later.
+// Finds the stream on which the library of a GPU array works now. A call runs after the work that
+// is already queued on that stream, and before work that is queued later.
 class GpuStream {
  public:
   GpuStream(const dlpack::ExchangeApi* exchange, int32_t device) : exchange_(exchange), device_(device) {}
@@ -30,18 +30,20 @@ class GpuStream {
   bool ask(PyObject* array, std::optional<void*>* stream) const;
 
  private:
-  const dlpack::ExchangeApi* exchange_;  // null: the CUDA array interface
+  const dlpack::ExchangeApi* exchange_;  // null: the stream is read through the CUDA array interface
   int32_t device_;
 };
 
-// Keeps the exporter of the memory from moving it (buffer protocol, DLPack capsules).
+// Keeps the exporter from moving the memory (buffer protocol, DLPack capsules).
 class Hold {
  public:
   Hold() = default;
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
-  virtual ~Hold() = default;  // Needs the GIL; without it nothing is released (ref.h).
-  // For the garbage collector. A DLPack capsule does not report the owner of its memory.
+  // Called with the GIL. In a thread that has lost it, nothing is released (ref.h).
+  virtual ~Hold() = default;
+  // For the garbage collector. Visits nothing by default: a DLPack capsule does not report the
+  // owner of its memory.
   virtual int traverse(visitproc, void*) const { return 0; }
 };
 
@@ -60,20 +62,21 @@ class View {
   // True if the library never writes its arrays (JAX): results are new arrays
   bool is_immutable() const { return immutable_; }
   bool is_on_gpu() const { return buffer_.device.type == DeviceType::kCuda; }
-  // The stream of a GPU array when the view was taken. Empty if there is no stream to wait for.
+  // The stream on which a GPU array's library worked when the view was taken. Empty if there is no
+  // stream to wait for.
   std::optional<void*> stream() const { return stream_; }
   const GpuStream& gpu_stream() const { return *gpu_stream_; }
-  // Transfers what keeps the memory alive to a user that outlives this view.
+  // Returns what keeps the memory alive, for a user that outlives this view.
   std::unique_ptr<Hold> take_hold() { return std::move(hold_); }
   int ndim() const { return ndim_; }
   int64_t length(int axis) const { return shape_[axis]; }
   const int64_t* shape() const { return shape_; }
-  // Returns true if both have the same shape and dtype. Otherwise sets the error. `other` is the
-  // first argument.
+  // Returns true if this view has the shape and dtype of `other`, the view of x, and does not
+  // overlap it in part. Otherwise sets the error.
   bool matches(const State& state, const View& other, const Use& use) const;
   bool same_dtype(const State& state, const View& other, const Use& use) const;
-  // Returns true if the operation accepts the elements, as far as only the bindings can check it.
-  // Otherwise sets the error.
+  // Returns true if the dtype can be reduced and, for an operation on pairs, the last axis has
+  // length 2. Otherwise sets the error. The core checks the rest.
   bool fits(const State& state, ReduceOp op, const Use& use) const;
   // Call this after the memory was, or may have been, written. Returns false with a Python error
   // set.

@@ -22,7 +22,7 @@ class BufferHold final : public Hold {
   bool exported = false;
 };
 
-// `format` is one item in the syntax of the struct module, without its byte order.
+// `format` is one item in the syntax of the struct module, without a byte order.
 std::optional<DType> dtype_of_format(std::string_view format, std::size_t nbytes) {
   const auto pick = [&](DType b1, DType b2, DType b4, DType b8) -> std::optional<DType> {
     switch (nbytes) {

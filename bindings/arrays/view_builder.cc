@@ -69,7 +69,7 @@ bool ViewBuilder::fill(void* data, DType dtype, int ndim, const int64_t* shape, 
   if (count != 0 && data == nullptr) {
     return refuse_it("is a " + type_name() + " that has no memory of its own: pass an ordinary array");
   }
-  // An array without elements may have no memory, but the core takes null for the absence of an
+  // An array without elements may have a null address, but null means to the core that there is no
   // array.
   if (data == nullptr) data = &view_.nowhere_;
   view_.buffer_ = Buffer{static_cast<std::byte*>(data), static_cast<std::size_t>(count), dtype, device_};

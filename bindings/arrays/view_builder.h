@@ -8,8 +8,8 @@
 
 namespace pc {
 
-// Returns how to access the memory of `array`'s type, cached per type. Returns nullptr with a
-// Python error set.
+// Returns how to access the memory of `array`; the answer is cached for its type. Returns nullptr
+// with a Python error set.
 const TypeInfo* type_info(State& state, PyObject* array);
 
 // Returns true if the array has __dlpack__. Throws py::error_already_set if the lookup is
@@ -43,7 +43,7 @@ class ViewBuilder {
   bool fill(void* data, DType dtype, int ndim, const int64_t* shape, const int64_t* strides,
             int64_t stride_unit);
   bool fill(const dlpack::Tensor& tensor);
-  // Takes a NumPy array with elements that are moved as bytes. `dtype` is NumPy's.
+  // Takes a NumPy array with elements that are moved as bytes. `dtype` is the NumPy dtype.
   bool from_opaque(PyObject* dtype);
   bool refuse_byte_order() const;
   bool refuse_layout(const int64_t* shape, const int64_t* strides, int ndim) const;

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kInterface = "__cuda_array_interface__";
 constexpr int kVersion = 3;  // the first version that reports the stream
 
-// The lengths of a view, since the interface returns them in a new dict each time.
+// Owns the shape of a view, because the interface returns the shape in a new dict each time.
 class ShapeHold final : public Hold {
  public:
   explicit ShapeHold(std::vector<int64_t> shape) : shape_(std::move(shape)) {}
@@ -35,8 +35,8 @@ std::vector<int64_t> integers(const py::handle& tuple) {
   return all;
 }
 
-// Returns the dtype of a type string in NumPy's notation, such as "<f4". Types that NumPy lacks
-// appear as raw bytes; their name is in x.dtype.
+// Returns the dtype of a type string in NumPy's notation, such as "<f4". For a type that NumPy
+// lacks, the string only says raw bytes, and x.dtype has the name.
 std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle array) {
   if (typestr.size() < 3) return std::nullopt;
   const std::string kind = typestr.substr(1);
@@ -54,8 +54,8 @@ std::optional<DType> dtype_of_typestr(const std::string& typestr, py::handle arr
                                                                                           : std::nullopt;
 }
 
-// Returns the stream that the interface reports, or nullopt if no synchronization is needed. CUDA's
-// numbers 1 and 2 are its default streams.
+// Returns the stream that the interface reports, or nullopt if no synchronization is needed. In
+// CUDA, the numbers 1 and 2 mean the default streams.
 std::optional<void*> stream_in(const py::dict& facts) {
   if (!facts.contains("stream") || facts["stream"].is_none()) return std::nullopt;
   return reinterpret_cast<void*>(facts["stream"].cast<uintptr_t>());
@@ -136,7 +136,7 @@ bool ViewBuilder::take_stream(const dlpack::ExchangeApi& exchange, int32_t devic
 }
 
 bool ViewBuilder::refuse_gpu(const std::string& where) const {
-  view_.stageable_ = true;  // for a planned call: Python makes the call anew each time
+  view_.stageable_ = true;  // Python can still make a planned call, anew each time
   return refuse_it("lies on " + where + ", and " + use_.function +
                        " takes arrays of the CPU alone in this form (docs/gpu.md): pass a copy on the CPU",
                    Code::kUnsupported);

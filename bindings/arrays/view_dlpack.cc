@@ -1,4 +1,5 @@
-// All other arrays that have __dlpack__, and the parts common to all DLPack exporters.
+// Arrays that have __dlpack__ and no file of their own, and the parts common to all DLPack
+// exporters.
 #include <pybind11/pybind11.h>
 
 #include <utility>
@@ -40,8 +41,8 @@ std::optional<DType> dtype_of(const dlpack::DataType& t) {
   }
 }
 
-// A capsule's destructor and a tensor's deleter belong to the exporter, and JAX's clear the current
-// Python error. An error of this package is saved while they run.
+// Saves a pending Python error while the exporter's code (a capsule's destructor, a tensor's
+// deleter) runs, because JAX's code clears the error.
 class Capsule final {
  public:
   explicit Capsule(py::object capsule) : capsule_(std::move(capsule)) {}
@@ -82,8 +83,8 @@ Managed* take_over(const Capsule& capsule, const char* name, const char* used_na
   return managed;
 }
 
-// Exports the array. If the call writes the array, exporters that know the argument are called with
-// copy=False, because the result would be lost in a copy.
+// Exports the array. If the call writes the array, passes copy=False to exporters that accept it,
+// because a result written to a copy would be lost.
 py::object export_capsule(py::handle exporter, bool written) {
   const py::object method = exporter.attr("__dlpack__");
   const py::tuple version = py::make_tuple(1, 1);

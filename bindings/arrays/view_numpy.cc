@@ -12,7 +12,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// Indexed by NumPy's type number, which is part of its ABI. kNothing: cannot be sent.
+// Indexed by NumPy's type number, which is part of its ABI. from_opaque() handles types with
+// kNothing.
 constexpr uint8_t kNothing = 255;
 constexpr uint8_t id(DType dtype) { return static_cast<uint8_t>(dtype); }
 static_assert(sizeof(long) == 8 && sizeof(long long) == 8, "LONG and ULONG below");
@@ -56,7 +57,8 @@ uint8_t learn(State& state, int type_num, py::handle descr) {
   return kNothing;
 }
 
-// Checks every field too: NumPy's own isnative does not check subarrays.
+// Returns true for a byte order other than the machine's. Checks every field, because NumPy's
+// isnative does not check subarrays.
 bool is_foreign(py::handle descr) {
   if (py::detail::array_descriptor_proxy(descr.ptr())->byteorder == '>') return true;
   const py::object subarray = descr.attr("subdtype");
@@ -107,7 +109,7 @@ bool ViewBuilder::from_opaque(PyObject* numpy_dtype) {
   const std::string text = py::str(descr);
   if (number == kObject || descr.attr("hasobject").cast<bool>() || number == kVariableWidthString)
     return refuse_dtype(text, Code::kInvalidArgument);
-  // Only NumPy knows the layout of such a type
+  // Only NumPy knows the layout of a type without a number.
   if (number < 0) return refuse_dtype(text, Code::kUnsupported);
   if (is_foreign(descr)) return refuse_byte_order();
   const int64_t item_nbytes = descr.attr("itemsize").cast<int64_t>();

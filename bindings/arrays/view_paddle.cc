@@ -40,8 +40,8 @@ bool ViewBuilder::from_paddle(const dlpack::ExchangeApi* exchange) {
         "such as x.values()");
   }
   if (use_.written && !check_paddle_grad()) return false;
-  // Owns the export instead of borrowing from the object: Paddle modifies a tensor in place when it
-  // is made contiguous, and detach() shares everything.
+  // Owns an export, because Paddle's contiguous() changes the tensor itself, and a tensor from
+  // detach() shares everything with the original.
   dlpack::ManagedTensor* managed = nullptr;
   if (exchange->managed_from_object(array_, &managed) != 0) {
     return refuse_it("cannot be exported by DLPack: " + take_python_error());

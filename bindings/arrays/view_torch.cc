@@ -67,7 +67,7 @@ bool ViewBuilder::from_torch_exchange(const dlpack::ExchangeApi& exchange) {
   }
   if (tensor.device.type == dlpack::kCuda) {
     if (!take_stream(exchange, tensor.device.index)) return false;
-    // The GPU still uses the memory after this call has returned.
+    // Holds the storage, because the GPU uses the memory after the call has returned.
     if (storage == nullptr) storage = PyObject_CallOneArg(state_.untyped_storage, array_);
     if (storage == nullptr) return false;
     if (view_.hold_ == nullptr) view_.hold_ = std::make_unique<StorageHold>(storage);

@@ -22,8 +22,8 @@ const Name* find(const State& state, const Signature& signature, PyObject* keywo
   return found == end ? nullptr : found;
 }
 
-// Returns advice for a keyword that has another name here, from the table in Python. Null with an
-// error set on failure.
+// Returns advice for a keyword that has another name here, from the table in Python. Returns null
+// with an error set on failure.
 Ref advice_on(const State& state, const Signature& signature, PyObject* keyword) {
   const Ref module(PyImport_ImportModule("pycollective.base.foreign_words"));
   if (!module) return Ref(nullptr);
@@ -38,7 +38,8 @@ Ref advice_on(const State& state, const Signature& signature, PyObject* keyword)
                                              PyObject* keyword) {
   const Ref advice = advice_on(state, signature, keyword);
   if (!advice) {
-    // A failure of the advice is replaced by the error of the call, except Ctrl-C and MemoryError.
+    // If making the advice fails, only the error of the call is reported. Ctrl-C and MemoryError
+    // are kept instead.
     const bool is_of_the_advice =
         PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_MemoryError) == 0;
     if (!is_of_the_advice) return;

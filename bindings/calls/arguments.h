@@ -34,7 +34,7 @@ class Given {
  private:
   static_assert(kNameCount <= 32);
   uint32_t is_set_ = 0;
-  // Valid where is_set_ has the bit: clearing all of them costs 20 ns.
+  // An entry is valid only if its bit in is_set_ is set. Clearing all entries would cost 20 ns.
   std::array<PyObject*, kNameCount> values_;
 };
 

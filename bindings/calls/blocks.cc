@@ -14,8 +14,8 @@ bool Blocks::take(State& state, PyObject* arrays, const Use& use) {
     return false;
   }
   views_ = std::make_unique<View[]>(count_);
-  // NumPy arrays last: taking a view of another array runs Python code, which could move their
-  // memory.
+  // NumPy arrays last: taking a view of another array runs Python code, which could move a NumPy
+  // array's memory.
   for (const bool numpy : {false, true}) {
     for (std::size_t i = 0; i < count_; ++i) {
       PyObject* const array = PyTuple_GET_ITEM(held_->get(), static_cast<Py_ssize_t>(i));

@@ -11,8 +11,8 @@
 
 namespace pc {
 
-// Lives for the duration of one call. Must not be moved, because its buffer points into it.
-// Thread-safety: as View.
+// Lives for the duration of one call. Must not be moved, because the result of buffer() points to a
+// member. Thread-safety: as View.
 class Blocks {
  public:
   // `arrays` is an array or a non-empty list. Returns false with a Python error set.

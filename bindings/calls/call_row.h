@@ -14,12 +14,12 @@ enum class Background : uint8_t {
   kNever,  // the call has no `_async` form
   kPlain,  // refuses them
   kLists,  // passes lists and immutable arrays to pycollective.calls.packing
-  kParts,  // refuses them, with a message that parts must be equal
+  kParts,  // refuses these arguments with a message that parts must be equal
 };
 
 // Builds the request of a call from its arguments and sends nothing. `call.function` and the call's
-// site are already set. Returns false with a Python error set, or if the arguments are for
-// pycollective.calls.packing (PreparedCall::is_staged, View::stageable()).
+// site are already set. Returns false with a Python error set. Also returns false if
+// pycollective.calls.packing must make the call (PreparedCall::is_staged, View::stageable()).
 using Prepare = bool (*)(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 
 struct CallRow {
@@ -28,7 +28,7 @@ struct CallRow {
   const char* planned_name = nullptr;
   Background background = Background::kNever;
   int blocking_only = 0;    // how many trailing parameters only the blocking form has
-  bool is_message = false;  // it may also wait in a world of one rank
+  bool is_message = false;  // the call is a message, which may wait even in a world of one rank
   Prepare prepare = nullptr;
   const char* doc = nullptr;  // the docstring after the signature
   const char* planned_doc = nullptr;

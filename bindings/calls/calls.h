@@ -21,7 +21,7 @@ bool prepare_barrier(GroupObject& group, const Given& given, Form form, Prepared
 PyObject* resync(GroupObject& group, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
 
 PyObject* explain(GroupObject& group, PyObject* args, PyObject* kwargs);  // METH_VARARGS | METH_KEYWORDS
-// Returns the seconds that `count` sums of `array` take without Python in between.
+// Returns the seconds that `count` allreduce calls on `array` take without Python in between.
 // benchmarks/call_overhead.py subtracts them.
 PyObject* time_calls(GroupObject& group, PyObject* array, int64_t count);
 

@@ -10,7 +10,7 @@
 
 namespace pc {
 
-// Keeps a reference to every object in it. Thread-safety: with the GIL.
+// Keeps a reference to every object in the snapshot. Thread-safety: with the GIL.
 class Containers {
  public:
   // Returns false with a Python error set. For an object that is no list, tuple or dict it records

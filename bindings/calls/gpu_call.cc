@@ -102,7 +102,7 @@ bool stream_of(const State& state, const PreparedCall& call, std::optional<void*
   const int16_t device = view_on_gpu(call)->buffer().device.index;
   for_each_view(call, [&](const View& view) {
     if (view.is_on_gpu()) one = one && plain_of(view) == *stream;
-    // For an array and its out= the core checks the device.
+    // Only lists are checked here: the core checks that x and out= are on one device.
     together =
         together && (call.list == nullptr || (view.is_on_gpu() && view.buffer().device.index == device));
   });
@@ -147,8 +147,8 @@ Status run_on_devices(GroupObject& group, Call&& call) {
   return status;
 }
 
-// Calls `make(communicator, devices, made)` without the GIL. `made` is the call together with what
-// keeps its arrays.
+// Calls `make(communicator, devices, made)` without the GIL. `made` is a copy of the call that also
+// owns what keeps the arrays alive.
 template <class Make>
 Status on_gpus(GroupObject& group, PreparedCall& call, Make&& make) {
   std::optional<void*> stream;

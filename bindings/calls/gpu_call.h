@@ -26,8 +26,8 @@ Result<std::shared_ptr<Devices>> make_devices(const State& state, const std::sha
 
 // Returns nullptr with a Python error set.
 PyObject* run_on_gpu(GroupObject& group, PreparedCall& call);
-// Keeps what the call needs of its arrays until the end of the call has been observed. Marks the
-// written arrays now. Returns false with a Python error set.
+// Begins a call. Keeps what the call needs of its arrays until the end of the call has been
+// observed. Marks the written arrays before it returns. Returns false with a Python error set.
 bool begin_on_gpu(GroupObject& group, PreparedCall& call, std::function<void(const Status&)> on_end,
                   std::shared_ptr<AsyncWork>* begun);
 

@@ -1,5 +1,5 @@
-// The resources of a group other than the world. They are released when the Group in Python is
-// closed or destroyed and no call uses them.
+// The resources of a group that is not the world. They are released once the Group in Python is
+// closed or destroyed and its last running call has ended.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class GroupHold {
 
  private:
   const std::shared_ptr<Session> session_;
-  Communicator& communicator_;  // valid while session_->runtime is
+  Communicator& communicator_;  // valid until session_->runtime is null
 };
 
 }  // namespace pc

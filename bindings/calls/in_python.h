@@ -11,8 +11,8 @@ namespace pc {
 PyObject* in_python(const char* module, const char* function, GroupObject& group, PyObject* const* args,
                     Py_ssize_t nargs, PyObject* kwnames);
 
-// Makes the same call in pycollective/calls/packing.py after a view has failed and is stageable.
-// Passes every parameter by name, with the default for each one that was omitted.
+// Makes the call by pycollective/calls/packing.py instead of the core. Passes every parameter by
+// name, and the default for each omitted one.
 PyObject* staged(GroupObject& group, const Signature& signature, const Given& given);
 
 }  // namespace pc

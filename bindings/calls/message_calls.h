@@ -1,5 +1,6 @@
-// Messages between two ranks. Calls where both ranks know the array are made here.
-// pycollective/calls/packing.py builds the other calls from find_message() and receive_found().
+// Messages between two ranks. This file makes the calls in which both ranks know the array's dtype
+// and shape. pycollective/calls/packing.py builds the other calls from find_message() and
+// receive_found().
 #pragma once
 
 #include "bindings/calls/arguments.h"

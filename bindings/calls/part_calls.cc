@@ -15,7 +15,7 @@
 namespace pc {
 namespace {
 
-// The shape of the result: x's shape with another first length. Valid while the view of x is.
+// The shape of the result: x's shape with another first length. Valid as long as the view of x.
 struct ResultShape {
   int ndim = 0;
   int64_t first = 0;
@@ -103,7 +103,7 @@ class PartCall {
     const Use in_use = {call_.function, "x", false, true, true},
               out_use = {call_.function, "out", true, true, true};
     View &in = call_.in_view, &out = call_.out_view;
-    // A NumPy array last (see prepare_elementwise in calls.cc).
+    // A NumPy array is taken last (see prepare_elementwise in calls.cc).
     const bool x_is_numpy =
         PyObject_TypeCheck(given_[kX], reinterpret_cast<PyTypeObject*>(state_.ndarray)) != 0;
     if (x_is_numpy && !out.take(state_, result, out_use)) return refused(out);

@@ -7,7 +7,7 @@
 
 namespace pc {
 
-// For kAllgather, kReduceScatter, kAlltoall, kGather and kScatter. A Prepare (call_row.h).
+// A Prepare (call_row.h) for kAllgather, kReduceScatter, kAlltoall, kGather and kScatter.
 template <Collective collective>
 bool prepare_parts(GroupObject& group, const Given& given, Form form, PreparedCall& call);
 

@@ -12,9 +12,9 @@
 
 namespace pc {
 
-// A call on host arrays lives, with them, until it has ended, even if Python has dropped its Work.
-// The arrays of a call on a GPU are kept elsewhere (KeptArrays in gpu_call.cc). Thread-safety: with
-// the GIL, except where a method documents otherwise.
+// A PendingCall on host arrays keeps itself and the arrays alive until the call has ended, even if
+// Python has dropped the Work. The arrays of a call on a GPU are kept elsewhere (KeptArrays in
+// gpu_call.cc). Thread-safety: with the GIL, except where a method documents otherwise.
 class PendingCall final : public Ended, public std::enable_shared_from_this<PendingCall> {
  public:
   PendingCall(const GroupObject& group, std::unique_ptr<PreparedCall> prepared);
@@ -34,7 +34,7 @@ class PendingCall final : public Ended, public std::enable_shared_from_this<Pend
   // error set.
   bool ask_stream(std::optional<void*>* stream) const;
   // AsyncWork::wait() and precede(). They keep the runtime alive, even during a concurrent
-  // shutdown(). If the runtime is already being destroyed, its end ends the call. A negative
+  // shutdown(). If the destruction of the runtime has already begun, it ends the call. A negative
   // timeout means no limit. They return null if the timeout expired or a signal handler raised; the
   // caller may wait again.
   std::optional<Status> wait(const Session& session, double timeout_s, AsyncWork::Part part);

@@ -83,8 +83,8 @@ PyObject* make_steps(const PlannedCall& plan) {
   State& state = *group.state;
   const Clock::time_point began = Clock::now();
   const char* const site = site_of(group);  // before the arrays: this may run Python code
-  // A check may run code that changes another step's arrays. The arrays of the first step are
-  // checked last, just before it runs.
+  // Checks the first step last, just before it runs, because checking a step may run code that
+  // changes the arrays of another.
   for (auto step = plan.steps.rbegin(); step != plan.steps.rend(); ++step) {
     if (!step->arrays.are_the_same(state)) return nullptr;
   }

@@ -13,7 +13,7 @@
 
 namespace pc {
 
-// Must not be moved: its request points into it, and its views may do so too.
+// Must not be moved: the request points to other members, and a view may point into itself.
 struct PreparedCall : UserCall {
   PreparedCall() = default;
   PreparedCall(const PreparedCall&) = delete;

@@ -50,10 +50,8 @@ PyObject* finish(const GroupObject& group, const Status& status, const View* wri
   if (status.is_ok() && PyErr_Occurred() == nullptr) [[likely]] {
     return written == nullptr || written->note_write(state) ? Py_NewRef(result) : nullptr;
   }
-  if (!status.is_ok())
-    raise_status(state, status,
-                 // otherwise a signal handler has raised during the call
-                 process_of(*group.session, status.peer()));
+  // if the status is ok, a signal handler has raised during the call
+  if (!status.is_ok()) raise_status(state, status, process_of(*group.session, status.peer()));
   if (written == nullptr || status.code() == Code::kInvalidArgument) return nullptr;
   PyObject *type = nullptr, *value = nullptr,
            *traceback = nullptr;  // the memory may have been written in part

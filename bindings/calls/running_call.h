@@ -18,8 +18,8 @@ Communicator* usable(const GroupObject& group);
 // to itself may wait.
 inline bool waits(const GroupObject& group) { return group.size > 1; }
 
-// The call site for errors and the flight recorder. In a world of one rank a collective can neither
-// fail nor wait, so it needs none.
+// The call site for errors and the flight recorder. Null in a world of one rank, where a collective
+// can neither fail nor wait.
 inline const char* site_of(const GroupObject& group) {
   return waits(group) ? group.state->sites.here() : nullptr;
 }

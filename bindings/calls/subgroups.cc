@@ -52,7 +52,7 @@ PyObject* close_group(GroupObject& group, PyObject* const*, Py_ssize_t nargs, Py
   {
     const WithoutGil released;
     const std::shared_ptr<Devices> devices = runtime->devices().made();
-    // otherwise shutdown() ends the group, in the order in which groups have joined
+    // a group that the devices know is ended by shutdown(), in an order common to all ranks
     if (devices == nullptr || !devices->knows(*group.communicator))
       group.communicator->abort(Status(Code::kNotInitialized, "this group was closed"));
   }

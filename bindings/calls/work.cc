@@ -46,7 +46,7 @@ PyObject* new_work(const GroupObject& group, const std::shared_ptr<PendingCall>&
   work.result = Py_NewRef(result);
   work.rank = group.rank;
   work.size = group.size;
-  work.observed = true;  // until the call has begun
+  work.observed = true;  // so that work_dealloc() detaches no call that has not begun
   return self;
 }
 
@@ -154,11 +154,11 @@ PyObject* work_exception(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// Waits without driving the call. This is for a rank that waits for other ranks that still compute,
-// possibly on the same cores. The progress thread, which sleeps, drives the call. A waiting thread
-// that drives calls itself stays awake and yields, and takes CPU time from the other ranks (4 ranks
-// on 2 cores: half of a training step).
-PyObject* work_look_on(PyObject* self, PyObject*) {
+// Waits while the progress thread, which sleeps when it can, drives the call. This is for a rank
+// that waits for ranks that still compute, possibly on the same cores. A thread that drives calls
+// while it waits stays awake and yields, and takes CPU time from those ranks (4 ranks on 2 cores:
+// half of a training step).
+PyObject* work_wait_only(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     WorkObject& work = work_of(self);
     if (!is_here(work)) return nullptr;
@@ -266,7 +266,7 @@ PyTypeObject* make_work_type(PyObject* module) {
       {"result", work_result, METH_NOARGS, docs::kResult},
       {"exception", fast(work_exception), kFast, docs::kException},
       {"info", work_info, METH_NOARGS, docs::kInfo},
-      {"_look_on", work_look_on, METH_NOARGS, docs::kLookOn},
+      {"_wait_only", work_wait_only, METH_NOARGS, docs::kWaitOnly},
       {"_is_queued", work_is_queued, METH_NOARGS, docs::kIsQueued},
       {"_watch", work_watch, METH_O, docs::kWatch},
       {"_unwatch", work_unwatch, METH_O, docs::kUnwatch},

@@ -1,6 +1,6 @@
 // Docstrings of the calls, shared by the functions of the module and the methods of Group. The
-// first line is the signature that inspect.signature() reads; it is generated from the table of
-// calls for calls on arrays and messages. A test runs every example in a world of one rank.
+// first line is the signature that inspect.signature() reads. For messages and calls on arrays, it
+// is generated from call_table.h. A test runs every example in a world of one rank.
 #pragma once
 
 namespace pc::docs {

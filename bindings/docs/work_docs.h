@@ -141,7 +141,7 @@ Example:
     >>> pc.shutdown()
 )";
 
-inline constexpr const char* kLookOn = R"(_look_on()
+inline constexpr const char* kWaitOnly = R"(_wait_only()
 --
 
 Sleep until the call has ended, while the progress thread makes progress on it.)";

@@ -26,7 +26,7 @@ std::string flight_record(const State& state) {
   return json_of(world->session->runtime->last_calls(), now_ns());
 }
 
-// Requests the position as a thread without the GIL does, and waits for it. Returns None on
+// Returns the position, found in the way that a thread without the GIL finds it. Returns None on
 // timeout.
 py::object program_position(const State& state, double timeout_s) {
   const auto answer = std::make_shared<std::promise<std::string>>();
@@ -54,7 +54,7 @@ void bind_debug(py::module_& module, State* state) {
   module.def(
       "_program_position", [state](double timeout_s) { return program_position(*state, timeout_s); },
       py::arg("timeout_s"), "Private, for tests: the position of the main thread, found without the GIL.");
-  // atexit functions run while the interpreter still gives the GIL to other threads.
+  // Closed by atexit, because other threads can still get the GIL at that time.
   py::module_::import("atexit").attr("register")(py::cpp_function([state] { state->position->close(); }));
 }
 

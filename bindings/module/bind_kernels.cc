@@ -14,8 +14,8 @@ namespace pc {
 namespace {
 
 // Computes out = a (op) b for three contiguous arrays of the same length and dtype. `out` may be
-// `a`. benchmarks/kernels.py passes more than one call: on small arrays the code around the kernel
-// takes longer than the kernel.
+// `a`. benchmarks/kernels.py repeats the kernel `calls` times, because on small arrays the code
+// around the kernel takes longer than the kernel.
 void combine(State& state, const py::object& out, const py::object& a, const py::object& b,
              const py::object& op, int calls) {
   constexpr const char* kName = "_combine";
@@ -38,7 +38,7 @@ void combine(State& state, const py::object& out, const py::object& a, const py:
   for (int i = 0; i < calls; ++i) reduce(to.data, x.data, y.data, x.count, x.dtype, how);
 }
 
-// Refuses arguments that no call accepts, with the message of a call.
+// Refuses arguments that every call refuses, with the same message as a call.
 void check(State& state, const std::string& function, const std::string& argument, const py::object& x,
            const py::object& op) {
   View view;

@@ -152,8 +152,8 @@ py::dict checked(const State& state, const Subject& subject, bool even) {
   return result;
 }
 
-// Returns false for variants that make no difference: a split of a call that is not pipelined,
-// uneven parts of a call that has none.
+// Returns false for variants that make no difference: a split of a call that is not pipelined, or
+// uneven parts of a call without parts.
 bool supported(const State& state, const Subject& subject, bool even) {
   const Collective collective = to_collective(state, subject.collective);
   const Algorithm& algorithm = to_algorithm(state, collective, subject.algorithm);

@@ -77,8 +77,8 @@ std::function<bool()> interrupt_probe() {
   };
 }
 
-// Wraps the probe of `options`, which is called repeatedly, and warns once if no store has been
-// reached for long.
+// Returns a probe that calls the probe of `options`, and warns once if no store has been reached
+// for long.
 std::function<bool()> warns_of_silence(const RuntimeOptions& options, const std::string& address,
                                        std::shared_ptr<std::atomic<bool>> connected) {
   return [probe = options.interrupted, log = options.log.with_rank(options.rank), address, connected,
@@ -97,8 +97,8 @@ class PyStoreServer {
             value_or_throw(state, TcpStoreServer::open(addresses, credentials, {},
                                                        value_or_throw(state, Logger::from_environment())))),
         credentials_(credentials) {}
-  // Reports to the ranks that wait in init() for one of `ranks`, now or later, that it has ended
-  // and will not join.
+  // Reports that `ranks` have ended and will not join. The report reaches ranks that wait for one
+  // of them in init(), now or later.
   void report_absent(const std::vector<Rank>& ranks, const std::string& why) {
     const py::gil_scoped_release release;
     const Deadline deadline = Deadline::after(kReportingS);
@@ -313,8 +313,8 @@ class PyRuntime {
     throw_unless_ok(*state_, status);
   }
 
-  // Closes at once, without waiting. If the world was not shut down, the other ranks see a failure.
-  // Calls in other threads end.
+  // Closes at once, without waiting, and ends calls in other threads. The other ranks see a
+  // failure, unless the world was shut down before.
   void close() {
     std::shared_ptr<Runtime> runtime = std::move(session_->runtime);
     if (runtime != nullptr && !session_->forked) {
@@ -337,7 +337,7 @@ class PyRuntime {
       static_cast<void>(print_request_.release());
       return;
     }
-    // Other threads read the session under the GIL.
+    // These members are moved out with the GIL, because other threads read the session with it.
     std::shared_ptr<Store> store = std::move(session_->store);
     std::unique_ptr<TcpStoreServer> server = std::move(session_->server);
     const py::gil_scoped_release release;
@@ -366,21 +366,21 @@ class PyRuntime {
         identity.credentials = credentials;
         leave_rendezvous(*shared, identity);
       };
-      // The network of the route to the store also connects the ranks, so this rank listens on its
+      // The ranks connect over the network that leads to the store, so this rank listens on its
       // local address there.
       if (native.bind_ips.empty()) native.bind_ips = {to_store.local_ip};
     }
     std::shared_ptr<Store> store =
         native.store ? native.store : std::make_shared<MemoryStore>(native.interrupted);
     PC_ASSIGN_OR_RETURN(*runtime, Runtime::create(std::move(native), deadline));
-    // The store may outlive this world; the prefix separates its values from those of the next
-    // world.
+    // The store may outlive this world, so a prefix separates the values of this world from those
+    // of the next.
     session_->store = std::make_shared<PrefixStore>("values/" + (*runtime)->name() + "/", std::move(store));
     // After this barrier no rank uses the launcher's store for the rendezvous any more.
     return (*runtime)->world().run(Request{}, std::max(deadline.remaining_s(), 0.0));
   }
 
-  // Opens the store at the first free port, on every address with that port.
+  // Opens the store at the first port in `addresses` that is free, on every address with that port.
   Status host_store(const std::vector<std::string>& addresses, const RuntimeOptions& native) {
     const auto port = [](const std::string& address) { return address.substr(address.rfind(':') + 1); };
     Status first;

@@ -1,4 +1,4 @@
-// A reference to a runtime with memory in use, possibly after shutdown().
+// Keeps a runtime alive while its memory is in use, also after shutdown().
 #pragma once
 
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace pc {
 // destroyed with the GIL.
 class KeptRuntime {
  public:
-  // `runtime` has a heap.
+  // `runtime` must have a heap.
   explicit KeptRuntime(std::shared_ptr<Runtime> runtime)
       : runtime_(std::make_unique<std::shared_ptr<Runtime>>(std::move(runtime))) {}
   KeptRuntime(const KeptRuntime&) = delete;

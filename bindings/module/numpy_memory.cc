@@ -15,8 +15,8 @@ namespace py = pybind11;
 namespace pc {
 namespace {
 
-// From numpy/ndarraytypes.h (NEP 49; NumPy 1.22 and later), part of its ABI. This package builds
-// without NumPy's headers.
+// Part of NumPy's ABI, from numpy/ndarraytypes.h (NEP 49; NumPy 1.22 and later). This package
+// builds without NumPy's headers.
 struct Allocator {
   void* ctx;
   void* (*malloc)(void* ctx, std::size_t nbytes);
@@ -53,8 +53,8 @@ class NumpyMemory {
     }
     return memory;
   }
-  // Blocks that grow once often grow again in small steps, so they get half as much in
-  // addition if memory allows.
+  // A block that grows often grows again in small steps, so a small step extends it to 1.5 times
+  // its size if memory allows.
   void* take_again(void* memory, std::size_t nbytes) {
     const auto found = blocks_.find(memory);
     if (found == blocks_.end()) return nullptr;

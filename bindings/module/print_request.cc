@@ -10,8 +10,8 @@
 namespace pc {
 namespace {
 
-// The state that the handler may access. A forked child shares the descriptor with its parent,
-// hence the owner's pid.
+// The state that the handler may access. A forked child shares the descriptor with its parent, so
+// the handler compares `owner` with the process's pid before it writes.
 std::atomic<int> current{-1};
 std::atomic<pid_t> owner{0};
 

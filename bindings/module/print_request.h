@@ -8,8 +8,7 @@ namespace pc {
 // During its lifetime SIGUSR2 makes an eventfd readable, for the control thread.
 class PrintRequest {
  public:
-  // Returns null if the program handles the signal itself, another world has installed it, or no
-  // descriptor is available.
+  // Returns null if the program or another world handles SIGUSR2, or if no descriptor is available.
   static std::unique_ptr<PrintRequest> install();
   ~PrintRequest();
   PrintRequest(const PrintRequest&) = delete;

@@ -40,8 +40,8 @@ bool ctrl_c_raises() {
   return raises;
 }
 
-// Whether a press of Ctrl-C raises KeyboardInterrupt, as far as Python has answered. A press is
-// identified by its time.
+// Python's answers to whether a press of Ctrl-C raises KeyboardInterrupt. A press is identified by
+// its time.
 struct Question {
   std::atomic<int64_t> asked_ns{0};   // the last press about which Python was asked
   std::atomic<int64_t> raises_ns{0};  // the last press that raises KeyboardInterrupt

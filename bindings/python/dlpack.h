@@ -1,6 +1,6 @@
-// The part of the DLPack ABI that view.cc reads. Array libraries use it to describe memory to each
-// other without headers. Layouts follow dmlc/dlpack v1.3, include/dlpack/dlpack.h, Copyright (c)
-// 2017 by Contributors, Apache-2.0.
+// The part of the DLPack ABI that bindings/arrays uses. By DLPack, array libraries describe memory
+// to each other. Layouts follow dmlc/dlpack v1.3, include/dlpack/dlpack.h, Copyright (c) 2017 by
+// Contributors, Apache-2.0.
 #pragma once
 
 #include <cstdint>

@@ -18,9 +18,9 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 constexpr std::size_t kMostHandlers = 8;
 
-// The state that signal handlers may access. A handler of the program gets a place (an index) when
-// it is first found, and keeps that place. note<place> always calls this handler, even if other
-// code saves and restores note<place>, or calls it.
+// The state that signal handlers may access. Each handler of the program gets a place (an index)
+// when it is first found, and keeps it. note<place> therefore calls the right handler even if other
+// code has saved note<place> and restores or calls it later.
 struct Watched {
   // An entry is written before note<place> is installed for it.
   std::array<struct sigaction, kMostHandlers> handlers{};

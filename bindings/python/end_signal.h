@@ -17,8 +17,8 @@ void watch_end_signals();
 // Python thread changes the handlers meanwhile.
 void watch_end_signals_again();
 
-// Records that an exception with which programs end has ended a call. This covers a signal handler
-// that the program set after the last watch_end_signals().
+// Records that KeyboardInterrupt or SystemExit has ended a call. Needed for a signal handler that
+// the program set after the last watch_end_signals().
 void note_end_signal();
 // Returns the time of the last SIGINT by the steady clock, or 0 if there was none.
 int64_t interrupt_came_ns();

@@ -24,8 +24,8 @@ void EndedCalls::settle() {
   if (!any_.load()) return;
   std::vector<std::shared_ptr<Ended>> all;
   {
-    // The thread that holds the lock is adding a call and requests settle() again afterwards. In a
-    // forked child that thread does not exist.
+    // Does not wait for the lock: the thread that holds it adds a call and then requests settle()
+    // again, or does not exist in this forked child.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
     all.swap(ended_);

@@ -22,7 +22,7 @@ void fail_at_exit() {
   if (is_registered.exchange(true)) return;
 #ifdef __GLIBC__
   (void)::on_exit([](int status, void*) { exit_with_failure(status); }, nullptr);
-#else  // other libraries do not pass the status
+#else  // other C libraries have no exit function that receives the status
   (void)std::atexit([] { exit_with_failure(0); });
 #endif
 }

@@ -20,8 +20,8 @@ PyObject* text(const std::string& value) {
 }
 
 PyObject* optional(const std::string& value) { return value.empty() ? none() : text(value); }
-// Additional advice for the message of a collective that some ranks did not make. It is written in
-// Python, because it reads source files.
+// Returns additional advice for the message of a collective that some ranks did not make. The
+// advice comes from Python code, because it reads source files.
 std::string advice(const Status& status, const std::string& message) {
   const bool apart = status.code() == Code::kTimeout || status.code() == Code::kMismatch;
   if (!apart || status.sequence() == 0) return {};
@@ -30,7 +30,7 @@ std::string advice(const Status& status, const std::string& message) {
   const Ref more(module && known ? PyObject_CallMethod(module.get(), "advice", "O", known.get()) : nullptr);
   const char* utf8 = more ? PyUnicode_AsUTF8(more.get()) : nullptr;
   std::string text_of = utf8 == nullptr ? "" : utf8;
-  PyErr_Clear();
+  (void)clear_python_error();  // an exception of the user, such as KeyboardInterrupt, remains
   return text_of;
 }
 
@@ -47,9 +47,10 @@ PyObject* raise_status(const State& state, const Status& status, const HostMap::
     return nullptr;
   }
   PyObject* const kind = state.errors[static_cast<std::size_t>(status.code())];
-  const std::string full_text = status.to_string();
-  const Ref message(text(full_text + advice(status, full_text))), rank(number(status.rank())),
-      peer(number(status.peer()));
+  std::string full_text = status.to_string();
+  full_text += advice(status, full_text);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  const Ref message(text(full_text)), rank(number(status.rank())), peer(number(status.peer()));
   const Ref operation(optional(status.operation())), elapsed(seconds(status.elapsed_s()));
   const Ref sequence(status.sequence() == 0 ? none() : PyLong_FromUnsignedLongLong(status.sequence()));
   if (!message || !rank || !peer || !operation || !elapsed || !sequence) return nullptr;

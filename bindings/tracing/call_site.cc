@@ -67,9 +67,9 @@ bool CallSites::is_passed(PyCodeObject* code, Passed passed) const {
   return begins_with(folder_) && std::none_of(programs_.begin(), programs_.end(), begins_with);
 }
 
-// Finds torch's folder if the program has imported torch, which may be later than pycollective or
-// never. Frames of torch are skipped, because torch calls pycollective (its backend, hooks of
-// backward).
+// Finds torch's folder if the program has imported torch; the import may come after that of
+// pycollective, or never. Frames of torch are skipped, because torch calls pycollective (its
+// backend, hooks of backward).
 void CallSites::look_for_torch() {
   const Ref name(PyUnicode_InternFromString("torch"));
   const Ref torch(name ? PyImport_GetModule(name.get()) : nullptr);

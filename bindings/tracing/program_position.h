@@ -15,9 +15,9 @@
 namespace pc {
 
 // Two short-lived threads wait in place of the caller. The seeker waits for the GIL and finds the
-// line. The answerer reports this line; if the search takes too long, it reports what is known
-// without it. A thread that still requests the GIL when the interpreter ends is unwound or hangs
-// for ever. Therefore atexit calls close().
+// line. The answerer reports the line, or what is known without it if the search takes too long. A
+// thread that requests the GIL while the interpreter ends is unwound or hangs for ever, so atexit
+// calls close() before that.
 class ProgramPosition {
  public:
   using Found = std::function<void(std::string)>;

@@ -20,11 +20,13 @@ inline CodePlace running_place() {
   return frame == nullptr ? CodePlace() : place_of(frame);
 }
 
-// Returns the same as running_place() without a frame object. Since Python 3.11 running code has
-// none, and making one costs a call several times as much as the lookup. The result may be wrong
-// where the interpreter clears a frame that C code called, so compare an unknown place with
-// running_place(). Use it only if running_place_is_known(), which compares the two methods once, in
-// case an interpreter of the same version is built differently.
+// Returns the result of running_place() without creating a frame object. Since Python 3.11 running
+// code has no frame object, and creating one takes several times as long as the lookup.
+//
+// The result may be wrong where the interpreter clears a frame that C code called, so compare an
+// unknown place with running_place(). Use this function only if running_place_is_known(): it
+// compares both functions once, because an interpreter of the same version may be built
+// differently.
 CodePlace running_place_directly();
 bool running_place_is_known();
 

@@ -43,7 +43,8 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "environment.",
      "0.1"},
     {Env::kPort, "PYCOLLECTIVE_PORT", EnvType::kInteger, EnvSetBy::kUser, "", "", 1, 65535,
-     "Port of rank 0's store if RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT define the rank "
+     "Port of rank 0's store if RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT define the "
+     "placement "
      "of this process. Unset: it is derived from them. MASTER_PORT is never bound.",
      "0.1"},
     {Env::kCheck, "PYCOLLECTIVE_CHECK", EnvType::kChoice, EnvSetBy::kUser, "on", "off on strict", 0, 0,
@@ -54,7 +55,8 @@ constexpr std::array<EnvVariable, kEnvCount> kTable = {{
      "0.1"},
     {Env::kLauncher, "PYCOLLECTIVE_LAUNCHER", EnvType::kChoice, EnvSetBy::kUser, "",
      "pycollective torchrun variables openmpi slurm-pmi2 hydra slurm paddle single", 0, 0,
-     "The launcher that defines the rank of this process, if the variables of several launchers are set. "
+     "The launcher that defines the placement of this process, if the variables of several launchers are "
+     "set. "
      "Unset: the innermost one.",
      "0.1"},
     {Env::kInterface, "PYCOLLECTIVE_INTERFACE", EnvType::kText, EnvSetBy::kUser, "", "", 0, 0,

@@ -63,7 +63,8 @@ std::string environment_markdown();  // the text of docs/environment.md
 // A variable that is set to the empty string counts as unset. Each getter reads variables of its
 // own type; env_text also reads kChoice. A getter fails with kInvalidArgument if the value is
 // malformed; the error names the variable, the value and the allowed values. A getter also fails if
-// the variable is unset and has no fallback, except that a kText variable of kUser is then empty.
+// the variable is unset and has no fallback. The exception is a kText variable of kUser, which is
+// then empty.
 bool env_is_set(Env variable);
 Result<std::string> env_text(Env variable);
 Result<int64_t> env_integer(Env variable);

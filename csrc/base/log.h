@@ -15,11 +15,11 @@ namespace pc {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDebug };
 
-// Thread-safety: all methods; copies share the flag that the reader of stderr is stuck. Each
-// message is one write(2), so that lines of different ranks do not mix; a message longer than
-// PIPE_BUF is several writes of whole lines. A message waits at most 0.1 s for the reader and is
-// then dropped. After a drop, messages do not wait at all until the reader accepts text again, so
-// that a stalled reader blocks no call.
+// Thread-safety: all methods; copies share the flag stuck_. Each message is one write(2), so that
+// lines of different ranks do not mix; a message longer than PIPE_BUF is several writes of whole
+// lines. A message waits at most 0.1 s for the reader of stderr and is then dropped. After a drop,
+// messages do not wait at all until the reader accepts text again, so that a stalled reader blocks
+// no call.
 class Logger {
  public:
   explicit Logger(LogLevel level = LogLevel::kWarning, Rank rank = -1, int fd = 2)

@@ -19,7 +19,7 @@ class Refusals {
     if (count_ <= kReported) log_.warning("turned away a connection from " + last_);
     if (count_ == kReported) log_.warning("further connections will be turned away silently");
   }
-  // Logs a peer that is expected, but at another time. This deserves no warning.
+  // Logs a connection from an expected peer at an unexpected time, which deserves no warning.
   void add_expected(const std::string& from, const std::string& why) const {
     log_.info([&] { return "turned away a connection from " + from + ": " + why; });
   }

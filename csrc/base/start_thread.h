@@ -1,5 +1,5 @@
-// Starts every thread of the runtime. The thread has all signals blocked, because the user's
-// threads handle them, and a name for top -H and gdb.
+// Starts every thread of the runtime. Each has a name for top -H and gdb. All signals are blocked
+// in it, because the user's threads handle signals.
 #pragma once
 
 #include <functional>

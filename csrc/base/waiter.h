@@ -25,8 +25,8 @@ class WaitWatch {
   ~WaitWatch() = default;
 };
 
-// Is notified when another process or thread has just run on the waiting thread's core, which that
-// thread therefore shares. Called in the waiting thread while it stays awake.
+// Is notified when another process or thread has just run on the core of the waiting thread. Called
+// in the waiting thread while it stays awake.
 class CoreWatch {
  public:
   virtual void preempted() = 0;
@@ -75,7 +75,7 @@ enum class WaitEnd : uint8_t { kReady, kTimeout, kAborted, kInterrupted };
 class Waiter {
  public:
   // Numbers of polls: `min` and `max` limit the polls before the first yield; `between` is the
-  // number of polls after each yield in which no other thread ran on the core.
+  // number of polls after a yield during which no other thread ran on the core.
   struct Polls {
     int min, max, between;
   };

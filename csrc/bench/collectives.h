@@ -25,7 +25,8 @@ struct Parts {
   Rank most() const { return in > out ? in : out; }
 };
 
-// The arrays of one rank. In place, the smaller array is the larger one, or this rank's part of it.
+// The arrays of one rank. In place, they are one array if they have the same size; otherwise the
+// smaller array is this rank's part of the larger one.
 struct Arrays {
   Buffer in, out;
 };

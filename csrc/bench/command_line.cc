@@ -63,7 +63,7 @@ Result<Words> read_flags(const std::vector<std::string>& words) {
 
 // ---- combining the flags
 
-// the first and last size of nccl-tests, and its step
+// defaults of nccl-tests: the first size, which is also the last, and the step
 constexpr uint64_t kNcclSize = 32 << 20, kNcclStep = 1 << 20;
 
 Status put_sizes(Words& words) {
@@ -107,7 +107,7 @@ Status can_measure(const Options& options, const Operation& operation, DType dty
 }
 
 // Adds the requested cases, in place or out of place. An operation that cannot run in place is
-// measured out of place. On GPUs one case is measured both ways.
+// measured out of place. On GPUs a single case covers both.
 void put_places(Words& words, Case what) {
   std::vector<Case>& cases = words.cases;
   what.root = words.root;

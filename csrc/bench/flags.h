@@ -19,9 +19,10 @@ struct Words : Options {
   std::vector<const Operation*> operations = {find_operation("allreduce")};
   std::vector<DType> dtypes = {DType::kF32};  // empty: all
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
-  std::optional<Rank> root;                             // nullopt: another root in each call
-  bool in_place = false, out_of_place = false;          // neither: the device's default
-  const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;  // the first flag that requires that device
+  std::optional<Rank> root;                     // nullopt: another root in each call
+  bool in_place = false, out_of_place = false;  // neither: the device's default
+  // the first flag on the command line that requires --device cpu, or cuda
+  const Flag *cpu_flag = nullptr, *gpu_flag = nullptr;
 };
 
 enum class GoesWith : uint8_t { kBoth, kCpu, kCuda };  // the --device that a flag requires

@@ -22,7 +22,8 @@ GpuArrays::~GpuArrays() {
   if (leaks_) (void)memory_.release();
 }
 
-// Returns the distance between two sets of arrays: aligned as the driver aligns memory, with a gap.
+// Returns the distance between two sets of arrays: the size of a set, rounded up as the driver
+// aligns memory, and a gap.
 std::size_t GpuArrays::stride() const {
   constexpr std::size_t kAlignment = 256;
   return round_up(host_.memory().nbytes(), kAlignment) + kAlignment;

@@ -12,8 +12,8 @@ namespace pc::bench {
 
 class GpuArrays {
  public:
-  // Creates `copies` sets of arrays, the arrays of one list, with gaps between the sets. All arrays
-  // are zeros. `gpu` must outlive the object.
+  // Creates `copies` sets of arrays for one call with a list, with gaps between the sets. All
+  // arrays are zeros. `gpu` must outlive the object.
   static Result<GpuArrays> create(const Gpu& gpu, const ArrayKind& kind, uint64_t copies);
   GpuArrays(GpuArrays&&) noexcept = default;
   GpuArrays& operator=(GpuArrays&&) = delete;

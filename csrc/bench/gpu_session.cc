@@ -133,7 +133,7 @@ Status GpuSession::end(const Status& measured) {
 
 void GpuSession::abort(const Status& why) {
   Communicator& world = runtime_.world();
-  // before the aborts, which may take long, so that the other ranks receive the reason
+  // first, so that the other ranks receive the reason before the aborts, which may take long
   if (world.alive().is_ok()) world.quit(why);
   if (raw_ != nullptr) raw_->abort(why);
   runtime_.devices().abort(why);

@@ -14,8 +14,8 @@ namespace pc::bench {
 // Queues the next iteration on the stream.
 using Queue = std::function<Status()>;
 
-// `queue` puts `iterations` iterations on the stream at once (one, or a graph of them), and is
-// called `runs` times.
+// Each call of `queue` puts `iterations` iterations on the stream: a single one, or a graph of
+// several. `queue` is called `runs` times.
 struct Batch {
   Queue queue;
   uint64_t iterations = 1, runs = 1;

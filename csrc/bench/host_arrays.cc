@@ -23,8 +23,9 @@ Result<Memory> allocate(std::size_t nbytes) {
   return memory;
 }
 
-// Out of place, the smaller array follows the larger one, on its own page. In place, the smaller
-// array is the larger one, or this rank's part of it.
+// Out of place, the smaller array follows the larger one, on its own page. In place, both are one
+// array if they have the same size; otherwise the smaller array is this rank's part of the larger
+// one.
 Result<HostArrays> HostArrays::create(const ArrayKind& kind) {
   HostArrays made(kind);
   const Parts parts = kind.operation->parts(kind.size);

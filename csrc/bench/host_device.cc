@@ -18,9 +18,9 @@ class HostCalls final : public Calls {
         what_(what),
         arrays_(std::move(arrays)) {}
 
-  // A call takes from the time at which the slowest rank completed the previous call until the
-  // slowest rank completes this one. Without a common clock, its time is the longest that any rank
-  // has measured.
+  // A call lasts from the time at which the slowest rank completed the previous call until the
+  // slowest rank completes this one. Without a common clock, each rank measures from its own
+  // completion to the next, and the longest duration counts.
   Status time(const Effort& effort, Half& half) override {
     PC_ASSIGN_OR_RETURN(std::vector<int64_t> ends, completions(effort));
     if (one_clock_) PC_TRY(allreduce(group_, ends, ReduceOp::kMax));

@@ -22,8 +22,8 @@ inline std::vector<int64_t> differences(std::span<const int64_t> ends) {
   return result;
 }
 
-// Returns a percentile by the nearest-rank method: the smallest value for which at least `share` of
-// all values are not larger. `share` is from 0 to 1; `values` must not be empty.
+// Returns a percentile by the nearest-rank method: the smallest value that at least the fraction
+// `share` of all values does not exceed. `share` is from 0 to 1; `values` must not be empty.
 template <class Value = int64_t>
 Value percentile(std::vector<Value> values, double share) {
   const double rank = std::ceil(share * static_cast<double>(values.size()));

@@ -23,8 +23,8 @@
 namespace pc::bench {
 namespace {
 
-// How long the other ranks may take to fail by themselves, after one rank has ended that only
-// reports another rank's end or cannot measure here.
+// If the first rank to end is not the cause (kUnsupported, kConsequence), the other ranks have this
+// long to fail by themselves.
 constexpr double kSettleS = 1;
 constexpr double kGraceS = 5;  // between SIGTERM and SIGKILL
 constexpr std::size_t kLongestWords = 16 << 10;
@@ -35,9 +35,9 @@ struct Child {
   Fd talk;  // sends the store's address to the child and receives its error; closed when the child ends
 };
 
-// How a rank failed; the first character of the error that it sends. If several ranks failed, the
-// first in this order is the cause: a failure matters more than a measurement that is not possible
-// here.
+// How a rank failed. The error that the rank sends begins with this character. If several ranks
+// failed, the first in this order is the cause: a failure matters more than a measurement that is
+// not possible here.
 enum Manner : char { kFailed = 'a', kUnsupported = 'b', kConsequence = 'c' };
 constexpr int kCannotHere = 77;
 

@@ -16,8 +16,8 @@ namespace {
 constexpr Rank kRanks = 2;
 constexpr int kUsage = 2;
 
-// A launcher stops the other ranks when one fails. A rank that does not print the reason therefore
-// reports only that rank 0 has failed, so that rank 0 has time to print the reason.
+// A launcher stops all ranks soon after one fails by itself. Ranks that do not print the reason
+// therefore report a failure of rank 0, so that rank 0 has time to print the reason.
 int refuse(const Status& status, bool says_why) {
   if (says_why)
     std::fprintf(stderr, "%spycollective-bench: %s\n", usage().c_str(), status.message().c_str());

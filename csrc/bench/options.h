@@ -47,10 +47,10 @@ struct Options {
   // Only with --device cuda:
   GpuBackend backend = GpuBackend::kAuto;
   bool raw = false;       // also times NCCL's own calls
-  bool copy = false;      // also times the driver's copy of as many bytes, for each row
+  bool copy = false;      // for each row, also times the driver's copy of the row's bytes
   std::vector<int> gpus;  // assigned to local ranks round-robin; empty: local rank modulo the number of GPUs
   bool shares_gpu = false;      // ranks may share a GPU and still use NCCL
-  uint64_t threads = 0;         // ranks are this many threads of this process; 0: processes
+  uint64_t threads = 0;         // number of ranks, as threads of this process; 0: ranks are processes
   uint64_t aggregated = 1;      // calls that are aggregated into one call with a list of arrays
   uint64_t graph_launches = 0;  // 0: no graph
   bool blocking = false;        // the host waits for every call, and for the other ranks

@@ -46,7 +46,8 @@ void put(std::byte* to, T value) {
 }
 
 // Stores a whole number of at least 0, exactly if the type can hold it. bool stores only whether
-// the number is odd. Other types that are only moved have the number in their bits.
+// the number is odd. The 8-bit floats and kOpaque, which are only moved, store the number as their
+// bits.
 void encode(DType dtype, double value, std::byte* to) {
   const uint64_t whole = static_cast<uint64_t>(value);
   const float single = static_cast<float>(value);

@@ -22,7 +22,7 @@ double mark(Rank rank, uint64_t i);
 // Return element i of the contribution of `rank` to a reduction, and element i of the result.
 double contribution(ReduceOp op, Rank rank, Rank size, uint64_t i);
 double reduced(ReduceOp op, Rank size, uint64_t i);
-// Returns element i of the result over the ranks before `end` only, at least one rank. Not for avg.
+// Returns element i of the result over the ranks below `end`, which is at least 1. Not for avg.
 double reduced_until(ReduceOp op, Rank end, Rank size, uint64_t i);
 
 // One period of elements in their memory representation.

@@ -26,8 +26,8 @@ RunInfo run_info_of(const HostMap& hosts, const Communicator& group) {
   return run_info;
 }
 
-// Measures all sizes of one case. A rank that only waits has no rows; it joins the other ranks'
-// reduction after each row.
+// Measures all sizes of one case. A rank that only waits measures nothing, but joins the reduction
+// of the other ranks after each of their rows.
 Status measure_sizes(const Options& options, const Case& what, const Membership& own, MeasuredDevice& device,
                      Output& output) {
   PC_ASSIGN_OR_RETURN(const Route route, device.route_of(what));

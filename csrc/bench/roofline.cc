@@ -154,7 +154,8 @@ class HandOff {
   }
 
  private:
-  // Not the private kind of futex: the ranks of a job are processes, which cannot use that kind.
+  // Not a private futex, because the ranks of a job are processes, and a private futex works only
+  // within one process.
   void futex(int operation, uint32_t value) {
     ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&holder_), operation, value, nullptr, nullptr, 0);
   }
@@ -197,7 +198,7 @@ Result<Roofline> roofline_of_tcp(uint64_t nbytes, uint64_t iterations, Deadline 
   });
   pair.origin.reset();
   echo.join();
-  // The side that fails first closes the connection for the other side.
+  // If the echo timed out first, `asked` only reports that the echo closed the connection.
   if (!asked.is_ok()) return answered.code() == Code::kTimeout ? answered : asked;
   return Roofline{"tcp", nbytes, iterations, time};
 }

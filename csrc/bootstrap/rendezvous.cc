@@ -74,8 +74,8 @@ std::string names_of(const std::vector<Rank>& ranks) {  // "1, 2, 5 and 7 more"
 Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& options, const Status& failed,
                     Deadline deadline) {
   if (failed.code() != Code::kTimeout) return failed;
-  // This rank has published its own key. If even this key cannot be read, the error is that of the
-  // store, and not that of missing ranks.
+  // This rank has published its own key. If even this key cannot be read, the store is at fault, so
+  // the error names no missing ranks.
   const Deadline own = Deadline::after(std::max(deadline.remaining_s() / 2, 0.002));
   if (!store.get(keys.member(options.rank), own).is_ok()) return failed;
   const std::vector<Rank> missing = missing_ranks(store, keys, options.size, deadline);
@@ -86,9 +86,8 @@ Status explain_wait(Store& store, const Keys& keys, const RuntimeOptions& option
       .with_peer(missing.front());
 }
 
-// Called if another process has claimed this rank already. The rank that this process should have
-// been is then missing. Publishes the error under the keys of all missing ranks, so that rank 0,
-// which waits for them, receives it.
+// Called if two processes claim the same rank, so that another rank is missing. Publishes the error
+// under the keys of all missing ranks, for which rank 0 waits.
 Status report_taken_rank(Store& store, const Keys& keys, const RuntimeOptions& options,
                          const HostMap::Entry& here) {
   const Deadline soon = Deadline::after(kNamingS);
@@ -138,8 +137,8 @@ Status cannot_connect(const WorldInfo& world_info, Rank called, Rank caller) {
       .with_peer(called);
 }
 
-// Returns an error if some rank cannot reach a lower rank, to which it must connect, because every
-// address of the lower rank leads back to the connecting host. All ranks find this error now,
+// Every rank must connect to all lower ranks. Returns an error if a rank cannot, because every
+// address of the lower rank leads back to the connecting host. So all ranks find this error now,
 // without waiting for a deadline.
 Status check_reachable(const WorldInfo& world_info) {
   const std::vector<HostMap::Entry>& ranks = world_info.hosts.ranks;
@@ -189,7 +188,7 @@ Result<Profile> profile_of(const RuntimeOptions& options) {
   return Profile{std::move(tuning), "given to the runtime"};
 }
 
-std::string one_field(std::string text) {  // a path may contain the separators
+std::string one_field(std::string text) {  // replaces the separators, which a path may contain
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == kField || c == kLine; }, '?');
   return text;
@@ -292,7 +291,7 @@ void forget_failure(Store& store, const Keys& keys, Rank size) {
 }
 
 // Called when rank 0 gives up. Its store may end with its process, so rank 0 waits until the ranks
-// that arrived have read the reason: each of them then releases its claim.
+// that arrived have read the reason and released their claims.
 void await_the_others(Store& store, const Keys& keys, Rank size) {
   const Deadline soon = Deadline::after(kNamingS);
   for (Rank rank = 1; rank < size; ++rank) {
@@ -313,8 +312,8 @@ Result<WorldInfo> rendezvous_as(Store& store, const Keys& keys, const RuntimeOpt
     const Result<std::string> list = gather(store, keys, options, wait_limit);
     if (!list.is_ok()) {
       const Status why = explain_wait(store, keys, options, list.status(), deadline);
-      // Publishes the reason, so that the other ranks do not wait until their own deadlines. If
-      // this fails too, they do.
+      // Publishes the reason, so that the other ranks need not wait until their own deadlines. If
+      // it cannot be published, they wait until then.
       (void)store.set(keys.list(), publish(why), Deadline::after(kNamingS));
       await_the_others(store, keys, options.size);
       return why;

@@ -1,6 +1,7 @@
-// Forms a world from ranks that only share a store. Each rank publishes its address. Rank 0 gathers
-// all addresses and publishes the list together with the selection table under one key, which every
-// rank reads. Each rank makes only a handful of requests to the store, and none afterwards.
+// Forms a world from ranks that share nothing but a store. Each rank publishes its address. Rank 0
+// gathers all addresses and publishes the list together with the selection table under one key,
+// which every rank reads. Each rank makes only a handful of requests to the store during
+// rendezvous, and none later.
 #pragma once
 
 #include <string>

@@ -13,10 +13,10 @@
 namespace pc {
 namespace {
 
-// How long the leader waits for the descriptors of a rank that has published kHere. The rank has
-// sent them before, so they are already queued at the listener.
+// How long the leader waits for the descriptors of a rank that has published kHere. A rank sends
+// them before it publishes kHere, so they are already queued at the listener.
 constexpr double kArrivalS = 3;
-// reserved before the deadline, to report a missing rank to the other ranks
+// how long before the deadline waiting ends, to report a missing rank to the other ranks
 constexpr double kKeptBackS = 0.5;
 // how long rank 0 keeps its store for the other ranks when all ranks refuse to start
 constexpr double kStoreGraceS = 1;
@@ -232,8 +232,8 @@ Result<std::string> collect(Store& store, const Keys& keys, const RuntimeOptions
   return encode_places(all);
 }
 
-// Returns the results of all hosts, which rank 0 publishes here. `exchanged` is the outcome of the
-// exchange on this rank's host.
+// Rank 0 publishes the results of all hosts. Every rank returns them. `exchanged` is the outcome of
+// the exchange on this rank's host.
 Result<Places> await_domains(Store& store, const RuntimeOptions& options, const WorldInfo& world_info,
                              const std::vector<std::vector<Rank>>& hosts, const Status& exchanged,
                              Deadline deadline) {

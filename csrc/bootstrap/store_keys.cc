@@ -20,7 +20,8 @@ std::string publish(const Status& why) {
 Status published_error(std::string_view text) {
   if (!text.starts_with(kError)) return Status::ok();
   text.remove_prefix(kError.size());
-  const auto take = [&text](int otherwise) {  // removes and returns the next number, with the blank after it
+  // removes the next number and the blank after it; returns the number
+  const auto take = [&text](int otherwise) {
     int number = otherwise;
     const char* const end = text.data() + text.size();
     const std::from_chars_result parsed = std::from_chars(text.data(), end, number);

@@ -43,16 +43,16 @@ struct RuntimeOptions {
   std::function<bool()> interrupted;
   Logger log = Logger();     // the runtime adds this rank's number
   Check check = Check::kOn;  // rank 0's setting counts
-  bool joins_gpus = false;   // this rank may have a GPU, and its use is not disabled
-  // Creates the object that runs calls with arrays on GPUs; see gpu/device_groups.h. The first such
-  // call invokes it in its own thread while no lock is held. If it is empty, such calls are
-  // refused.
+  bool joins_gpus = false;   // this rank may have a GPU, and the use of GPUs is not disabled
+  // Creates the object that runs calls with arrays on GPUs; see gpu/device_groups.h. Invoked by the
+  // first such call, in the thread that makes the call, while no lock is held. If it is empty, such
+  // calls are refused.
   std::function<Result<std::shared_ptr<class Devices>>(class Runtime&)> make_devices;
   // called by shutdown() before it waits for the other ranks; may be empty
   std::function<void()> before_leaving;
   double warn_after_s = 30;  // seconds of waiting in one call before a warning names the late ranks
   // Determines, in another thread, where this process's program currently executes, and passes the
-  // text ("train.py:42 in step") to its argument. May be empty.
+  // text ("train.py:42 in step") to the given callback. May be empty.
   std::function<void(std::function<void(std::string)>)> find_position;
   int print_request =
       -1;  // an eventfd, not owned: when it becomes readable, the last calls are printed to stderr

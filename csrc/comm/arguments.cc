@@ -73,8 +73,8 @@ Result<std::size_t> total_of(std::span<const uint64_t> counts, Rank size, std::s
   return total;
 }
 
-// Checks `whole`, the array that has a part for every rank, against `part`, the array of this
-// rank's own part.
+// Checks `whole` (the array that has a part for every rank) against `part` (the array of this
+// rank's own part).
 Status check_whole(const Request& request, const ConstBuffer& part, std::string_view part_name,
                    const ConstBuffer& whole, std::string_view whole_name, Rank rank, Rank size) {
   const std::size_t ranks = static_cast<std::size_t>(size);
@@ -103,7 +103,8 @@ Status check_whole(const Request& request, const ConstBuffer& part, std::string_
                           " overlap: in place, the part must be this rank's own part of the whole");
 }
 
-// Checks the array of this rank's part, and that `counts`, if given, has its size for this rank.
+// Checks the array of this rank's part. If `counts` is given, its entry for this rank must be the
+// size of that array.
 Status check_part(const Request& request, const ConstBuffer& part, std::string_view name, Rank rank,
                   Rank size) {
   PC_TRY(check_buffer(part, name));

@@ -6,9 +6,9 @@
 namespace pc {
 
 // Returns an error if the request is invalid. Also brings a valid request into the form that
-// executors expect: the non-root ranks of a reduce have no output, those of a broadcast have no
-// input, and the root of a broadcast has an output even if the caller gave only its input (that
-// output is not written).
+// executors expect: a reduce has an output only on the root, and a broadcast has an input only on
+// the root. The root of a broadcast has an output even if the caller gave only an input; that
+// output is not written.
 Status check_request(Request& request, Rank rank, Rank size);
 
 // Returns OK if elements of this dtype can be combined by this operation.

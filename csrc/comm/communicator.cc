@@ -126,15 +126,15 @@ Status Communicator::run(const Request& request, double timeout_s) {
 Status Communicator::State::make(const Request& request, double timeout_s, Purpose purpose) {
   const TimePoint began = now();
   const bool leaving = purpose == Purpose::kLeave;
-  // resync() and leave() have checked before, and continue despite later errors about earlier
-  // calls.
+  // Errors about earlier calls stop neither resync() nor leave(). leave() has already checked
+  // whether the group has ended.
   if (purpose == Purpose::kCall) PC_TRY(shared->usable());
   if (purpose == Purpose::kResync) PC_TRY(shared->calls.alive());
   const Choice choice = choose(request);
   CollectiveOperation started(*shared);
   started.made.call = {.began = began, .waits = true, .leaving = leaving};
   PC_TRY(start(request, choice, started));
-  if (purpose == Purpose::kCall && started.finish_at_once()) return messages.poll_all(), Status::ok();
+  if (purpose == Purpose::kCall && started.finish_at_once()) return messages.count_and_poll(), Status::ok();
   Status ended = started.finish(waiting_until(Deadline::after(timeout_s, began)), [&]() -> std::string {
     return leaving ? "shutdown" : operation_text(request, choice, size(), started.made.call.sequence);
   });
@@ -231,8 +231,8 @@ Result<std::shared_ptr<AsyncWork>> Communicator::begin_recv(const IncomingMessag
                             : devices->begin(*this, UserCall::of(message), std::move(how));
 }
 
-// Runs a barrier with the description of the other library's call, so it succeeds when all ranks
-// have made the same call.
+// Runs a barrier under the description of the call that the other library executes. So the barrier
+// succeeds when all ranks have made the same call.
 Result<std::shared_ptr<AsyncWork>> Communicator::begin_comparison(const Request& described,
                                                                   const Algorithm& by, AsyncOptions how) {
   PC_ASSIGN_OR_RETURN(const double seconds, check_timeout(how.timeout_s, timeout_s_));
@@ -359,7 +359,7 @@ void Communicator::State::start_next(const Request& described, const Choice& des
     }
     next.ended = launched.status();
   }
-  calls.cancel(sequence, next.ended);  // peers may send data for the call
+  calls.cancel(sequence, next.ended);  // discards what peers send for the call
 }
 
 // An exception must not escape: the number is taken, so every outcome must be reported to the other

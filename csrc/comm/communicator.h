@@ -47,8 +47,8 @@ class Communicator {
   // ended.
   Result<std::shared_ptr<AsyncWork>> begin(const Request& request, AsyncOptions how);
   // Registers a call that another library executes, for example NCCL. Like any other call it gets a
-  // number and a description, which is compared across the ranks. The caller has checked its
-  // arguments; its arrays are not accessed. `by` names the library. The AsyncWork succeeds when all
+  // number and a description, which is compared across the ranks. The caller has checked the
+  // arguments; the arrays are not accessed. `by` names the library. The AsyncWork succeeds when all
   // ranks have made the same call. Returns null if nothing is compared, because there is one rank
   // or the check is off.
   Result<std::shared_ptr<AsyncWork>> begin_comparison(const Request& described, const Algorithm& by,
@@ -87,8 +87,8 @@ class Communicator {
   bool is_strict() const;  // PYCOLLECTIVE_CHECK=strict: a barrier confirms every call
 
   // Recovers after an error that the ranks did not all see in the same call. Repeats barriers until
-  // one succeeds, which shows that all ranks are in the same call again. Errors about earlier calls
-  // that were not raised yet are then logged instead.
+  // one succeeds, which shows that all ranks are in the same call again. If errors about earlier
+  // calls have not been raised by then, they are logged instead.
   Status resync(double timeout_s = -1, const char* site = nullptr);
 
   // Describes one call: algorithm and reason, predicted times, steps. The group and the transport

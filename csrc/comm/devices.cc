@@ -15,8 +15,8 @@ Result<std::shared_ptr<Devices>> LazyDevices::get() {
     if (devices != nullptr) return devices;
   }
   PC_ASSIGN_OR_RETURN(std::shared_ptr<Devices> made, make_());
-  // Released before `made` is destroyed. `made` still holds devices if another thread created the
-  // devices first.
+  // Declared after `made`, so the lock is released before `made` is destroyed. `made` still holds
+  // devices then if another thread created the devices first.
   const std::lock_guard lock(mutex_);
   if (devices_ == nullptr && !ended_) devices_ = std::move(made);
   return known();

@@ -21,7 +21,7 @@ class Communicator;
 // every Work that it returns.
 class Devices {
  public:
-  virtual ~Devices() = default;  // the owner calls close() or abort() before
+  virtual ~Devices() = default;  // the owner has called close() or abort()
 
   // Returns when the call is queued on the stream of its arrays, or, if it runs through the host
   // without a stream, when it has ended.
@@ -31,7 +31,7 @@ class Devices {
   virtual Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how) = 0;
   // Connects the ranks of `group` through their GPUs, as the first call with arrays on GPUs would.
   // `device` is the CUDA driver's number of this rank's GPU. If `insists` is true, the ranks must
-  // use NCCL, and a rank that cannot returns the reason as an error.
+  // use NCCL: on a rank without NCCL, join() returns an error with the reason.
   virtual Status join(Communicator& group, int device, void* stream, double timeout_s, bool insists) = 0;
   // The path of a call, once the ranks have joined: "nccl", "peers" (from array to array) or
   // "staged" (through the host).
@@ -50,13 +50,15 @@ class Devices {
   virtual bool can_split(const Communicator& group) = 0;
   // Connects the new groups into which `group` was split. All members of `group` call it, after
   // they have informed each other that can_split() is true. `child` is this rank's new group, which
-  // has had no call yet, or null if it has none. The new group uses the same GPU as `group`.
+  // has had no call yet, or null if this rank is in no new group. The new group uses the same GPU
+  // as `group`.
   virtual Status split(const Communicator& group, Communicator* child, double timeout_s) = 0;
-  // Returns true if this object refers to `group`. It then does so until the end of the devices.
+  // Returns true if this object refers to `group`. Once it does, it refers to `group` until the end
+  // of the devices.
   virtual bool knows(const Communicator& group) = 0;
   // Waits until every call made so far has ended and is no longer polled. For measurements.
   virtual Status settle(double timeout_s) = 0;
-  // Closes all groups that have joined, in the order in which they joined, which is the same on all
+  // Closes all joined groups in the order in which they joined. This order is the same on all
   // ranks.
   virtual Status close(double timeout_s) = 0;
   virtual void abort(const Status& why) = 0;
@@ -70,12 +72,12 @@ class LazyDevices {
   explicit LazyDevices(Make make) : make_(std::move(make)) {}  // null: no devices can be created
 
   bool can_make() const { return make_ != nullptr; }
-  // Returns the devices, which it creates first if there are none. No lock is held during `make`,
-  // so `make` may call any code. If two threads create the devices at once, both get the same.
-  // Returns kNotInitialized if the runtime has ended.
+  // Returns the devices, and creates them if necessary. No lock is held during `make`, so `make`
+  // may call any code. If two threads create devices at once, both get the same devices. Returns
+  // kNotInitialized if the runtime has ended.
   Result<std::shared_ptr<Devices>> get();
   std::shared_ptr<Devices> made() const;  // null: not created yet, or ended
-  // Returns true if the devices refer to `group` or are about to end. Then the group must be kept.
+  // Returns true if `group` must be kept, because the devices refer to it or are about to end.
   bool keep(const Communicator& group) const;
   Status run(Communicator& group, UserCall call, double timeout_s);
   Result<std::shared_ptr<AsyncWork>> begin(Communicator& group, UserCall call, AsyncOptions how);

@@ -16,7 +16,7 @@ struct ExplainedCall {
   uint64_t nbytes = 0;  // of the whole array
   Rank root = 0;
   GroupShape group = {};
-  Rank rank = -1;                   // the rank to show steps of; -1: the caller's, or rank 0
+  Rank rank = -1;                   // the rank for which steps are shown; -1: the calling rank, or rank 0
   std::string_view transport = {};  // empty: not shown
   // name of a model in plan/cost.h; empty: loopback on one host, ethernet_10g between hosts
   std::string_view model = {};

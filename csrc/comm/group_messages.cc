@@ -110,7 +110,8 @@ void GroupMessages::post(TimePoint began, MessageOperation& started) {
 // Sends or receives a small message without creating an operation, if the two ranks share memory.
 // Returns false if an operation is needed.
 bool GroupMessages::exchange_at_once(const GroupMessage& message, double timeout_s) {
-  // recv_at_once() may wait without checking a deadline that is at least this far away
+  // seconds; recv_at_once() waits briefly without checking the deadline, which must be at least
+  // this far away
   constexpr double kLongEnough = 1e-3;
   const std::size_t nbytes = message.is_offer() ? 0 : message.data.nbytes();
   if (nbytes > kEagerBytes || message.data.list != nullptr) return false;
@@ -124,7 +125,7 @@ bool GroupMessages::exchange_at_once(const GroupMessage& message, double timeout
          parts_.transport->recv_at_once(to, {message.id, {message.data.data, nbytes}, nbytes});
 }
 
-void GroupMessages::poll_all() {
+void GroupMessages::count_and_poll() {
   constexpr uint32_t kSeldom = 128;
   if (at_once_.fetch_add(1, std::memory_order_relaxed) % kSeldom == kSeldom - 1) parts_.transport->poll();
 }
@@ -140,7 +141,7 @@ Status GroupMessages::exchange(GroupMessage message, double timeout_s, uint64_t*
   if (exchange_at_once(message, seconds)) {
     if (issue_order.owns_lock()) issue_order.unlock();
     shared_->calls.done(call);
-    poll_all();
+    count_and_poll();
     return Status::ok();
   }
   MessageOperation started(*shared_, std::move(message));
@@ -226,8 +227,8 @@ Status GroupMessages::take_offer(const FoundMessage& offer, const ConstBuffer& e
   GroupMessage message = found_as(offer, memory, bundle);
   message.place.part = MessagePart::kOffer;
   // The transport does not compare the size of an offered array, and without PYCOLLECTIVE_CHECK
-  // there is no fingerprint. A digest that differs from the offer's makes the exchange fail with
-  // kMismatch.
+  // there is no fingerprint. So if the sizes differ, this message gets a digest other than the
+  // offer's, with which the exchange fails with kMismatch.
   if (expected.nbytes() != offer.nbytes) message.digest = (offer.digest ^ 1) & ~kOfferBit;
   return exchange(std::move(message), timeout_s_);  // does not wait for the sender: the offer has arrived
 }

@@ -1,6 +1,6 @@
 // The messages of a group. Every message has a number, which counts the messages of one peer, tag
-// and direction. A receive is posted at once, or follows a search for the message. An offered
-// message (offered_message.h) consists of several parts with the same number.
+// and direction. A receive is posted either at once or after find() has found its message. An
+// offered message (offered_message.h) consists of several parts with the same number.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class GroupMessages final : public OfferAnswers {
   // kAnyRank.
   Result<FoundMessage> find(const IncomingMessage& message, double timeout_s = -1);
   // Receives a message that find() returned. If `bundle` is null, any content is accepted, and
-  // `data` is memory that was allocated for it. Otherwise the message must match `data` and
-  // `bundle`.
+  // `data` is memory that was allocated for the message. Otherwise the message must match `data`
+  // and `bundle`.
   Status recv(Buffer data, const FoundMessage& found, std::optional<uint64_t> bundle);
   void put_back(const FoundMessage& found) { give_back(found.peer, found.tag, false, found.number); }
   // Sends and receives concurrently, so that all ranks of a ring can call it at the same time.
@@ -53,14 +53,14 @@ class GroupMessages final : public OfferAnswers {
   // Accepts an offer that find() returned. If the offered array is not the expected one, informs
   // the sender and returns kMismatch.
   Status take_offer(const FoundMessage& offer, const ConstBuffer& expected, std::optional<uint64_t> bundle);
-  // Informs the sender of an offered message that this rank, which has requested the data, will not
-  // receive it.
+  // Called if this rank has requested the data of an offered message, but will not receive the
+  // data. Informs the sender of this.
   void refuse_data(Rank peer, uint32_t tag, uint64_t number);
 
   std::string explain() const;  // describes the path to each rank, as text
   // Counts a call that completed without waiting, and polls the transport on every 128th: other
   // ranks may need this rank to receive what they send.
-  void poll_all();
+  void count_and_poll();
 
  private:
   Status check(const GroupMessage& message) const;

@@ -27,7 +27,7 @@ namespace pc {
 namespace {
 
 // Bits in the id of a group. kInternalBit marks the groups of make_internal_group(). kChannelBit
-// marks those of make_channel(), which contain both ranks in the lower bits.
+// marks the groups of make_channel(); the lower bits of such an id are the two ranks.
 constexpr uint32_t kInternalBit = 0x8000'0000, kChannelBit = 0x4000'0000;
 constexpr Rank kMostInChannels = 1 << 14;
 constexpr uint32_t kMostGroupIds = place_of(MessagePart::kAnswer);  // the bits above have other meanings

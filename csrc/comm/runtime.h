@@ -36,10 +36,10 @@ class Runtime {
   // rank of the world, returns the same ids. Groups without a common member may have the same id.
   // Returns kUnsupported if this rank has no ids left.
   Result<uint32_t> reserve_group_ids(uint32_t count);
-  // Destroys this rank's side of a group of make_group() and of its internal group. The other
-  // members close their sides separately. Asynchronous calls that still run in the group end. No
-  // method of the group may be running, or be called later. A group that the devices know is kept
-  // until the end of the runtime, because the devices refer to it.
+  // Destroys this rank's side of a group that make_group() created, and of that group's internal
+  // group. The other members close their sides separately. Asynchronous calls that still run in the
+  // group end. No method of the group may be running, or be called later. A group that the devices
+  // know is kept until the end of the runtime, because the devices refer to it.
   void close_group(const Communicator& group);
   // Creates a group of the same ranks for internal calls, separate from the calls of `group`. Its
   // id is derived from the id of `group`, so no communication is needed. At most one exists for
@@ -52,20 +52,21 @@ class Runtime {
   Result<Communicator*> make_channel(Rank from, Rank to);
   // For GPU operations that are not calls of a group. shutdown() and abort() end the devices.
   LazyDevices& devices();
-  std::size_t group_count() const;                    // open groups besides the world
-  const std::vector<std::string>& addresses() const;  // listening address of each rank; empty for one rank
+  std::size_t group_count() const;  // open groups besides the world
+  // listening address of each rank; empty if there is one rank
+  const std::vector<std::string>& addresses() const;
   const HostMap& hosts() const;
-  shm::Heap*
   // Returns null if no rank shares memory with this one. The heap exists as long as the Runtime
   // object, even after shutdown().
-  heap();
-  // Returns the name of the world, which is unique and the same on every rank; empty for one rank.
+  shm::Heap* heap();
+  // Returns the name of the world, which is unique and the same on every rank. The name is empty if
+  // there is only one rank.
   const std::string& name() const;
   std::vector<CallRecord> last_calls() const;  // oldest first: at most 1024 collectives and 1024 messages
   // Closes the devices, waits until every rank has called this method, sends a goodbye, and closes.
   // Closing the devices may take the time that remains until `deadline`; the other steps may then
-  // take as long again. If `on_devices` is not null, it receives the error of the devices, which is
-  // otherwise part of the result.
+  // take as long again. The error of the devices is stored in `on_devices` or, if that is null, is
+  // part of the result.
   Status shutdown(Deadline deadline, Status* on_devices = nullptr);
   // Ends all running and later calls with `why`, those on devices first. Closes at once, so the
   // peers report a failure.

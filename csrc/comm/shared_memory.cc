@@ -35,7 +35,7 @@ shm::ChosenPlan choose(const SelectionTable& table, Collective collective, uint6
 // Members are destroyed in reverse order: the executors before what they use.
 struct SharedMemory::State {
   std::vector<Rank> domain_of;
-  std::unique_ptr<LocalPeers> single;  // for a rank without shared memory while other ranks share memory
+  std::unique_ptr<LocalPeers> single;  // used if this rank shares no memory but other ranks do
   std::unique_ptr<ShmWakeup> single_wakeup;
   std::unique_ptr<shm::Host> host;
   std::unique_ptr<shm::SharedExecutor> together;    // null: no rank shares memory with this one

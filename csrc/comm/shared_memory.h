@@ -1,4 +1,4 @@
-// Selects for each group of a rank whether its collectives use shared memory: among all its ranks,
+// Selects for each group whether its collectives use shared memory: among all ranks of the group,
 // among the ranks of each host, or not at all.
 #pragma once
 

@@ -22,8 +22,8 @@ struct UserCall {
   Rank source = 0;                                     // for a sendrecv: the rank to receive from
   std::optional<std::span<const int64_t>> shape = {};  // shape of what is sent: see OutgoingMessage
   const FoundMessage* found = nullptr;                 // for a kRecvFound: the message to receive
-  bool has_bundle = true;   // for a kRecvFound; false: the message is accepted as any list
-  MessagePlace place = {};  // for a send or recv
+  bool has_bundle = true;                              // for a kRecvFound; false: any content is accepted
+  MessagePlace place = {};                             // for a send or recv
   // Keeps alive what arrays on a GPU need. Released when the call has ended.
   std::shared_ptr<const void> keeps = {};
   // For arrays on a GPU: the list of the arrays, which is set even if the request describes the

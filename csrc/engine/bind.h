@@ -24,8 +24,8 @@ class Geometry {
   std::size_t input(uint32_t name) const;   // offset in the input
   std::size_t output(uint32_t name) const;  // offset in the output
   // Returns the size of one chunk of scratch, which fits the largest chunk of the array. It is
-  // rounded up to 64 bytes unless packs(shape): chunks of equal size have no gaps between them in
-  // scratch.
+  // rounded up to 64 bytes, except if packs(shape): then all chunks have the same size, and scratch
+  // holds them without gaps.
   std::size_t chunk_nbytes() const { return chunk_nbytes_; }
 
  private:

@@ -24,9 +24,9 @@ class Work {
   virtual WaitEnd drive(const WaitContext& context) = 0;
   // Makes as much progress as is possible without waiting.
   virtual void progress() = 0;
-  // From now on `notifier` is completed with `token` whenever progress() has something to do, and
-  // when the operation is done. If one of these already holds, that happens at once. Pass null to
-  // stop notifications. The notifier must outlive this object. Thread-safety: any thread.
+  // From now on completes `notifier` with `token` whenever progress() has something to do, and when
+  // the operation is done. Does so at once if either is already the case. Pass null to stop
+  // notifications. The notifier must outlive this object. Thread-safety: any thread.
   virtual void notify(CompletionSink* notifier, uint64_t token) = 0;
   // Makes progress in this thread until the operation or the context ends. Returns how the
   // operation ended. After kTimeout or kInterrupted the operation has been withdrawn and no longer

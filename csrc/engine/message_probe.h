@@ -20,8 +20,8 @@ class MessageProbe final : public Work {
   MessageProbe(const MessageProbe&) = delete;
   MessageProbe& operator=(const MessageProbe&) = delete;
 
-  // `peer` is a world rank; the digest of `id` is ignored. The wait goes on as long as a message
-  // that was added with `counts` can still arrive.
+  // `peer` is a world rank; the digest of `id` is ignored. Messages added with `counts` keep
+  // the wait going; see wait().
   void look_for(Rank peer, const MessageId& id, bool counts = true);
   // Call this if the set of messages to look for may have changed. wait() then returns OK, and
   // find() returns null.

@@ -17,8 +17,8 @@ namespace pc {
 struct Request {
   Collective collective = Collective::kBarrier;
   // `in` may be the memory of `out` (in place); otherwise the two must not overlap. If one array
-  // corresponds to a part of the other, as in allgather, then in place it is that part. An array is
-  // empty on a rank that has none (contracts.h).
+  // corresponds to a part of the other, as in allgather, an in-place call passes that part of the
+  // larger array. An array is empty on a rank that has none (contracts.h).
   ConstBuffer in;
   Buffer out;
   Reduction op;
@@ -83,15 +83,15 @@ inline const Layout* layout_of(const Request& request) {
              : request.in.layout;
 }
 
-// Through this, an executor reports mismatches of earlier calls and recognizes peers that leave the
-// group.
+// The interface through which an executor reports mismatches of earlier calls and recognizes peers
+// that leave the group.
 class CallListener {
  public:
-  // World rank `peer` made a different call than this rank under number `sequence`, which was found
-  // out only during a later call.
+  // World rank `peer` made a different call than this rank under number `sequence`. The executor
+  // detected this only during a later call.
   virtual void late_mismatch(uint64_t sequence, Rank peer, const Status& why) = 0;
-  // Returns the digest that a rank sends instead of that of collective `sequence` if it leaves the
-  // group instead of making that call.
+  // Returns the digest that a rank sends in collective `sequence` if it leaves the group instead of
+  // making the call.
   virtual uint64_t digest_of_leaving(uint64_t sequence) const = 0;
 
  protected:

@@ -3,7 +3,7 @@
 namespace pc {
 
 void Run::renew(const Request& request, const Launch& launch) {
-  Completion late;  // a request to end the previous call that arrived just after its end
+  Completion late;  // a request to end the previous call, if the request arrived just after that call's end
   while (queue_.take(late)) {
   }
   request_ = request;

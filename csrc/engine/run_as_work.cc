@@ -1,5 +1,5 @@
-// The Work of a launched collective is the run itself. When it is released it returns to its queue
-// for reuse.
+// The Work of a launched collective is the run itself. When the Work is released, the run returns
+// to its queue for reuse.
 #include <utility>
 
 #include "engine/run.h"

@@ -177,13 +177,14 @@ void RunQueue::end(Lock& lock, Run& run, const Status& why) {
   discard_due();
   // wakes the driving thread, which perhaps drives the first run only because it waits for `run`
   if (progress_held_) runs_.front()->wake();
-  progress_released_.notify_all();  // wakes a thread that waits for the next run, which starts it
+  // wakes a thread that waits for the next run, so that the thread starts that run
+  progress_released_.notify_all();
   notify_if_due();
 }
 
-// A call may end here before the calls before it, and peers may already send messages for it. These
-// can be discarded only when the earlier calls have ended, because a transport discards the
-// messages of all calls up to a number.
+// A call may end here before earlier calls do, while peers already send messages for it. Such
+// messages can be discarded only when the earlier calls have ended, because a transport discards
+// the messages of all calls up to a number.
 void RunQueue::discard_due() {
   std::erase_if(skipped_, [this](uint64_t sequence) {
     const bool due = runs_.empty() || runs_.front()->sequence() > sequence;

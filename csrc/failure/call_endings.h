@@ -43,7 +43,7 @@ class CallEndings {
   // Returns false if the end of the call is already stored. The first reason is then kept.
   bool add(uint64_t sequence, const CallEnd& why);
   void forget(uint64_t sequence);
-  // returns true if no more ends that other ranks report may be stored
+  // returns true if further ends that other ranks report must be discarded
   bool is_full() const;
   // Returns the end of the first call after `sequence` that ended because a rank left, or null if
   // there is none.
@@ -58,8 +58,9 @@ class CallEndings {
 // guards it.
 class Surveys {
  public:
-  // Adds a waiting thread to an inquiry. Returns its answers, which stay valid until every thread
-  // that has joined has left, and true if the caller must send the inquiry to the ranks.
+  // Adds the calling thread to the threads that wait for an inquiry. Returns the inquiry's answers,
+  // which stay valid until the last of these threads has left, and true if the caller must send the
+  // inquiry to the ranks.
   std::pair<const Answers*, bool> join(uint64_t question);
   void leave(uint64_t question);
   const Answers* find(uint64_t question) const;

@@ -123,7 +123,7 @@ struct ControlThread::State final : ControlHost, std::enable_shared_from_this<Co
   std::thread thread;
 
   std::mutex mutex;            // guards the members below
-  bool takes_commands = true;  // until the thread has taken its last commands
+  bool takes_commands = true;  // false once the thread has taken its last commands
   std::vector<Command> commands;
   std::map<uint32_t, std::shared_ptr<ControlledGroup>> groups;
   std::map<Rank, Status> ended_peers;
@@ -212,8 +212,9 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
     if (got.value().nbytes == 0) return;
     const Status fed = peer.reader.feed({bytes.data(), got.value().nbytes});
     while (std::optional<ControlMessage> message = peer.reader.next()) {
-      // Before the report of a death, reads what the dead rank itself has sent. From a rank on this
-      // host that has already arrived, even if the report is read first.
+      // Before the report of a death is processed, reads what the dead rank itself has sent. If
+      // that rank was on this host, all of this has already arrived, even if the report is read
+      // first.
       const Rank dead = message->type == FrameType::kDead ? message->end.by : -1;
       if (reads_dead && known(dead) && dead != rank) read(dead, false);
       plane.received(rank, *message, now());
@@ -222,8 +223,8 @@ void ControlThread::State::read(Rank rank, bool reads_dead) {
   }
 }
 
-// Reports the peer as lost. The notice of this is also sent to the peer if possible, because the
-// peer may be alive with only this connection broken.
+// Reports the peer as lost. If possible, also notifies the peer itself, because it may be alive
+// with only this connection broken.
 void ControlThread::State::broke(Rank rank, const std::string& why) {
   Peer& peer = at(rank);
   plane.lost(rank, why, now());

@@ -25,12 +25,13 @@ uint64_t digest_of(const Request& request, const Choice& choice, uint64_t identi
                    uint64_t sequence);
 // Returns a hash of the sizes of uneven parts, or 0 if the parts are equal.
 uint64_t parts_of(const Request& request);
-// The fingerprint used in place of a call's when a rank leaves instead of making the call.
+// Returns the fingerprint that a rank sends for a call if it leaves instead of making the call.
 uint64_t digest_of_leaving(uint64_t identity, uint64_t sequence);
 // `bundle` is Request::bundle.
 uint64_t digest_of_message(uint64_t identity, uint32_t tag, uint64_t sequence, DType dtype, uint64_t count,
                            const Layout* layout = nullptr, uint64_t bundle = 0);
-// digest_of_message() clears this bit; it marks messages that are offered before they are sent.
+// Marks the digest of a message that is offered before it is sent. digest_of_message() clears this
+// bit.
 inline constexpr uint64_t kOfferBit = uint64_t{1} << 63;
 inline bool is_offer(uint64_t digest) { return (digest & kOfferBit) != 0; }
 // Describes the array that the peer of a message sent or expects, for example "float64[500]". The

@@ -59,8 +59,8 @@ Status FailureReports::report(const Status& ended, const GroupCall& call,
 }
 
 // For a call that ended because the group ended: returns an earlier failure of the call itself, or
-// nullopt if there is none. A rank that detected this failure may have raised it and left, and so
-// ended the group. The end of the group is then a consequence, which the next call raises.
+// nullopt if there is none. A rank that detected this failure may have raised it and left, which
+// ended the group. In that case the next call raises the end of the group.
 std::optional<Status> FailureReports::before_the_end(Lock& lock, uint64_t sequence, const Status& ended,
                                                      const WaitContext& context) {
   const auto is_first = [](Code code) { return code == Code::kMismatch || code == Code::kInterrupted; };
@@ -89,8 +89,8 @@ Status FailureReports::report_on(Lock& lock, uint64_t sequence, const CallEnding
   (void)wait_briefly(lock, context, ending.answers.began, [&] { return !is_awaited(ending); });
   const CallEnd why = ending.why;
   std::vector<RankStatus> statuses = ending.answers.statuses.value_or(std::vector<RankStatus>());
-  // The reports on this rank may be older than its call, because other ranks may have given the
-  // call up before this rank made it. Replaces them by the current report.
+  // The report about this rank may be older than its call, because other ranks may have given the
+  // call up before this rank made it. Replaces that report by the current one.
   if (!statuses.empty() && why.code == Code::kMismatch) {
     lock.unlock();
     statuses[static_cast<std::size_t>(names_.rank())].report = calls_.report(sequence);
@@ -106,7 +106,7 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
     const Status failure = first_failure(ended, operation, context);
     std::unique_lock lock(state_.mutex);
     const Status first = before_the_end(lock, call.sequence, ended, context).value_or(failure);
-    record();  // not before: a failure report on a failed call without a stored end is discarded as old
+    record();  // not earlier: reports on a failed call are discarded unless its end is stored
     state_.endings.forget(call.sequence);
     return report(first, call, operation);
   }
@@ -120,8 +120,8 @@ Status FailureReports::conclude(const Status& ended, const GroupCall& call, cons
   bool others_know = false;
   {
     std::unique_lock lock(state_.mutex);
-    // In the same critical section as adding the end of the call: a failure report on a failed call
-    // without a stored end is discarded as old.
+    // In the same critical section as adding the end of the call, because reports on a failed call
+    // are discarded unless its end is stored.
     record();
     if (!state_.cause.is_ok()) {
       const Status first = before_the_end(lock, call.sequence, ended, context).value_or(state_.cause);
@@ -160,7 +160,8 @@ bool FailureReports::requests_reports(const Status& ended, const GroupCall& call
     if (const CallEnding* const ending = state_.endings.find(call.sequence); ending != nullptr)
       return is_awaited(*ending);
     if (!state_.cause.is_ok() || !worth_waiting(ended.code())) return false;
-    calls_.end_record(call, ended.code());  // in the same critical section as the end, as in conclude()
+    // in the same critical section as adding the end, as in conclude()
+    calls_.end_record(call, ended.code());
     (void)state_.endings.add(call.sequence, ours);
   }
   parts_.control->gave_up(calls_.id(call.sequence), ours);
@@ -203,7 +204,7 @@ Status FailureReports::report_message_failure(const Status& ended, const GroupCa
   switch (ended.code()) {
     case Code::kPeerFailure: return report(first_failure(ended, operation, context), call, operation);
     case Code::kTimeout: {
-      // a polling caller sends no inquiry, nor does a rank to itself
+      // no inquiry for a caller that polls, or for a message to this rank itself
       const bool knows = polled(call) || ended.peer() == names_.rank();
       return report(knows ? ended : with_rank_status(ended, context), call, operation);
     }
@@ -232,7 +233,7 @@ Status FailureReports::first_failure(const Status& ended, const std::string& ope
   return state_.cause;
 }
 
-// Adds to the error of a message that did not arrive what its peer is doing.
+// Appends to the error of a message what its peer is doing.
 Status FailureReports::with_rank_status(const Status& ended, const WaitContext& context) {
   if (ended.peer() < 0) return ended;
   const std::vector<RankStatus> statuses = survey(position_query(ended.peer()), context);

@@ -26,15 +26,15 @@ class FailureReports {
   // Non-blocking variant of conclude(): requests reports from the other ranks. Returns true while
   // reports are outstanding. It may be called repeatedly; conclude() must follow.
   bool requests_reports(const Status& ended, const GroupCall& call);
-  // The variant of conclude() for a call if no caller here requests its outcome.
+  // The variant of conclude() for an asynchronous call for which no caller on this rank waits.
   void conclude_detached(const Status& ended, const GroupCall& call);
-  // The variant of conclude() for a message between this rank and `ended.peer()`, which concerns no
-  // other rank.
+  // The variant of conclude() for a message, which concerns only this rank and `ended.peer()`.
   Status conclude_message(const Status& ended, const GroupCall& call, const std::string& operation,
                           const WaitContext& context);
   bool requests_peer_report(const Status& ended,
                             GroupCall& call);  // variant of requests_reports() before conclude_message()
-  // Returns why other ranks have given this call up, as far as this rank knows, else `otherwise`.
+  // Returns the reason for which other ranks have given this call up, or `otherwise` if this rank
+  // knows of none.
   Status why_given_up(uint64_t sequence, const Status& otherwise) const;
 
  private:
@@ -43,8 +43,8 @@ class FailureReports {
                                        const WaitContext& context);
   Status report_on(Lock& lock, uint64_t sequence, const CallEnding& ending, const WaitContext& context);
   // Returns true if more reports on a call that has ended on all ranks may arrive and are worth
-  // waiting for. Even if the group has ended, a report that a rank sent before it left still
-  // arrives. The caller holds the mutex.
+  // waiting for. A report that a rank sent before it left arrives even after the group has ended.
+  // The caller holds the mutex.
   bool is_awaited(const CallEnding& ending) const;
   Status await_report(uint64_t sequence, const Status& ended, const WaitContext& context);
   Status report(const Status& ended, const GroupCall& call, const std::string& operation) const;
@@ -54,12 +54,12 @@ class FailureReports {
   Status first_failure(const Status& ended, const std::string& operation, const WaitContext& context);
   Status with_rank_status(const Status& ended, const WaitContext& context);
   std::vector<RankStatus> survey(uint64_t sequence, const WaitContext& context);
-  // joins the inquiry, and sends it if no thread has; the caller holds the mutex
+  // joins the inquiry, and sends it if no other thread has sent it; the caller holds the mutex
   const Answers* ask(uint64_t question);
   template <class Ready>
   bool wait_briefly(Lock& lock, const WaitContext& context, TimePoint began, Ready&& ready);
-  uint64_t position_query(
-      Rank peer) const {  // returns the number of the inquiry about what that rank is doing
+  // Returns the number of the inquiry about what that rank is doing.
+  uint64_t position_query(Rank peer) const {
     return CallId::position_query(calls_.id(0).group, names_.to_world(names_.rank()), names_.to_world(peer))
         .sequence;
   }

@@ -9,8 +9,8 @@
 namespace pc {
 namespace {
 
-// Returns the shutdown() that this rank is in. Otherwise, unless the question is only about
-// shutdown(), returns the latest call or message in which a thread waits.
+// If this rank has called shutdown(), returns that call. Otherwise returns the latest call or
+// message in which a thread waits, or nullopt if the question is only about shutdown().
 std::optional<CallRecord> running_now(const GroupCalls::Parts& parts, const CallId& question) {
   const uint32_t group = question.group;
   std::optional<CallRecord> leaving = parts.recorder->last_shutdown(group);
@@ -209,7 +209,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
   std::optional<CallRecord> record = look();
   if (!record) {
     const std::unique_lock lock = issue_order();
-    record = look();  // another thread may have been between numbering and recording it
+    record = look();  // another thread may have numbered the call before, and recorded it only now
     if (!record) {
       report.state = !call.is_call() || sequence > sequence_
                          ? CallReport::State::kNotMade
@@ -232,7 +232,7 @@ CallReport GroupCalls::report(uint64_t sequence) {
 void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
   bool made = false, ahead = false;
   {
-    const std::unique_lock issuing = issue_order();  // so that no call is between its number and its launch
+    const std::unique_lock issuing = issue_order();  // so that every numbered call has been launched
     made = sequence <= sequence_;
     const std::optional<CallRecord> record = parts_.recorder->find(group_, sequence);
     const bool done = made && (!record || record->state != CallRecord::State::kRunning);
@@ -241,8 +241,8 @@ void GroupCalls::end_call(uint64_t sequence, const CallEnd& why) {
     if (!state_.cause.is_ok() || state_.endings.is_full()) return;
     if (!done && !state_.endings.add(sequence, why)) return;
   }
-  // A member has quit in a call that this rank has already completed, and takes no part in the
-  // later calls of this rank. So the group ends.
+  // A member has quit in a call that this rank has already completed. That member takes no part in
+  // the later calls of this rank, so the group ends.
   if (ahead) abort(failure_of(why, {}, names_));
   // Ends the call here. Data sent for it may be stored here even if this rank's part is done. A
   // call that was not made yet is ended when it is made.

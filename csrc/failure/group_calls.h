@@ -32,8 +32,8 @@ struct GroupCall {
   bool asked = false;     // for a message: requests_peer_report() has sent an inquiry
 };
 
-// What this rank knows about failed calls and about the end of the group. GroupCalls, which
-// receives the reports, and FailureReports, which passes them on, share it.
+// What this rank knows about failed calls and about the end of the group. Shared by GroupCalls,
+// which receives the reports, and by FailureReports, which passes them on.
 struct FailureState {
   explicit FailureState(Rank rank) : late_errors(rank) {}
 
@@ -60,19 +60,19 @@ class GroupCalls final : public ControlledGroup, public CallListener {
     Executor* executor = nullptr;
     ControlThread* control = nullptr;
     CompletionSink* group_ends = nullptr;  // completed when the group ends; null if the reactor is null
-    std::shared_ptr<FlightRecorder> recorder,
-        messages;  // `recorder` is for collectives, `messages` for messages, of which there may be many more
+    // `recorder` is for collectives. `messages` is for messages, which may be far more numerous.
+    std::shared_ptr<FlightRecorder> recorder, messages;
     Logger log = Logger();
     double warn_after_s = 30;  // seconds of waiting in one call before a warning
-    bool compares = true;      // calls have digests, which show which rank made which call
-    bool confirms = false;  // every call has a confirmation, which reports errors of the call on other ranks
+    bool compares = true;      // calls carry digests, by which ranks detect mismatches
+    bool confirms = false;     // after every call a confirmation reports its errors on other ranks
   };
 
   GroupCalls(const Parts& parts, uint32_t group, GroupNames names);
 
   // ---- around a call
   //
-  // For WaitContext: the value is not 0 once the group has ended.
+  // The word becomes nonzero when the group ends; for WaitContext.
   const std::atomic<uint32_t>* word() const { return &state_.ended; }
   // Returns an error if the group has ended, or if an earlier call of this rank is now known to be
   // wrong. The error about an earlier call is returned only once.
@@ -81,42 +81,41 @@ class GroupCalls final : public ControlledGroup, public CallListener {
                                                                                           : look();
   }
   Status alive() const;  // returns an error if the group has ended
-  // Returns an error if a member has quit. The next numbered call here would end with the same
-  // error. This method is for calls that have no number, which a quit does not end.
+  // Returns an error if a member has quit. The next numbered call here would end with that error.
+  // For calls without a number, because a quit does not end those.
   Status quit_by_others();
-  // Held from numbering a call until it is launched, so that calls start in order of their numbers.
+  // A caller holds this lock from numbering a call until its launch, so that calls start in the
+  // order of their numbers.
   std::unique_lock<std::mutex> issue_order() { return std::unique_lock(issue_mutex_); }
   uint64_t next_number() { return ++sequence_; }  // the caller holds issue_order()
-  // Returns true if other ranks gave this call up before it was made here; then the call must not
-  // be launched. The caller holds issue_order().
+  // Returns true if another rank gave the call up before this rank made it; then this rank must not
+  // launch it. The caller holds issue_order().
   bool given_up_before(uint64_t sequence);
   void end_record(const GroupCall& call, Code code) {
     (call.sequence == 0 ? parts_.messages : parts_.recorder)->end(call.ticket, code, now_ns());
   }
   void done(const GroupCall& call);  // the call has succeeded
   Status noticed();                  // returns, once, an error about earlier calls; OK if there is none
-  // From now on no error about calls up to `sequence` is raised. Errors that were not yet raised
-  // here are logged as warnings.
+  // From now on no error about calls up to `sequence` is raised. Pending errors are logged as
+  // warnings.
   void settle(uint64_t sequence);
-  // Requests the peer's status for a message that does not arrive. Returns true if the peer has
+  // For a message that does not arrive: requests the status of `peer`. Returns true if `peer` has
   // been in shutdown() for so long that everything it sent before would have arrived.
   bool peer_has_left(Rank peer);
-  // Records the failure of an asynchronous call if no caller requests its outcome: the next call
-  // raises the failure, or it is logged.
+  // Records the failure of an asynchronous call for which no caller waits. The next call raises the
+  // failure; if there is none, the failure is logged.
   void unobserved(const Status& outcome);
   void cancel(uint64_t sequence, const Status& why);  // ends the call with this number on this rank
   // Marks this rank as leaving. Calls that still run in other threads then end without a report to
   // the other ranks.
   void close();
-  // Ends all running and later calls with `why`. If the group has ended already, the first cause is
-  // kept.
+  // Ends all running and later calls with `why`. Has no effect if the group has already ended.
   void abort(const Status& why) noexcept;
-  // Like abort(), and ends the group on the other members too: their calls in which this rank no
-  // longer takes part end with kPeerExited.
+  // Like abort(), and ends the group on the other members too: their calls that need this rank end
+  // with kPeerExited.
   void quit(const Status& why);
-  void end_for_all(const Status& why,
-                   // Like quit(); `report` is the end of those calls on the other members.
-                   const CallEnd& report);
+  // Like quit(), but the calls of the other members end with `report`.
+  void end_for_all(const Status& why, const CallEnd& report);
 
   const GroupNames& names() const { return names_; }
   uint64_t identity() const { return identity_; }  // see identity_of()

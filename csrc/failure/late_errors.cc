@@ -8,7 +8,7 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kMostWarned = 8;  // errors in one warning
-// limit for errors of wrong calls, and for the numbers of reported calls
+// capacity of late_, of unobserved_ and of reported_
 constexpr std::size_t kMostKept = 1024;
 
 }  // namespace

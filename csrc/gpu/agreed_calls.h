@@ -28,7 +28,7 @@ class AgreedCalls {
     agreed_.push_back(false);
     return last();
   }
-  // Reports that all ranks have made the call, or that the call will not be made.
+  // Records that all ranks have made the call, or that it will not be made.
   void agree(uint32_t number) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -49,7 +49,7 @@ class AgreedCalls {
 
   const std::shared_ptr<cuda::TimelineSemaphore> semaphore_;
   std::mutex mutex_;         // guards the members below
-  uint32_t first_;           // the first call that not all ranks have made
+  uint32_t first_;           // the first call that not every rank is known to have made
   std::deque<bool> agreed_;  // for call first_ and each later call: whether all ranks have made it
   bool stopped_ = false;
 };

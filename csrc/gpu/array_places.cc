@@ -60,8 +60,8 @@ Result<int> DeviceGroups::device_of(const ConstBuffer& buffer) {
   return found;
 }
 
-// Queries the driver for the GPU of each array if its library does not report it. An array without
-// elements has no memory to query, so it is assigned the GPU of the other array, or else the
+// Sets the GPU of each array that does not report its own, by a query to the driver. An array
+// without elements has no memory to query; it gets the GPU of the call's other array, or the
 // current GPU.
 Result<int> DeviceGroups::place(Request& request) {
   const auto locate = [&](auto& buffer) -> Status {

@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kRound{10}, kShortRound{1};
 constexpr int kOverdueRounds = 5;
 constexpr auto kNever = std::chrono::milliseconds::max();
 
-// The failure of a group after Ctrl-C has returned the arrays of one of its calls to the program.
+// The failure that ends a group after Ctrl-C has interrupted one of its calls on the GPU.
 Status interrupted(const std::string& operation) {
   return Status(Code::kAborted, "a call of this group on a GPU was interrupted on this rank: " + operation);
 }
@@ -58,18 +58,18 @@ class DeviceCalls::Call : public GpuWork {
   std::optional<Status> compared() const {
     return on_cpu_ == nullptr ? std::optional(Status::ok()) : on_cpu_->outcome();
   }
-  void end(const Status& outcome) {  // a captured call ends with its graph, unless it has failed
+  void end(const Status& outcome) {  // a captured call that succeeds ends with its graph
     if (!outcome.is_ok() || !is_queued() || !on_gpu_->in_graph()) GpuWork::end(outcome);
   }
-  // Sets the outcome of a call that ends without effect on other calls.
+  // Sets the outcome of a call that has succeeded or was refused; neither affects other calls.
   void end_by_itself() {
     const Status how =
         is_queued() && on_gpu_->is_refused() ? on_gpu_->outcome().value_or(Status::ok()) : Status::ok();
     end(how.is_ok() ? how : how.with_operation(operation_));
     report_if_unobserved();
   }
-  // Passes the error of a refused call that no caller waits for to the group; its next call
-  // returns it. Other errors end the group, so every later call returns them without this.
+  // If no caller waits for a refused call, passes its error to the group, so that the group's next
+  // call returns the error. Other errors end the group, so later calls return them anyway.
   void report_if_unobserved() {
     const std::optional<Status> outcome = this->outcome();
     if (!detached_ || !outcome || outcome->is_ok() || !is_queued() || !on_gpu_->is_refused()) return;
@@ -90,8 +90,8 @@ class DeviceCalls::Call : public GpuWork {
   std::weak_ptr<DeviceCalls> calls_;
   std::atomic<bool> detached_{false}, observed_{false};
   bool in_stream_order_ = true;
-  std::function<void(const Status&)>
-      on_end_;  // set before the call is added to running_; called by the thread that removes it from there
+  // set before the call is in running_; called by the thread that removes the call from there
+  std::function<void(const Status&)> on_end_;
 };
 
 DeviceCalls::DeviceCalls(Communicator& group, const Resources& resources,
@@ -142,7 +142,7 @@ void DeviceCalls::stop_threads() {
   if (!watcher_.joinable()) return;
   ask_threads_to_stop();
   std::unique_lock lock(mutex_);
-  // its abort returns in bounded time
+  // the watcher's abort returns in bounded time
   settled_.wait(lock, [this] { return watcher_ended_; });
   const bool ended = settled_.wait_for(lock, wait_limit_, [this] { return poller_ended_; });
   if (!ended) {
@@ -195,7 +195,7 @@ Result<std::shared_ptr<GpuWork>> DeviceCalls::launch(const cuda::DeviceCall& cal
   return std::shared_ptr<GpuWork>(started);
 }
 
-// Returns the error of a call that could not begin: the group's failure if it has ended, or `why`.
+// Returns the error of a call that could not begin: the failure of an ended group, or else `why`.
 Status DeviceCalls::not_made(const Status& why) {
   const Status end = group_.alive();
   if (end.is_ok()) return why;
@@ -204,8 +204,9 @@ Status DeviceCalls::not_made(const Status& why) {
 }
 
 // Begins to compare the call with those of the other ranks. In strict mode the host waits for the
-// comparison before it queues the call; otherwise the stream waits. A captured call is also
-// compared before it is queued, because nothing is compared when its graph is launched.
+// comparison before it queues the call. Otherwise the call is queued at once, and the stream waits
+// after it if there are semaphores (PYCOLLECTIVE_STREAM_CHECK=on). A captured call is compared
+// before it is queued, because nothing is compared when its graph is launched.
 Status DeviceCalls::begin_comparison(cuda::DeviceCall& call, Call& started) {
   const bool host_waits = strict_ || call.is_captured;
   const std::optional<uint32_t> number = host_waits ? std::nullopt : agreed_->begin();
@@ -242,10 +243,10 @@ Status DeviceCalls::queue(const cuda::DeviceCall& call, const std::shared_ptr<Ca
   }
   if (wakes_watcher) watch_now_.notify_one();
   auto queued = executor_->launch(call, group_.waiting_until(started->deadline_));
-  // not earlier: the poller would call the driver during launch()
+  // Wakes the poller only now, because it would otherwise call the driver during launch().
   if (wakes_poller) poll_now_.notify_one();
   if (!queued.is_ok())
-    // the other ranks queue the call
+    // reported, because the other ranks queue the call and would wait for this rank
     fail(queued.status().with_operation(started->operation_), true);
   const std::lock_guard lock(mutex_);
   // the watcher has ended the call, or will end it
@@ -276,8 +277,8 @@ Status DeviceCalls::run(const cuda::DeviceCall& call, double timeout_s) {
   return ended;
 }
 
-// Waits until the comparison succeeds. Other ranks may queue the call as soon as they see that. So
-// if this rank must stop waiting before it knows the outcome, it ends the calls of all ranks.
+// Waits until the comparison succeeds. Once a rank sees that success, it may queue the call. So if
+// this rank must stop waiting before it knows the outcome, it ends the calls of all ranks.
 Status DeviceCalls::all_have_made(const Call& call) {
   const std::optional<Status> compared = this->compared(call, TimePoint::max(), AsyncWork::Part::kDrives);
   if (call.compared()) return *compared;
@@ -286,8 +287,8 @@ Status DeviceCalls::all_have_made(const Call& call) {
   return first_failure();
 }
 
-// Waits for the outcome of the comparison, which also ends at the call's own deadline. Returns none
-// if `until` passes first.
+// Waits for the outcome of the comparison, which ends at the call's own deadline at the latest.
+// Returns none if `until` passes first.
 std::optional<Status> DeviceCalls::compared(const Call& call, TimePoint until, AsyncWork::Part part) const {
   if (call.on_cpu_ == nullptr) return Status::ok();
   return call.on_cpu_->wait(group_.waiting_until(Deadline(until)), part);
@@ -404,7 +405,7 @@ std::optional<std::pair<Status, bool>> DeviceCalls::failure_of(const Call& call,
   if (on_gpu && !on_gpu->is_ok() && !call.on_gpu_->is_refused() &&
       (compared || on_gpu->code() != Code::kMismatch))
     return std::pair(on_gpu->with_operation(call.operation_), on_gpu->code() != Code::kMismatch);
-  // If the comparison has not ended, it reports the missing rank itself.
+  // After the deadline, a comparison that has not ended reports the missing rank itself.
   if (compared && !on_gpu && at >= call.due_)
     return std::pair(Status(Code::kTimeout, kNotInTime).with_operation(call.operation_), true);
   return std::nullopt;
@@ -443,7 +444,7 @@ void DeviceCalls::poll_calls() {
   if (!trouble.is_ok()) fail(trouble, true);
 }
 
-// Called once per round of the watcher. Returns true after kOverdueRounds in the same query.
+// Called each round of the watcher. Returns true if a query has lasted for kOverdueRounds rounds.
 bool DeviceCalls::driver_is_silent() {
   const std::lock_guard lock(mutex_);
   const bool is_the_same = polls_again_in_ == std::chrono::milliseconds(0) && question_ == overdue_;
@@ -501,19 +502,18 @@ Status DeviceCalls::close_failed(const Status& failed) {
 }
 
 Status DeviceCalls::close(double timeout_s) {
-  // the watcher may not know yet
+  // the watcher may not have noticed yet that the group has ended
   if (const Status end = group_.alive(); !end.is_ok()) fail(end, false);
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
-  PC_ASSIGN_OR_RETURN(const FifoLock::Held held,
-                      // no other call is queued meanwhile
-                      issue_order_.take(group_, deadline));
+  // while it is held, no other call is queued
+  PC_ASSIGN_OR_RETURN(const FifoLock::Held held, issue_order_.take(group_, deadline));
   if (const Status failed = failure(); !failed.is_ok()) return close_failed(failed);
   for (const std::shared_ptr<Call>& each : running()) {
     const Status ended = each->until_ended(deadline);
     if (!ended.is_ok() && !each->on_gpu_->in_graph() && !each->on_gpu_->is_refused()) return ended;
   }
-  stop_threads();  // the threads would take a closed communicator for a failed one
+  stop_threads();  // while they run, the threads would take a closed communicator for a failed one
   if (const Status failed = first_failure(); !failed.is_ok()) {
     wait_for_abort(kAbort);
     group_.quit(failed);
@@ -533,8 +533,8 @@ std::optional<Status> DeviceCalls::Call::precede(const WaitContext& context, voi
   const auto theirs = static_cast<cuda::CUstream>(stream);
   if (const std::shared_ptr<DeviceCalls> calls = calls_.lock()) {
     const Status failed = calls->first_failure();
-    // The abort sets the arrays to NaN. The owner may write to its array next, so its stream must
-    // wait for the abort's writes.
+    // The abort fills results with NaN. The owner may write to its array next, so its stream must
+    // first wait for the abort's writes.
     if (!failed.is_ok() && calls->executor_->agreed() != nullptr && calls->wait_for_abort(kShortAbort))
       (void)on_gpu_->precede(theirs);
     PC_TRY(failed);
@@ -548,8 +548,8 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   if (calls == nullptr)
     return outcome().value_or(Status(Code::kNotInitialized, "the group of this call was closed"));
   const TimePoint until = deadline.when();
-  // Uses kWaitsOnly, because a signal handler of the program may run during the wait, and may
-  // itself wait for the stream.
+  // Uses kWaitsOnly: a signal handler of the program may run during the wait, and may itself wait
+  // for the stream.
   const std::optional<Status> compared = calls->compared(*this, until, AsyncWork::Part::kWaitsOnly);
   if (compared && !compared->is_ok()) {
     if (!this->compared()) return *compared;  // only this wait was refused; the call continues
@@ -558,7 +558,7 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
     calls->wait_for_abort(in_stream_order_ ? kShortAbort : kAbort);
     return calls->first_failure();
   }
-  // at the call's own deadline all calls end
+  // true: the wait lasts until the call's own deadline, at which all calls end
   const bool is_own = until >= deadline_.when();
   if (on_gpu_->in_graph()) return on_gpu_->wait_on_host({deadline_}).status();
   const Result<WaitEnd> end = on_gpu_->wait_on_host(calls->group_.waiting_until(is_own ? last_ : deadline));
@@ -568,7 +568,7 @@ Status DeviceCalls::Call::until_ended(Deadline deadline) {
   }
   if (ended_well()) return Status::ok();  // the call may have succeeded before the group was closed
   Status ended = end.status();
-  bool ends_all = true;  // whether the call can succeed on no rank any more, so that all calls end
+  bool ends_all = true;  // true: the call can no longer succeed on any rank, so all calls end
   if (end.is_ok()) {
     switch (end.value()) {
       case WaitEnd::kReady: ended = Status(Code::kTimeout, "not all ranks have made this call"); break;

@@ -1,6 +1,6 @@
-// Runs the calls with arrays on GPUs of one group, concurrently with the group's other calls and
-// under the same rules. Every call is compared with the other ranks' calls while NCCL runs it. A
-// failure on any rank ends all calls.
+// Runs one group's calls with arrays on GPUs, concurrently with the group's other calls and under
+// the same rules. Every call is compared with the other ranks' calls while NCCL runs it. A failure
+// on any rank ends all calls.
 //
 //   launch()   checks the call
 //              begins the comparison, with a small message to the other ranks
@@ -48,8 +48,8 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   // calls it while `thread` may be stuck inside NCCL, where the thread cannot check for Ctrl-C
   // itself. It must not block. May be empty.
   using Interrupted = std::function<bool(pthread_t thread, TimePoint since)>;
-  // This rank's resources. If one is missing, why_not gives the reason, and the members other than
-  // why_not may be null.
+  // This rank's resources. If a resource is missing, why_not gives the reason, and the other
+  // members may be null.
   struct Resources {
     std::shared_ptr<const cuda::Driver> driver;
     std::shared_ptr<const nccl::Api> api;
@@ -95,19 +95,19 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   Result<std::shared_ptr<GpuWork>> launch(const cuda::DeviceCall& call, double timeout_s,
                                           std::function<void(const Status&)> on_end = {});
   // Splits the communicator of this group, and returns the DeviceCalls of the new group `child`.
-  // All members call it after the same calls, and it waits for those. A member that belongs to no
-  // new group passes null. Returns null if `child` is null or has one rank, for which NCCL gains
-  // nothing. If it fails on one rank, this group ends on all ranks, and so does the `child` of the
-  // rank that failed.
+  // All members call it after the same calls, and it waits until these calls have ended. A member
+  // that belongs to no new group passes null. Returns null if `child` is null or has one rank,
+  // because a single rank does not need NCCL. If it fails on one rank, this group ends on all
+  // ranks, and so does that rank's `child`.
   Result<std::shared_ptr<DeviceCalls>> split(Communicator* child, double timeout_s);
   // returns false after a failure, and in a signal handler that interrupts a call of this group
   bool can_split() const;
   // If the arrays have a stream and is_in_stream_order() is true, returns once the call is queued
   // on that stream. Otherwise returns once the call has ended.
   Status run(const cuda::DeviceCall& call, double timeout_s);
-  // Waits until every call so far has ended and is no longer polled, so that the next operation
-  // does not share the host and the driver with them. For measurements. Ctrl-C does not end the
-  // wait.
+  // For measurements: waits until every call so far has ended and is no longer polled, so that
+  // these calls do not share the host and the driver with the next operation. Ctrl-C does not end
+  // the wait.
   Status settle(double timeout_s);
   // All members call it after the same calls. It may return an earlier failure that no call has
   // returned.
@@ -132,7 +132,7 @@ class DeviceCalls : public std::enable_shared_from_this<DeviceCalls> {
   void fail(const Status& why, bool report);
   // How long a failed call waits for the abort before it returns its error. The abort itself gives
   // up after 10 s. kAbort applies if the GPU could otherwise still write to arrays that have been
-  // returned to the caller. kShortAbort applies if the abort is merely likely to end soon.
+  // returned to the caller. Otherwise kShortAbort applies, because the abort is likely to end soon.
   static constexpr std::chrono::milliseconds kAbort{15'000}, kShortAbort{50};
   bool wait_for_abort(std::chrono::milliseconds wait_limit);
   std::vector<std::shared_ptr<Call>> running() const;

@@ -90,12 +90,12 @@ class DeviceGroups final : public Devices {
   Result<int> current_device();  // returns the GPU of this thread's current context, or GPU 0
   // sets the GPU of each array that has none, and returns the call's GPU
   Result<int> place(Request& request);
-  // Returns the bytes of `list` in pieces that are each within one allocation, since the driver
-  // copies nothing across allocations. Returns null if this is true of the pieces of `list`
-  // already.
+  // Returns `list` cut into pieces that are each within one allocation, since the driver copies
+  // nothing across allocations. Returns null if no piece has to be cut.
   Result<std::unique_ptr<const IoVec>> within_allocations(const IoVec& list);
-  // If a list of the request has a piece that crosses allocations, replaces the list by one with
-  // such pieces and returns it; it must outlive the request. Otherwise returns null.
+  // If a list of the request has a piece that crosses allocations, replaces the list in the request
+  // by within_allocations() of it, and returns the new list, which must outlive the request.
+  // Otherwise returns null.
   Result<std::unique_ptr<const IoVec>> cut_at_allocations(UserCall& call);
   DeviceCalls::Resources resources(int device);
   Status may_join(int device, void* stream);
@@ -116,7 +116,7 @@ class DeviceGroups final : public Devices {
   std::shared_ptr<const nccl::Api> api_;
   std::map<const Communicator*, std::shared_ptr<Group>> groups_;
   std::vector<std::shared_ptr<GroupOnGpus>> joined_;
-  std::set<const Communicator*> channels_;  // groups of channels, whether their ranks have joined or not
+  std::set<const Communicator*> channels_;  // groups of channels; their ranks may not have joined yet
   Status ended_;
   P2pChannels p2p_channels_;  // thread-safe without mutex_
   // by group and GPU

@@ -15,8 +15,8 @@
 namespace pc {
 namespace {
 
-// Less than NCCL needs even for the smallest group. That is some hundred MiB; NCCL does not report
-// how much.
+// Less than NCCL needs for the smallest group. NCCL does not report its need, which is some hundred
+// MiB.
 constexpr uint64_t kLeastFree_nbytes = uint64_t{64} << 20;
 
 Status has_free_memory(const DeviceCalls::Resources& resources) {
@@ -28,8 +28,8 @@ Status has_free_memory(const DeviceCalls::Resources& resources) {
                 "its GPU's memory is full: NCCL needs some hundred MiB, and " + context.available_text());
 }
 
-// Adds the available memory to an error, because NCCL reports lack of memory as "unhandled cuda
-// error".
+// Adds the available memory to an error, because NCCL reports a lack of memory only as "unhandled
+// cuda error".
 Status with_available_memory(const Status& why, const DeviceCalls::Resources& resources) {
   if (why.code() != Code::kSystem) return why;
   const Result<cuda::Context> context = cuda::Context::primary(resources.driver, resources.device);
@@ -79,7 +79,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
   const auto leave = [&](const Status& why) {
     const Status end = group.alive();
     if (end.is_ok()) group.quit(why);
-    return end.is_ok() ? why : end;  // the end of the group is the cause then
+    return end.is_ok() ? why : end;  // if the group has ended, its end is the cause
   };
   const Result<nccl::UniqueId> met =
       exchange_unique_id(group, *resources.api, std::max(deadline.remaining_s(), 0.0));
@@ -100,7 +100,7 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::join(Communicator& group, cons
         nccl::Communicator::init(with, {met.value(), group.rank(), group.size()}, {}, context));
     auto executor = std::make_unique<nccl::Executor>(std::move(gpu), std::move(made), resources.abandoned);
     const std::shared_ptr<DeviceCalls> calls(new DeviceCalls(group, resources, std::move(executor)));
-    PC_TRY(calls->first_failure());  // fails if its threads, which monitor calls, cannot start
+    PC_TRY(calls->first_failure());  // fails if the threads of `calls`, which monitor calls, cannot start
     return calls;
   };
   const Result<std::shared_ptr<DeviceCalls>> joined = among_live_ranks(group, deadline, init);
@@ -144,8 +144,8 @@ Result<std::shared_ptr<DeviceCalls>> DeviceCalls::split(Communicator* child, dou
     PC_TRY(calls->first_failure());
     return calls;
   };
-  // A rank that fails to acquire the lock takes no part in the split, so it too ends the group for
-  // the ranks that wait for it there.
+  // If this rank cannot acquire the lock, it takes no part in the split. The other ranks wait for
+  // it there, so this too ends the group.
   Result<std::shared_ptr<DeviceCalls>> calls =
       held.is_ok() ? among_live_ranks(group_, deadline, cut) : held.status();
   if (calls.is_ok()) return calls;

@@ -15,7 +15,7 @@ struct DeviceFacts {
   char gpu[56] = {};  // uuid of the rank's GPU, as text; empty: it has none
   uint64_t host = 0;  // hash of the rank's NCCL_HOSTID; 0: it is not set
   int32_t nccl_major = 0, nccl_minor = 0, nccl_patch = 0;  // version of the rank's NCCL; 0: NCCL is missing
-  char why_not[244] = {};  // why the rank cannot use NCCL, as text; empty: it can
+  char why_not[244] = {};  // why the rank cannot use NCCL, as text; empty: the rank can use NCCL
   void set_gpu(const std::string& uuid, const std::string& host_id);
   void lacks(const std::string& why);  // sets why_not, unless it is set already; long reasons are truncated
 };

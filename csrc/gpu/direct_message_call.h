@@ -23,12 +23,12 @@
 namespace pc {
 
 std::string text_of(const UserCall& message);  // "send to rank 1, tag 0 (4 MiB float32)"
-// Converts an error of a channel into an error of the message. The channel's error names the ranks
-// of the channel and a broadcast; the result names `rank`, the message's peer and `operation`.
+// Converts an error of a channel into an error of the message. The result has `rank`, `operation`
+// and the message's peer in place of the channel's ranks and its broadcast.
 Status words_of(const Status& of_channel, const UserCall& message, const std::string& operation, Rank rank);
 
-// Failures of messages that no caller has received yet. The next call returns them. Shared by
-// DirectMessages and by calls that may outlive it. Thread-safety: all methods.
+// Failures of messages that no caller has received yet; the next call returns the first one. Shared
+// by DirectMessages and by message calls that may outlive it. Thread-safety: all methods.
 class MessageFailures {
  public:
   explicit MessageFailures(Communicator& group) : group_(&group) {}
@@ -50,7 +50,8 @@ class MessageFailures {
     first_ = Status();
     of_ = nullptr;
   }
-  void forget(const void* call) {  // `call` is being destroyed; a failure of it is kept
+  // Called when `call` is destroyed. A failure of `call` is kept for the group's next call.
+  void forget(const void* call) {
     const std::lock_guard lock(mutex_);
     reported_.erase(call);
     if (of_ == call) of_ = this;
@@ -60,7 +61,8 @@ class MessageFailures {
     of_ = nullptr;
     return std::exchange(first_, Status());
   }
-  // Records the failure of a message that was never queued on the GPU. The group returns it.
+  // Passes the failure of a message that was never queued on the GPU to the group, so that the
+  // group's next call returns it.
   void unobserved(const Status& why) {
     const std::lock_guard lock(mutex_);
     if (group_ != nullptr) group_->unobserved(why);
@@ -78,7 +80,7 @@ class MessageFailures {
   std::set<const void*> reported_;  // calls that reported their failure before note() was called
 };
 
-// A message that continues after begin() has returned. It has a thread of its own, or is queued on
+// A message that continues after begin() has returned: first in a thread of its own, then queued on
 // the GPU. Thread-safety: all methods.
 class DirectMessageCall final : public GpuWork, public std::enable_shared_from_this<DirectMessageCall> {
  public:
@@ -94,12 +96,12 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
         stop_([this, &stopping] { return given_up_ || stopping; }),
         on_end_(std::move(on_end)) {
     operation_ = text_of(what);
-    if (what.found != nullptr) {  // the caller owns *found
+    if (what.found != nullptr) {  // not kept, because the caller owns *found
       what_.request.root = what.found->peer;
       what_.kind = UserCall::Kind::kRecv;
       what_.found = nullptr;
     }
-    if (what.shape) {  // the caller owns the memory of `shape`
+    if (what.shape) {  // copied, because the caller owns the memory of `shape`
       shape_.assign(what.shape->begin(), what.shape->end());
       what_.shape = shape_;
     }
@@ -171,9 +173,9 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return queued_;
   }
-  // Waits until the message is queued on the GPU, or has ended without that, and returns the
-  // outcome. Returns none if `until` passes first or on Ctrl-C. If `ignores_interrupts` is true,
-  // Ctrl-C is ignored.
+  // Waits until the message is queued on the GPU or has ended before that, and returns the outcome.
+  // Returns none if `until` passes first or on Ctrl-C. If `ignores_interrupts` is true, Ctrl-C is
+  // ignored.
   std::optional<Status> until_queued(Deadline until, bool ignores_interrupts = false) const {
     std::unique_lock lock(mutex_);
     while (!queued_) {
@@ -201,8 +203,8 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
     const std::lock_guard lock(mutex_);
     return rest_;
   }
-  // Records the outcome of rest_, if it has ended. Returns `of_rest`, the result of a wait for
-  // rest_, as an error of the message.
+  // Records the outcome of rest_, if it has ended. `of_rest` is the result of a wait for rest_; it
+  // is returned as an error of the message.
   Status observed(const Status& of_rest) {
     const std::optional<Status> outcome = rest()->outcome();
     if (outcome) end(*outcome);
@@ -237,7 +239,7 @@ class DirectMessageCall final : public GpuWork, public std::enable_shared_from_t
   mutable std::condition_variable changed_;
   bool queued_ = false, detached_ = false;
   mutable bool observed_ = false;  // a caller has received outcome_
-  Status outcome_;  // how queueing ended, or the message if rest_ is null; set together with queued_
+  Status outcome_;  // outcome of queueing or, if rest_ is null, of the message; set together with queued_
   std::shared_ptr<GpuWork> rest_;  // the work on the GPU; null: the message is not queued there
 };
 

@@ -145,7 +145,7 @@ UserCall on_channel(const UserCall& message, bool sends) {
   }
   request.in = theirs.in;
   request.out = {const_cast<std::byte*>(theirs.in.data), theirs.in.count, theirs.in.dtype, theirs.in.device};
-  return made;  // the root's broadcast is in place, so the array is only read
+  return made;  // in.data may be cast to non-const, because the root of a broadcast in place only reads it
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ Status DirectMessages::send(const UserCall& call, const Making& how) {
       {request.in, request.root, call.tag, request.site, place, call.shape, request.bundle}, how.left_s(),
       &number);
   if (!sent_offer.is_ok()) {
-    if (number != 0) {  // the other rank may have received the offer
+    if (number != 0) {  // the other rank may have received the offer and may answer
       let_answer_come(call, number);
       (void)send_part(call, number, MessageGo::given_up(sent_offer));
     }
@@ -185,8 +185,7 @@ Status DirectMessages::send_part(const UserCall& call, uint64_t number, const Me
   return group_.send({bytes_of(go), request.root, call.tag, request.site, place}, kOfferGraceS);
 }
 
-// Receives the answer in the background, because it may still arrive although no caller waits for
-// it.
+// Receives the answer in the background: it may still arrive, although no caller waits for it.
 void DirectMessages::let_answer_come(const UserCall& call, uint64_t number) {
   const Request& request = call.request;
   const auto kept = std::make_shared<std::pair<MessageAnswer, ConstBuffer>>(MessageAnswer(), request.in);
@@ -210,7 +209,7 @@ Status DirectMessages::offered(const UserCall& call, P2pChannel& channel, uint64
         .with_rank(group_.rank())
         .with_peer(request.root)
         .with_operation(text_of(call));
-  if (answer.word == MessageAnswer::Word::kThroughHost) {  // this sends "go" before the data
+  if (answer.word == MessageAnswer::Word::kThroughHost) {  // through_host() sends "go" before the data
     UserCall data = call;
     data.place = {MessagePart::kData, number, nullptr, nullptr, sent_go};
     return through_host(data, how, how.left_s());
@@ -309,7 +308,7 @@ Status DirectMessages::sendrecv(const UserCall& call, double timeout_s) {
 }
 
 // Called when the caller stops waiting and gets its array back. Cancels the message, unless the
-// other rank already waits for it: then waits until it has been sent.
+// other rank already waits for the message. In that case waits until the message has been sent.
 Status DirectMessages::given_up(GpuWork& sending) {
   const Deadline soon = Deadline::after(2 * kOfferGraceS);
   if (auto* const own = dynamic_cast<DirectMessageCall*>(&sending)) {

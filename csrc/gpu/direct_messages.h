@@ -3,11 +3,11 @@
 // messages are first offered to the receiver (offered_message.h), and use the channel if the
 // receiver's array is on a GPU too.
 //
-// So a receiver must find the message before it knows whether the message is an offer, and a sender
-// must receive the answer before it knows the path. A large send therefore waits for its receiver,
-// as it does on the CPU. An asynchronous message has a thread until it is queued on the GPU. The
-// thread first waits until the message's array has been made, so that on the channel the message
-// waits only for the other rank.
+// So only the arrived message shows its receiver whether it is an offer, and only the answer shows
+// the sender the path. A large send therefore waits for its receiver, as it does on the CPU. An
+// asynchronous message has a thread until the message is queued on the GPU. The thread first waits
+// until the message's array has been made, so that on the channel the message waits only for the
+// other rank.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
     const std::function<bool()>* stop = nullptr;  // see MessagePlace
     const Launch& launch;
     double left_s() const { return std::max(deadline.remaining_s(), 0.0); }
-    // the time left after the other rank has begun to wait for this rank; at least kOfferGraceS
+    // time limit once the other rank waits for this rank: the time left, but at least kOfferGraceS
     double agreed_s() const { return std::max(left_s(), kOfferGraceS); }
   };
   DirectMessages(Communicator& group, P2pChannels& channels, cuda::Context context, cuda::Stream stream,
@@ -86,7 +86,8 @@ class DirectMessages : public std::enable_shared_from_this<DirectMessages> {
   Communicator& group_;
   P2pChannels& channels_;
   const cuda::Context context_;
-  // replaces the caller's stream in asynchronous messages; no work is queued on it
+  // replaces the caller's stream in asynchronous messages, because their threads have waited for
+  // that stream already
   const cuda::Stream stream_;
   cuda::EventPool events_;
   const std::shared_ptr<StagedCalls> staged_;

@@ -1,4 +1,4 @@
-// A lock for operations of one rank on the GPUs of a group that must not overlap: joining the
+// A lock for those operations of one rank on a group's GPUs that must not overlap: joining the
 // group, or queueing its calls. Threads acquire it in the order of their requests. A thread stops
 // waiting at its deadline, on Ctrl-C, or when the group ends.
 #pragma once

@@ -1,7 +1,7 @@
-// Selects the backend of each call of one group between GPUs. The call uses NCCL if the group's
-// ranks have joined by NCCL and NCCL supports the call. Otherwise it runs directly from array to
-// array if the ranks can access each other's arrays, and through the host if they cannot. The
-// selection depends only on what all ranks know, so all ranks select the same backend.
+// Selects the backend of each call of one group with arrays on GPUs. The call uses NCCL if the
+// group's ranks have joined by NCCL and NCCL supports the call. Otherwise it runs directly from
+// array to array if the ranks can access each other's arrays, and through the host if they cannot.
+// The selection depends only on what all ranks know, so all ranks select the same backend.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class GroupOnGpus {
  public:
-  using Backend = Result<std::shared_ptr<DeviceCalls>>;  // or the reason for its absence
+  using Backend = Result<std::shared_ptr<DeviceCalls>>;  // a backend, or the reason why the group lacks it
   // `driver` must be open.
   GroupOnGpus(Communicator& group, std::shared_ptr<const cuda::Driver> driver, int device, Backend nccl,
               Backend peers)

@@ -5,8 +5,8 @@
 namespace pc {
 namespace {
 
-// What rank 0 sends to the other ranks: the id, or the reason why it has none, so that they do not
-// wait for an id.
+// What rank 0 sends to the other ranks: the id or, if it cannot create one, the reason, so that the
+// other ranks do not wait for an id.
 struct NcclIdMessage {
   nccl::UniqueId id = {};
   char why_not[128] = {};

@@ -1,11 +1,11 @@
 // A channel carries messages from one GPU to another, in one direction. It is a separate group of
 // two ranks, and each call of that group is one message.
 //
-// A message is a broadcast from the channel's first rank. So it uses the backend of a group of
-// these two ranks (NCCL, from array to array, or through the host), and is compared, watched and
-// ended like any call. NCCL requires both ranks to issue the messages in the same order. This is
-// the order in which the sender sends "go", regardless of the messages' groups and tags. Each
-// direction has its own channel, so that two ranks that exchange arrays can send at the same time.
+// A message is a broadcast from the channel's first rank. So it uses the backend of the channel's
+// group (NCCL, from array to array, or through the host), and is compared, watched and ended like
+// any call. NCCL requires both ranks to issue the messages in the same order. They use the order in
+// which the sender sends "go", regardless of the messages' groups and tags. Each direction has its
+// own channel, so that two ranks that exchange arrays can send at the same time.
 #pragma once
 
 #include <condition_variable>
@@ -31,9 +31,9 @@ class P2pChannel {
   int device() const { return device_; }
   bool has_ended();
 
-  // For the sender: passes the number of the next message to `send`, which sends it to the other
-  // rank, and then calls `launch`. If either fails, the channel ends. If an error prevents the call
-  // of `send`, the channel does not end, and `*sent` is false.
+  // For the sender: passes the number of the next message to `send`, which sends the number to the
+  // other rank, and then calls `launch`. If either function fails, the channel ends. If an error
+  // occurs before `send` is called, the channel does not end, and `*sent` is false.
   Status go(const WaitContext& context, const std::function<Status(uint64_t number)>& send,
             const std::function<Status()>& launch, bool* sent);
   // For the receiver, after it has received `number`: calls `launch` once all earlier messages have

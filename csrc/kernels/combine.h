@@ -53,7 +53,7 @@ T extreme(T a, T b) {
   }
 }
 
-// Returns true if the order of extreme() strictly prefers a.
+// Returns true if extreme() strictly prefers a to b.
 template <ReduceOp op, class T>
 bool is_more_extreme(T a, T b) {
   constexpr bool kMinimum = op == ReduceOp::kMin;

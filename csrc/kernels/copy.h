@@ -11,9 +11,8 @@ namespace pc {
 // The ranges must not overlap. Any alignment is allowed. Without Highway it is memcpy.
 void copy(std::byte* to, const std::byte* from, std::size_t nbytes);
 
-// Like copy(), but with non-temporal stores, which are complete when it returns. They are for
-// destinations that are in the cache of another, distant core, where ordinary stores wait for each
-// line.
+// Like copy(), but with non-temporal stores, all of which are complete when it returns. For
+// destinations that are in the cache of a distant core, where ordinary stores wait for each line.
 void copy_past_caches(std::byte* to, const std::byte* from, std::size_t nbytes);
 
 }  // namespace pc

@@ -24,8 +24,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kLine = 64;
 
-// If the size is no multiple of a piece, the last piece overlaps the one before it. This avoids a
-// loop over the remainder.
+// If the size is not a multiple of a piece, the last piece overlaps the piece before it. This
+// avoids a loop over the remainder.
 template <std::size_t size>
 HWY_INLINE void two_moves(uint8_t* to, const uint8_t* from, std::size_t nbytes) {
   uint8_t first[size], last[size];
@@ -74,8 +74,8 @@ void run(std::byte* to_bytes, const std::byte* from_bytes, std::size_t nbytes) {
     two_vectors(d, to, from, 2 * n);
     return two_vectors(d, to + nbytes - 2 * n, from + nbytes - 2 * n, 2 * n);
   }
-  // Continues at the first aligned vector of the destination, because a store across two lines
-  // costs two.
+  // Continues at the first aligned vector of the destination, because a store across two cache
+  // lines costs as much as two stores.
   hn::StoreU(hn::LoadU(d, from), d, to);
   std::size_t i = n - reinterpret_cast<uintptr_t>(to) % n;
   for (; nbytes - i > 4 * n; i += 4 * n) four_vectors(d, to + i, from + i);

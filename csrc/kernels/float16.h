@@ -10,8 +10,8 @@
 
 namespace pc {
 
-// `condition ? yes : no` without a branch: compilers do not vectorise the loop if it is written as
-// one.
+// `condition ? yes : no` without a branch, because compilers do not vectorise a loop that has a
+// branch.
 constexpr uint32_t select(bool condition, uint32_t yes, uint32_t no) {
   return no ^ ((yes ^ no) & (0u - static_cast<uint32_t>(condition)));
 }
@@ -31,7 +31,7 @@ constexpr float to_float(F16 value) {
   const uint32_t exponent = magnitude & (0x7c00u << 13);
   const uint32_t normal = magnitude + kRebias;
   const uint32_t special = normal + kRebias;  // infinity and NaN: the exponent becomes all ones
-  // A subnormal has no leading bit, so its value is 2^-14 * 1.m minus 2^-14.
+  // A subnormal has no implicit leading 1. So its value is 2^-14 * 1.m - 2^-14.
   const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude + kSubnormal) -
                                                      std::bit_cast<float>(kSubnormal));
   const uint32_t bits =
@@ -41,7 +41,7 @@ constexpr float to_float(F16 value) {
 
 constexpr F16 to_f16(float value) {
   constexpr uint32_t kInfinity = 0x7f800000, kTooLarge = (127 + 16) << 23, kSmallestNormal = (127 - 14) << 23;
-  // 0.5: its last bit has the value 2^-24, float16's smallest subnormal
+  // 0.5: the last bit of its fraction has the value 2^-24, float16's smallest subnormal
   constexpr uint32_t kHalf = (127 - 1) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7fffffff;
@@ -49,8 +49,8 @@ constexpr F16 to_f16(float value) {
   const uint32_t clamped = select(magnitude < kSmallestNormal, magnitude, 0);
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(clamped) + std::bit_cast<float>(kHalf)) - kHalf;
-  // Adding just under half a unit of the last place, and one more if that place is odd, rounds to
-  // even; a carry into the exponent is correct, up to infinity.
+  // Adding just under half a unit of the last place, plus 1 if that place is odd, rounds to nearest
+  // even. A carry into the exponent gives the correct result, up to infinity.
   const uint32_t odd = (magnitude >> 13) & 1;
   const uint32_t normal = (magnitude - ((127u - 15) << 23) + 0xfff + odd) >> 13;
   const uint32_t result =

@@ -26,7 +26,7 @@ constexpr float to_float(E4M3FN value) {
 template <uint32_t fraction_bits, uint32_t bias>
 constexpr uint32_t round_to_8_bits(uint32_t magnitude) {
   constexpr uint32_t kShift = 23 - fraction_bits, kSmallestNormal = (127 - bias + 1) << 23;
-  // its last bit has the value of the smallest subnormal
+  // the last bit of its fraction has the value of the smallest subnormal
   constexpr uint32_t kUnit = (127 - bias + 1 + kShift) << 23;
   const uint32_t clamped = select(magnitude < kSmallestNormal, magnitude, 0);
   const uint32_t subnormal =

@@ -1,9 +1,9 @@
 // Shared by the implementations of kernels/reduce.h: the signature of a kernel, the table of dtype
-// x op from which each of them is built, and the arithmetic of avg and of a scaled sum. Private to
-// csrc/kernels.
+// x op from which each implementation is built, and the arithmetic of avg and of a scaled sum.
+// Private to csrc/kernels.
 //
-// csrc/kernels is compiled with -ffp-contract=off: a compiler that fuses multiplications and
-// additions on instruction sets that support it would give other bits there than elsewhere.
+// csrc/kernels is compiled with -ffp-contract=off. Otherwise a compiler would fuse multiplications
+// and additions on some instruction sets, and the bits would differ between instruction sets.
 #pragma once
 
 #include <array>
@@ -65,8 +65,8 @@ struct KernelTableBuilder {
   }
 };
 
-// Loop<Element, op>::kKernel is the kernel of one cell, or nullptr if the portable one is as good.
-// A new dtype is one line here, a new op one word; each implementation then needs a Loop.
+// Loop<Element, op>::kKernel is the kernel of one cell, or nullptr if the portable kernel is as
+// good. A new dtype is one line here, a new op one word; then each implementation needs its Loop.
 template <template <class, ReduceOp> class Loop>
 constexpr KernelTable make_kernel_table() {
   using enum ReduceOp;
@@ -97,10 +97,10 @@ constexpr KernelTable make_kernel_table() {
   return table.table;
 }
 
-// avg of the short floats: (a * weight_a + b * weight_b) / (weight_a + weight_b), with all three
-// factors scaled by one power of two, so that no intermediate result is larger than the larger
-// operand: it cannot overflow. The scaling is exact, and `divisor` is 1 if the sum of the weights
-// is a power of two.
+// avg of the short floats: (a * weight_a + b * weight_b) / (weight_a + weight_b). All three factors
+// are scaled by one power of two, so that no intermediate result is larger than the larger operand,
+// and none overflows. The scaling is exact, and `divisor` is 1 if the sum of the weights is a power
+// of two.
 struct MeanFactors {
   float a, b, divisor;
 };
@@ -110,15 +110,16 @@ inline MeanFactors mean_factors(const Weights& weights) {
   return {static_cast<float>(weights.a) * scale, static_cast<float>(weights.b) * scale,
           static_cast<float>(sum) * scale};
 }
-// A scaled sum: a * factors.a + b * factors.b. An operand that is a partial result has been
-// multiplied already.
+// A scaled sum: a * factors.a + b * factors.b. The factor of an operand that is a partial result is
+// 1, because that operand has been multiplied already.
 template <class T>
 struct ScaleFactors {
   T a, b;
 };
 template <class T>
 ScaleFactors<T> scale_factors(const Operands& operands) {
-  // The NaN's payload is dropped, because rounding in software would carry it into the exponent.
+  // A NaN's payload is dropped, because rounding in software would carry the payload into the
+  // exponent.
   constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   const T factor = operands.factor == operands.factor ? static_cast<T>(operands.factor) : kNan;
   return {operands.weights.a == 1 ? factor : T{1}, operands.weights.b == 1 ? factor : T{1}};

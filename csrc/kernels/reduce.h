@@ -50,8 +50,8 @@ void reduce_all(std::byte* out, std::byte* also, std::span<const std::byte* cons
                 DType dtype, const Reduction& how);
 
 // For tests, benchmarks and `doctor`: the implementations of this build ("portable", "AVX2",
-// "AVX3", ...), best last, and the one that reduce() uses. `reduce_on` and `reduce_all_on` run a
-// named one, and return false if it is not available.
+// "AVX3", ...), best last, and the implementation that reduce() uses. `reduce_on` and
+// `reduce_all_on` run the given implementation, and return false if it is not available.
 std::span<const std::string_view> reduce_targets();
 std::string_view reduce_target();
 bool reduce_on(std::string_view target, std::byte* out, const std::byte* a, const std::byte* b,

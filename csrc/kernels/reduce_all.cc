@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::size_t kBlockBytes = 2048;
 
-// The destinations of a result; also_at() is the second one at byte `at`.
+// The destinations of a result. also_at(at) is the address of byte `at` of the second destination.
 struct Destinations {
   std::byte* out;
   std::byte* also;
   std::byte* also_at(std::size_t at) const { return also == nullptr ? nullptr : also + at; }
 };
-// If only the second destination is set, it becomes the first.
+// If only `also` is set, it becomes the first destination.
 Destinations wanted(std::byte* out, std::byte* also) {
   return out == nullptr ? Destinations{also, nullptr} : Destinations{out, also};
 }
@@ -27,8 +27,8 @@ bool tells_truth(DType dtype, ReduceOp op) {
 }
 bool is_complex(DType dtype) { return dtype == DType::kC64 || dtype == DType::kC128; }
 
-// Scales a single source with the kernel for two sources: the second one is -0. Adding -0 changes
-// nothing, not even the sign of a zero, so a single rank rounds as several ranks do.
+// Scales a single source with the kernel for two sources. The second source is -0: adding it
+// changes nothing, not even the sign of a zero. So a single rank rounds as several ranks do.
 void scale(const KernelTable& kernels, const Destinations& to, const std::byte* in, std::size_t count,
            DType dtype, double factor) {
   const std::size_t width = size_of(dtype), part = is_complex(dtype) ? width / 2 : width;

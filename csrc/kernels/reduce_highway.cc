@@ -94,8 +94,8 @@ using Unsigned = std::conditional_t<
     nbytes == 1, uint8_t,
     std::conditional_t<nbytes == 2, uint16_t, std::conditional_t<nbytes == 4, uint32_t, uint64_t>>>;
 
-// The portable loops do the rest: compilers vectorise them well enough for types that are rarely
-// reduced.
+// For all other cases the portable loops are used: compilers vectorise them well enough for types
+// that are rarely reduced.
 template <class Element, ReduceOp op>
 struct Loop {
   static constexpr Kernel kKernel = nullptr;
@@ -188,7 +188,7 @@ std::vector<KernelTarget> highway_targets() {
   std::vector<KernelTarget> found;
   const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
   for (std::size_t i = best_first.size(); i-- > 0;) {
-    // a separate instance, to look up the entry of one target without changing the library's
+    // a separate instance, so that looking up the entry of one target does not change the library's
     // global
     hwy::ChosenTarget chosen;
     chosen.Update(best_first[i]);

@@ -30,7 +30,7 @@ HWY_INLINE V combine_floats(V a, V b) {
   } else if constexpr (op == ReduceOp::kProd) {
     return hn::Mul(a, b);
   } else {  // uses comparisons, because hardware instructions differ for NaN and -0
-    const V nan_or = hn::IfThenElse(hn::IsNaN(a), a, b);  // the result if a neither precedes nor equals b
+    const V nan_or = hn::IfThenElse(hn::IsNaN(a), a, b);  // the result if a neither precedes b nor equals it
     if constexpr (op == ReduceOp::kMin) {
       return hn::IfThenElse(hn::Lt(a, b), a, hn::IfThenElse(hn::Eq(a, b), hn::Or(a, b), nan_or));
     } else {
@@ -95,7 +95,7 @@ struct WholeStep {
 };
 
 // The last step of avg of float32 and float64. kDivides is false if multiplying by the reciprocal
-// gives the same bits.
+// of `total` gives the same bits.
 template <class T, bool kDivides>
 struct CompletingStep {
   using D = hn::ScalableTag<T>;
@@ -228,9 +228,9 @@ struct MeanLanes {
   }
 };
 
-// Odd bfloat16 elements are the high halves of 32-bit lanes and even elements the low halves, so no
-// element changes its lane. Rounding is in software: the hardware instructions flush subnormals,
-// and Highway's own conversion truncates in some versions.
+// Odd bfloat16 elements are the high halves of 32-bit lanes, and even elements the low halves, so
+// no element moves to another lane. Rounding is in software: the hardware instructions flush
+// subnormals, and Highway's own conversion truncates in some versions.
 template <class Lanes>
 struct BF16Step {
   using D = hn::ScalableTag<uint16_t>;
@@ -241,9 +241,9 @@ struct BF16Step {
   Lanes lanes;
   static HWY_INLINE std::size_t nbytes() { return hn::Lanes(D()) * sizeof(uint16_t); }
 
-  // Rounds all elements at once to nearest even: takes the high halves, and adds one if the low
-  // half is more than half a unit, or if it is exactly half a unit and the high half is odd. A NaN
-  // stays a NaN: its payload is that of an operand, so its low half is 0.
+  // Rounds all elements at once to nearest even: takes the high half of each float32, and adds one
+  // if the low half is more than half a unit, or if it is exactly half a unit and the high half is
+  // odd. A NaN stays a NaN: its payload comes from a bfloat16 operand, so its low half is 0.
   static HWY_INLINE V rounded(VF odd_value, VF even_value) {
     const D d;
     const DW dw;
@@ -286,7 +286,8 @@ struct F8Step {
     const DF df;
     const VI value = hn::PromoteTo(d, load_from(D(), from));
     const VI magnitude = hn::ShiftLeft<kShift>(hn::And(value, hn::Set(d, 0x7f)));
-    const VI leading = hn::Set(d, kSmallestNormal);  // is subtracted, because a subnormal has no leading bit
+    // subtracted again, because a subnormal has no leading bit
+    const VI leading = hn::Set(d, kSmallestNormal);
     const VF subnormal = hn::Sub(hn::BitCast(df, hn::Add(magnitude, leading)), hn::BitCast(df, leading));
     const VI normal = hn::Add(magnitude, hn::Set(d, kRebias));
     const VI number =

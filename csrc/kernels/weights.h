@@ -5,8 +5,8 @@
 
 namespace pc {
 
-// The number of ranks' contributions in each operand, and the number of all contributions. Used by
-// kAvg and kScaledSum.
+// How many ranks contributed to operand a, to operand b, and to the complete result. Used by kAvg
+// and kScaledSum.
 struct Weights {
   uint32_t a = 1, b = 1, total = 2;
 };

@@ -25,8 +25,8 @@ class Cursor {
     for (const iovec& part : parts_) nbytes += part.iov_len;
     return nbytes - at_;
   }
-  // Calls copy(address in a part, number of bytes) for the next bytes, at most `most`, and returns
-  // their number.
+  // Calls copy(address, number of bytes) for each piece of the next bytes, `most` bytes or fewer.
+  // Returns their total number.
   template <class Copy>
   std::size_t each(std::size_t most, Copy&& copy) {
     std::size_t done = 0;
@@ -119,7 +119,7 @@ Result<ByteStream::Received> ByteStream::receive_sealed(std::span<const iovec> p
     if (to.left() == 0) return got;
     const Result<bool> more = s.read_record(fd());
     if (more.is_ok() && more.value()) continue;
-    if (got.nbytes > 0 || more.is_ok()) return got;  // the next call finds the end or the error again
+    if (got.nbytes > 0 || more.is_ok()) return got;  // the next call returns the end or the error
     if (more.status().code() == Code::kPeerExited) return Received{0, true};
     return more.status();
   }

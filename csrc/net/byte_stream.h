@@ -22,7 +22,7 @@ class ByteStream {
     bool end = false;  // the peer will send no more bytes
   };
   ByteStream();
-  explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null seal: bytes are sent in plain
+  explicit ByteStream(Fd socket, std::unique_ptr<Seal> seal = nullptr);  // null seal: plain text
   ByteStream(ByteStream&&) noexcept;
   ByteStream& operator=(ByteStream&&) noexcept;
   ByteStream(const ByteStream&) = delete;
@@ -41,7 +41,7 @@ class ByteStream {
   // Returns the number of bytes accepted, which is 0 if there is no room. Accepted bytes are not
   // read from `parts` again, but may not have been sent: see unsent().
   Result<std::size_t> send(std::span<const iovec> parts);
-  Status flush();  // sends accepted bytes that are still unsent, as far as the socket accepts them
+  Status flush();  // sends bytes that send() has accepted, as far as the socket has room
   bool unsent() const;
 
  private:

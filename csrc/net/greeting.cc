@@ -10,8 +10,8 @@ namespace pc {
 Status Greeting::write() {
   const std::span<const std::byte> output = handshake_.output();
   if (output.empty()) return Status::ok();
-  // A new connection's send buffer has room for a handshake. If a send is short, the connection is
-  // useless.
+  // A new connection's send buffer has room for a handshake, so after a short send the connection
+  // is useless.
   const ssize_t count = ::send(fd(), output.data(), output.size(), MSG_NOSIGNAL);
   if (count != static_cast<ssize_t>(output.size()))
     return system_error("sending the handshake", count < 0 ? errno : ENOBUFS);

@@ -18,8 +18,8 @@ class Greeting {
   int fd() const { return socket_.get(); }
   const Handshake& handshake() const { return handshake_; }
   Status write();  // sends the handshake's pending output; an initiator calls it first
-  // Reads the bytes that have arrived and writes the response. It also writes after an error, so
-  // that the peer receives the reason. An error means that the connection cannot be used.
+  // Reads the bytes that have arrived and writes the response, even if they are wrong, so that the
+  // peer receives the reason. After an error the connection cannot be used.
   Status move();
   Status decide(Decision decision);
   // Precondition: the handshake is done.

@@ -172,8 +172,8 @@ Result<Fd> accept_one(int listener) {
   Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd.valid()) return fd;
   switch (errno) {
-    // No connection is waiting, or the peer has closed it already (accept(2) lists network errors
-    // as the peer's).
+    // No connection is waiting, or the waiting one has already failed: accept(2) returns its
+    // pending network errors.
     case EAGAIN:
     case EINTR:
     case ECONNABORTED:

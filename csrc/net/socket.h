@@ -35,14 +35,13 @@ bool is_wildcard(const SocketAddress& address);
 bool is_loopback(const SocketAddress& address);
 bool same_ip(const SocketAddress& a, const SocketAddress& b);
 
-// Return the address of the socket and the address of its peer. The length is 0 if the kernel does
-// not know the address.
+// local_address() returns the address of the socket, peer_address() that of its peer. The length is
+// 0 if the kernel does not know the address.
 PC_EXPORT SocketAddress local_address(int fd);
 SocketAddress peer_address(int fd);
 
 PC_EXPORT Result<Fd> new_socket(const SocketAddress& address);  // creates a socket of the address's family
-// Rejects the wildcard address, because a port cannot be attacked through addresses that are not
-// bound.
+// Rejects the wildcard address, which would expose the port on every interface.
 PC_EXPORT Status listen_on(const Fd& fd, const SocketAddress& address, int backlog);
 // Starts to connect. The socket becomes writable when the outcome is known.
 PC_EXPORT Status start_connect(const Fd& fd, const SocketAddress& address);

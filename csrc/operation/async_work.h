@@ -15,16 +15,16 @@ struct AsyncOptions {
   double timeout_s = -1;  // from the beginning of the call; negative: the group's default
   std::function<void(const Status& outcome)> on_end = {};  // see HostWork::Start
   std::shared_ptr<const void> keeps =
-      {};  // keeps alive what arrays on a GPU need until the call has ended; arrays on the host do not use it
+      {};  // keeps arrays on a GPU alive until the call has ended; not used for arrays on the host
 };
 
 // Thread-safety: all methods. The call uses its arrays until it has ended, even if no handle is
 // left.
 class AsyncWork {
  public:
-  // The role of the thread that calls wait(): with kDrives it drives the call, with kWaitsOnly it
-  // only waits until another thread has done so. A thread that does not keep the runtime alive must
-  // use kWaitsOnly; the end of the runtime ends its wait.
+  // The role of the thread that calls wait(): with kDrives this thread drives the call, with
+  // kWaitsOnly another thread must drive it. A thread that does not keep the runtime alive must use
+  // kWaitsOnly; the end of the runtime ends that thread's wait.
   enum class Part : uint8_t { kDrives, kWaitsOnly };
   AsyncWork() = default;
   AsyncWork(const AsyncWork&) = delete;
@@ -41,21 +41,21 @@ class AsyncWork {
   // call then continues. An error that is returned while outcome() is null is not the call's own:
   // wait() was refused, for example inside a probe of the same group.
   virtual std::optional<Status> wait(const WaitContext& context, Part part = Part::kDrives) = 0;
-  // Makes everything that is queued on `stream` from now on run after the call. The host waits for
-  // the call only if the host moves its data. The return value is that of wait().
+  // Makes everything that is queued on `stream` from now on run after the call. The calling thread
+  // waits only if the call's data moves through the host. The return value is that of wait().
   virtual std::optional<Status> precede(const WaitContext& context, void* /*stream*/) {
     return wait(context);
   }
-  // returns true if precede() would not make the host wait
+  // returns true if precede() would not wait
   virtual bool precedes_at_once() const { return done(); }
-  // The caller will not request the outcome. If the call fails, the next call on the group raises
-  // the failure, or it is logged.
+  // The caller will not request the outcome. A failure is raised by the next call on the group, or
+  // logged.
   virtual void detach() = 0;
 
   virtual const std::string& operation() const = 0;
   virtual uint64_t sequence() const = 0;  // 0: a message, or a call that is not compared
   virtual TimePoint began() const = 0;
-  virtual TimePoint ended_at() const = 0;  // the current time if it has not ended
+  virtual TimePoint ended_at() const = 0;  // the current time while the call runs
 };
 
 }  // namespace pc

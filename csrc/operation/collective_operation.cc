@@ -16,9 +16,8 @@ void CollectiveOperation::drop(const Call& each, const Status& why) {
   ended.is_ok() ? group_.calls.done(each.call) : group_.reports.conclude_detached(ended, each.call);
 }
 
-// Called before the failure of the call is concluded, which may take a while. The other ranks
-// already wait in the confirmation; they are informed of the failure instead of reporting this rank
-// as late.
+// Ends the confirmation before the failure of the call is concluded. Concluding may take a while,
+// and the other ranks, which already wait in the confirmation, would report this rank as late.
 void CollectiveOperation::drop_confirmation(const Status& why) {
   if (!confirmation.exists()) return;
   drop(confirmation, group_.reports.why_given_up(made.call.sequence, why));
@@ -68,8 +67,8 @@ void CollectiveOperation::notify(CompletionSink* notifier, uint64_t token) {
   if (notifier != nullptr && done()) notifier->complete(Completion{token, Status(), {}, 0});
 }
 
-// An operation behind unfinished operations does not wait for a rank yet; the operations before it
-// are monitored.
+// Checks nothing while operations before this one are unfinished, because this operation then does
+// not wait for a rank yet.
 void CollectiveOperation::look_after(TimePoint now) {
   const Call& each = running();
   if (each.done() || each.work->waits_for() < 0) return;

@@ -13,8 +13,8 @@ namespace pc {
 // The operation of one request. It consists of the call and, with PYCOLLECTIVE_CHECK=strict, of a
 // confirmation: a barrier with the next number and the same description. A rank that completes its
 // part of the call early waits in the confirmation for the other ranks, and receives there every
-// error that they had in the call. The call and the confirmation are launched together, so no call
-// of another thread gets a number between theirs.
+// error that they had in the call. The call and the confirmation are launched together, so that
+// their numbers are consecutive even if other threads make calls.
 class CollectiveOperation final : public Operation {
  public:
   // A call that has a number.
@@ -34,7 +34,7 @@ class CollectiveOperation final : public Operation {
   explicit CollectiveOperation(const std::shared_ptr<GroupState>& group) : Operation(*group, group) {}
   ~CollectiveOperation() override;  // ends the call if no thread has waited for it
 
-  // The code that creates the operation sets these. The text describes the call in errors; a caller
+  // Set by the code that creates the operation. The text describes the call in errors; a caller
   // that waits at once passes the text to finish() instead.
   Call made, confirmation;
   void set_text(std::string text) { text_ = std::move(text); }
@@ -91,8 +91,8 @@ class CollectiveOperation final : public Operation {
     return group_.reports.conclude(ended, each.call, text(), probed);
   }
   WaitEnd drive(const Call& each, WaitContext context);
-  // For a call if no caller requests its outcome. If the call has not ended, it ends with `why`, on
-  // the other ranks too.
+  // Concludes a call that no caller waits for. If the call has not ended, ends it with `why` on all
+  // ranks.
   void drop(const Call& each, const Status& why);
   void drop_confirmation(const Status& why);
 

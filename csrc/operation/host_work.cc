@@ -37,7 +37,7 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
     if (const Status inside = group_->reentry.check(); !inside.is_ok()) return inside;
     changed_.wait_for(lock, std::chrono::milliseconds(context.deadline.slice_ms()));
     if (outcome_) break;
-    lock.unlock();  // the probe runs the user's code
+    lock.unlock();  // because the probe runs the user's code
     const WaitEnd end = Waiter::check(context);
     lock.lock();
     if (end != WaitEnd::kReady && !outcome_) return std::nullopt;
@@ -56,8 +56,8 @@ std::optional<Status> HostWork::wait(const WaitContext& context, Part part) {
   return std::nullopt;
 }
 
-// Adds the deadline of the call and the end of its group to the waiting thread's context. While
-// that thread drives the call, no other thread checks them.
+// Adds the call's deadline and the end of its group to the waiting thread's context, because no
+// other thread checks them while this thread drives the call.
 WaitContext HostWork::with_own(const WaitContext& context) const {
   WaitContext both = context;
   both.deadline = Deadline(std::min(context.deadline.when(), own_.deadline.when()));
@@ -95,14 +95,14 @@ void HostWork::end_now() {
   if (claim()) finish(nullptr);
 }
 
-// Does not block, because the progress thread must drive and end other calls too. If reports from
-// other ranks are needed, it requests them, and a later look() ends the call.
+// Does not block the progress thread, which must drive other calls too. If reports from other ranks
+// are needed, requests them; a later look() then ends the call.
 void HostWork::end() {
   if (!work_->requests_reports(own_)) return finish(nullptr);
   {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
-    changed_.notify_all();  // sets no notifier: the ended call would complete it at once
+    changed_.notify_all();  // sets no notifier, which the ended call would complete at once
   }
   if (owner_->stopping()) end_now();
 }
@@ -118,7 +118,7 @@ void HostWork::let_go() {
     const std::lock_guard lock(mutex_);
     claimed_ = false;
     changed_.notify_all();
-    // after the release: the progress thread ignores notifications of a claimed call
+    // after claimed_ is cleared: the progress thread ignores notifications of a claimed call
     work_->notify(owner_->notifier(), id_);
   }
   if (owner_->stopping()) end_now();

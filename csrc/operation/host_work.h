@@ -1,5 +1,5 @@
-// An asynchronous call with arrays on the host. The progress thread drives it, or a thread that
-// waits for it. It ends even if no thread waits.
+// An asynchronous call with arrays on the host. A thread that waits for the call drives it;
+// otherwise the progress thread does.
 #pragma once
 
 #include <condition_variable>
@@ -24,11 +24,11 @@ class HostWork final : public AsyncWork {
     // empty.
     std::function<void(const Status& outcome)> on_end;
   };
-  // The owner of the progress thread, which drives calls for which no thread waits. It outlives all
-  // unfinished calls.
+  // Owns the progress thread, which drives calls for which no thread waits. Outlives all unfinished
+  // calls.
   class Owner {
    public:
-    // completed with the id of a call that can continue; the owner then calls its go_on()
+    // completed with the id of a call that can continue, for which the owner then calls go_on()
     virtual CompletionSink* notifier() = 0;
     virtual void forget(uint64_t id) = 0;  // the call with this id has ended
     virtual bool stopping() const = 0;     // returns true if calls must end now
@@ -50,11 +50,10 @@ class HostWork final : public AsyncWork {
 
  private:
   friend class Progress;
-  // The progress thread calls these. They do nothing while another thread waits for this call,
-  // because that thread drives it.
+  // Called by the progress thread. They do nothing while another thread drives the call.
   void go_on();              // called after a completion on the notifier
   void look(TimePoint now);  // called periodically
-  void end_now();            // the group has ended
+  void end_now();            // called when the progress thread stops; the group has then ended
   TimePoint due() const { return own_.deadline.when(); }
 
   bool claim();
@@ -76,8 +75,8 @@ class HostWork final : public AsyncWork {
 
   mutable std::mutex mutex_;         // guards the members below
   std::condition_variable changed_;  // signals changes of claimed_ and outcome_
-  // null once the call has ended. Except for done(), only the thread that has claimed the call uses
-  // it
+  // null once the call has ended; used only by the thread that has claimed the call, except in
+  // done()
   std::unique_ptr<Operation> work_;
   bool claimed_ = false;
   bool detached_ = false;

@@ -1,5 +1,5 @@
-// Descriptions of a message between two ranks: a send and a receive as the caller specifies them, a
-// message that has arrived but is not yet received, and a send or receive of a group.
+// Descriptions of a message between two ranks: as the caller's send or receive, as an arrived
+// message that is not yet received, and as a send or receive that the group runs.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct IncomingMessage {
 struct FoundMessage {
   Rank peer;
   uint32_t tag;
-  uint64_t number;  // number of the message among those of this peer and tag
+  uint64_t number;  // number of the message among all from this peer with this tag
   uint64_t nbytes;
   uint64_t digest;
   std::string description;  // see described_array()
@@ -61,13 +61,13 @@ struct GroupMessage {
   uint64_t number = 0;                  // 0: the next number
   uint64_t bundle = 0;                  // 0: not a list of arrays
   std::optional<uint64_t> digest = {};  // replaces the digest computed from the fields above
-  std::string description = {};         // describes what is sent, for a receiver that does not know it
-  MessageId id = {};                    // set once it has its number
+  std::string description = {};         // describes the sent array to a receiver that does not know it
+  MessageId id = {};                    // set when the message gets its number
 
   bool is_whole() const { return place.part == MessagePart::kWhole; }
   bool is_offer() const { return place.part == MessagePart::kOffer; }
-  // Returns true on the rank that sends the message. This rank receives the answer, so for an
-  // answer the direction is reversed.
+  // Returns true on the rank that sends the message. That rank receives the message's answer, so
+  // `sends` is false in an answer.
   bool is_sent() const { return sends != (place.part == MessagePart::kAnswer); }
   std::string_view verb() const { return is_sent() ? "send to" : "recv from"; }
   // Returns true if the message belongs to a call that was already admitted: it has its number, or

@@ -11,12 +11,12 @@
 
 namespace pc {
 
-// A number is reused if the peer was never informed of its message. Thread-safety: the caller of a
-// method that requires issue_order() holds it; any thread may call the other methods.
+// A number is reused if the peer was never informed of its message. Thread-safety: only the holder
+// of issue_order() may call the methods that require it; any thread may call the other methods.
 class MessageNumbers {
  public:
-  // Held from numbering a message until it is posted, so that messages are posted in order of their
-  // numbers.
+  // Lock it from numbering a message until posting it, so that messages are posted in order of
+  // their numbers.
   std::unique_lock<std::mutex> issue_order() { return std::unique_lock(mutex_); }
   uint64_t take(Rank peer, uint32_t tag, bool sends);  // requires issue_order()
   uint64_t next(Rank peer, uint32_t tag, bool sends);  // what take() would return; requires issue_order()
@@ -25,8 +25,8 @@ class MessageNumbers {
   Rank last_source(uint32_t tag) const;
   void set_last_source(uint32_t tag, Rank peer) { last_sources_[tag] = peer; }
   void give_back(Rank peer, uint32_t tag, bool sends, uint64_t number);
-  // Completes `sink` with `token` whenever next() of a receive may have changed, until unwatch().
-  // Requires issue_order().
+  // Completes `sink` with `token` whenever the result of next() for a receive may have changed,
+  // until unwatch(). Requires issue_order().
   void watch(CompletionSink* sink, uint64_t token) { watchers_.push_back({sink, token}); }
   void unwatch(const CompletionSink* sink);
 
@@ -45,7 +45,7 @@ class MessageNumbers {
     CompletionSink* sink;
     uint64_t token;
   };
-  std::vector<Watcher> watchers_;  // one for each waiting receive from any rank: few
+  std::vector<Watcher> watchers_;  // the waiting receives from any rank, which are few
 };
 
 }  // namespace pc

@@ -29,7 +29,7 @@ const Status& MessageOperation::end(WaitContext context) {
   const auto text = [this] { return this->text(); };
   const Reentry::Scope scope(group_.reentry, context, text);
   const Status ended = work_->wait(context);
-  // If the peer was not informed of this message, a later message gets its number.
+  // If the peer was not informed of this message, a later message reuses the number.
   if (how_.unannounced && (message_.is_whole() || message_.is_offer()))
     group_.messages.give_back(message_.peer, message_.tag, message_.sends, message_.id.sequence);
   return ended_.emplace(ended.is_ok() ? ended : in_words(ended).with_peer(message_.peer));

@@ -14,9 +14,9 @@
 
 namespace pc {
 
-Status has_left(const std::string& rank_name);  // the error of a wait for a message of a rank that has left
+Status has_left(const std::string& rank_name);  // the error of a message if its peer has called shutdown()
 
-// One send or receive that has a number. The operation in the transport points into this object.
+// One send or receive that has a number. The transport's operation points into this object.
 class MessageOperation final : public Operation {
  public:
   MessageOperation(GroupState& group, GroupMessage message)
@@ -37,8 +37,8 @@ class MessageOperation final : public Operation {
     call_ = call;
     work_ = std::move(work);
   }
-  // Waits until the operation has ended. Returns true if the receive took an offer of the expected
-  // data instead of the data.
+  // Waits until the operation has ended. Returns true if the receive got an offer of the expected
+  // array instead of the array.
   bool was_offered(const WaitContext& context);
   // Waits until the operation has ended, and turns its end into the error that the caller gets. May
   // be called only once.

@@ -44,16 +44,14 @@ void MessageSearch::begin(MessageProbe& probe) {
   }
   const GroupNames& names = group_.calls.names();
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    const bool counts =
-        // a search over all ranks ends if only this rank could still send
-        peers_[i] != names.rank() || peers_.size() == 1;
+    // this rank does not count: a search over all ranks ends if no other rank can still send
+    const bool counts = peers_[i] != names.rank() || peers_.size() == 1;
     probe.look_for(names.to_world(peers_[i]),
                    {{group_id_, StreamClass::kPointToPoint, wanted_.tag}, numbers_[i], 0, 0}, counts);
   }
 }
 
-// Takes the number of the message that was found. Returns false if another caller receives this
-// message.
+// Takes the number of the found message. Returns false if another receive has taken that number.
 bool MessageSearch::take(const MessageProbe::Find& find) {
   if (wanted_.peer != kAnyRank) return true;
   MessageNumbers& numbers = group_.messages;

@@ -1,4 +1,5 @@
-// Finds the next message of one rank, or of any rank, while its size is not known here.
+// Finds the next message from one rank, or from any rank, for a receiver that does not know its
+// size.
 #pragma once
 
 #include <string>
@@ -10,17 +11,18 @@
 
 namespace pc {
 
-// A search for a message of one rank takes its number when it begins, like a receive, because
-// receives get messages in the order of their calls. A search for a message of any rank probes the
-// next message of every rank, and takes the number of the message that it finds.
+// A search for a message from one rank takes the message's number when the search begins, as a
+// receive does, because receives get messages in the order of their calls. A search for a message
+// from any rank probes the next message of every rank, and takes the number of the message that it
+// finds.
 class MessageSearch {
  public:
-  // If `wanted.peer` is kAnyRank, finds the first message that arrives. Otherwise a
-  // `wanted.place.number` other than 0 is the number of the message to find, which no other caller
-  // receives.
+  // If `wanted.peer` is kAnyRank, finds the first message that arrives. Otherwise finds the message
+  // with the number `wanted.place.number`, which no other caller receives, or the next message if
+  // that number is 0.
   MessageSearch(GroupState& group, Transport& transport, Reactor& reactor, const IncomingMessage& wanted,
                 uint32_t group_id);
-  ~MessageSearch();  // if no message was found, releases its number
+  ~MessageSearch();  // releases the number if no message was found
   MessageSearch(const MessageSearch&) = delete;
   MessageSearch& operator=(const MessageSearch&) = delete;
 
@@ -40,7 +42,7 @@ class MessageSearch {
   const IncomingMessage wanted_;
   const uint32_t group_id_;
   std::vector<Rank> peers_;        // ranks of the group, in the order in which they are probed
-  std::vector<uint64_t> numbers_;  // numbers of their messages
+  std::vector<uint64_t> numbers_;  // for each rank of peers_, the number of the message to find
   bool has_number_ = false;        // numbers_[0] was taken and must be released if no message is found
 };
 

@@ -1,5 +1,5 @@
-// The protocol for a message with data that other means than the transport may move, for example a
-// GPU. The sender offers the message before it sends the data.
+// The protocol for a message that may be moved without the transport, for example between GPUs. The
+// sender offers the message before it sends the data.
 //
 //   the sender                                              the receiver
 //   offer: a description of the message      ----->         finds it, and compares
@@ -8,8 +8,8 @@
 //   other means move the data now                           | if the receiver is ready
 //   the data, as a message of the host                      | if the answer is "through the host"
 //
-// The sender sends "go" when nothing blocks the transfer any more. If the host moves the data, they
-// have been copied to the host by then. After "go" both ranks wait for each other.
+// The sender sends "go" when nothing blocks the transfer any more. Data that the host moves has
+// been copied to the host by then. After "go" both ranks wait for each other.
 //
 // The offer takes the position of the message in the order of messages. The answer, "go" and the
 // data have the same peer, tag and number, but streams of their own (MessagePart). An ordinary
@@ -29,8 +29,7 @@ namespace pc {
 
 enum class MessagePart : uint8_t { kWhole, kOffer, kAnswer, kGo, kData };
 
-// Identifies a message by its part and number, and contains the condition that stops the wait of
-// its caller.
+// Identifies a part of a message, and has the condition that ends a wait for this part.
 struct MessagePlace {
   MessagePart part = MessagePart::kWhole;
   uint64_t number = 0;  // 0 for a sent offer and for a whole message: the group assigns the number
@@ -62,7 +61,7 @@ struct MessageGo {
   Status status(Rank sender) const;
 };
 static_assert(sizeof(MessageGo) == 112);
-// Minimum wait for a part that must arrive immediately, regardless of the deadlines.
+// Minimum wait for a part that the peer must send at once; deadlines do not shorten it.
 inline constexpr double kOfferGraceS = 5;
 
 // Bits of the group number that give each part of a message its own stream. The numbers of groups

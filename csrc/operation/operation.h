@@ -29,8 +29,8 @@ class Operation : public Work {
   const std::shared_ptr<GroupState>& kept_group() const { return kept_; }
 
  protected:
-  // `kept` is the same group. It is passed for an operation that may outlive the caller's use of
-  // the group, as in an AsyncWork.
+  // `kept` is the same group. Pass it if the operation may outlive the caller's use of the group,
+  // as in an AsyncWork.
   explicit Operation(GroupState& group, std::shared_ptr<GroupState> kept = nullptr)
       : group_(group),
         kept_(std::move(kept)) {}

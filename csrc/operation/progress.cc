@@ -27,7 +27,7 @@ std::shared_ptr<AsyncWork> Progress::add(HostWork::Start start) {
     const std::lock_guard lock(mutex_);
     const uint64_t id = next_id_++;
     call = std::make_shared<HostWork>(*this, id, std::move(start));
-    call->claimed_ = true;  // claimed until its notifier is set
+    call->claimed_ = true;  // so that no thread drives the call before its notifier is set
     is_first = calls_.empty();
     calls_.emplace(id, call);
     due_.emplace(call->due(), id);
@@ -111,7 +111,7 @@ void Progress::end_overdue() {
     const std::lock_guard lock(mutex_);
     while (!due_.empty() && due_.begin()->first <= now) {
       overdue.push_back(calls_.at(due_.begin()->second));
-      // one check is enough: a thread that waits for the call has the same deadline
+      // one check is enough: a thread that has claimed the call checks the deadline itself
       due_.erase(due_.begin());
     }
   }

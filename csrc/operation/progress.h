@@ -1,7 +1,7 @@
 // The progress thread, which drives calls for which no thread waits. It starts with the first
-// asynchronous call of its rank. While no call is unfinished, it sleeps on a condition variable.
-// Otherwise it sleeps in the reactor; a thread that waits in another call then polls the reactor in
-// its place.
+// asynchronous call of its rank. Without unfinished calls it sleeps on a condition variable.
+// Otherwise it sleeps in the reactor and polls it, except while another thread waits in the reactor
+// and polls.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Progress final : public HostWork::Owner {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Once the thread runs, add() cannot fail. Call start() before a call takes its number.
+  // Starts the thread, after which add() cannot fail. Call start() before a call takes its number.
   Status start();
   std::shared_ptr<AsyncWork> add(HostWork::Start start);
   // A group completes this sink when it ends, so that its calls end as well.

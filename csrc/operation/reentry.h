@@ -20,9 +20,8 @@ class Reentry {
   // Returns kInvalidArgument, with the name of the waiting operation, if this thread is inside a
   // probe. Otherwise returns OK.
   Status check() const {
-    return probes_.load(std::memory_order_relaxed) == 0 ? Status::ok()
-                                                        // a thread sees its own store
-                                                        : refuse();
+    // relaxed, because only this thread's own store matters
+    return probes_.load(std::memory_order_relaxed) == 0 ? Status::ok() : refuse();
   }
 
   // The scope of a wait of this group. `text()` describes what waits.

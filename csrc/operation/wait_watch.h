@@ -35,7 +35,7 @@ class LongWait : public WaitWatch {
 };
 
 // Monitors a collective. Queries the rank for which the call waits, because the two ranks may be in
-// different calls without any message that shows it.
+// different calls and exchange no message that would show it.
 class CallWatch final : public LongWait {
  public:
   CallWatch(GroupCalls& calls, const GroupCall& call, Work& work)
@@ -51,7 +51,8 @@ class CallWatch final : public LongWait {
   const CallId id_;
 };
 
-// Monitors a message. Cancels it if its peer, or every rank that could send it, has left.
+// Monitors a message. Cancels it if its peer, or every rank that could send it, has called
+// shutdown().
 class MessageWatch final : public LongWait {
  public:
   // The memory of `peers` must stay valid.

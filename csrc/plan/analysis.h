@@ -42,8 +42,8 @@ struct Schedule {
   std::vector<StepRef> order;
 };
 // Fails if messages do not match or if the plans deadlock. A send counts as complete only when it
-// is received, which is the worst case. If the plans end in this case they end in every case,
-// because in the other cases steps can only begin earlier.
+// is received. This is the worst case: otherwise steps can only begin earlier, so plans that end in
+// this case always end.
 Result<Schedule> make_schedule(Plans plans);
 
 // Stage 3, happens_before.cc: finds what has certainly happened when a step begins, at any relative
@@ -52,7 +52,7 @@ class HappensBefore {
  public:
   HappensBefore(Plans plans, const Schedule& schedule);  // both must outlive this object
   // Returns true if, on `rank`, step `a` has finished with its memory before step `b` can access
-  // its own memory.
+  // any memory.
   bool ends_before(Rank rank, uint32_t a, uint32_t b) const;
   // Returns true if `rank` cannot end before `other` has begun.
   bool ends_after_begin_of(Rank rank, Rank other) const;
@@ -70,16 +70,17 @@ class HappensBefore {
   std::vector<std::size_t> first_chain_;
   // [rank]: the index of the rank's first step among the steps of all ranks
   std::vector<std::size_t> first_step_;
-  // [step][chain]: 1 + the last step of that chain known to be posted or complete when the step is
+  // [step][chain], where a chain is one lane of one rank: 1 + the last step of the chain that is
+  // certainly posted or complete once `step` is
   std::vector<uint32_t> known_;
 };
 
 // Stage 4, hazards.cc: looks for two steps of one rank that may access the same memory at the same
-// time, where at least one writes.
+// time, at least one of them to write.
 Status check_hazards(Plans plans, const HappensBefore& order);
 
 // Replaces stages 3 and 4 for very many ranks. local_hazards.cc looks for the same hazards in one
-// plan alone. It refuses a plan if it cannot prove that the plan has none.
+// plan alone, and refuses a plan that it cannot prove to be free of hazards.
 Status check_local_hazards(const Plan& plan);
 
 }  // namespace pc

@@ -63,7 +63,7 @@ class PlanBuilder {
     if (lane >= plan_.lanes) plan_.lanes = static_cast<uint8_t>(lane + 1);
     return *this;
   }
-  // Reserves memory for `steps` steps. This pays for plans of thousands of steps.
+  // Reserves memory for `steps` steps, which is worthwhile for thousands of steps.
   PlanBuilder& expect(std::size_t steps) {
     plan_.steps.reserve(steps);
     return *this;

@@ -47,8 +47,8 @@ void Cells::subtract(std::vector<uint64_t>& sums, Rank rank) const {
   for (uint32_t chunk = 0; chunk < chunks_; ++chunk) sums[chunk] -= contribution(from, chunk);
 }
 
-// Makes sums_ the sum over the ranks `to`. This is cheap if ranks are checked in order, because the
-// windows of consecutive ranks differ little.
+// Makes sums_ the sums over the ranks in `to`. This is cheap if ranks are checked in order, because
+// the windows of consecutive ranks differ little.
 void Cells::move_window(Contributors to) {
   while (window_.to < to.to) add(sums_, window_.to++);
   while (window_.to > to.to) subtract(sums_, --window_.to);
@@ -73,7 +73,7 @@ Cells::Memory& Cells::of(const Plan& plan) {
 
 Status Cells::check_result(const Plan& plan) {
   const Memory& memory = of(plan);
-  // A fast comparison for an allreduce, in which all ranks hold the same result.
+  // A fast comparison for an allreduce, in which all ranks hold the same result, totals_.
   if (plan.shape.collective == Collective::kAllreduce &&
       std::equal(totals_.begin(), totals_.end(), memory.values_))
     return Status::ok();

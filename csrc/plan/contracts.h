@@ -29,13 +29,13 @@ Held held(const Shape& shape, uint32_t chunks, Area area);
 bool has_input(const Shape& shape);
 bool has_output(const Shape& shape);
 // Returns the chunks that both input and output hold. Before step 0 the executor copies them from
-// the input to the output, unless the call is in place, where they are the same memory.
+// the input to the output, unless the call is in place: there input and output are the same memory.
 Chunks shared_chunks(const Shape& shape, uint32_t chunks);
 
 bool is_rooted(Collective collective);
 bool reduces(Collective collective);
-// Returns true if each rank's result combines the contributions of some ranks only, and these ranks
-// differ from result to result.
+// Returns true if each rank's result combines the contributions of only some ranks, which differ
+// from rank to rank.
 bool is_scan(Collective collective);
 bool moves_data(Collective collective);
 // Returns true if the array has one part per rank. Parts may differ in size.
@@ -73,8 +73,8 @@ Contributors contributors(const Shape& shape, uint32_t chunks, uint32_t name);
 
 Fingerprint contribution(Rank rank, uint32_t chunk);  // of this rank's input
 Fingerprint never_written(Rank rank, Area area, uint32_t chunk);
-// What the chunk at `place` in the array holds before step 0, and what that of the output must hold
-// at the end.
+// What the chunk at `place` of the input or the output holds before step 0, and what the chunk at
+// `place` of the output must hold at the end.
 Fingerprint first_input(const Shape& shape, uint32_t chunks, uint32_t place);
 Fingerprint first_output(const Shape& shape, uint32_t chunks, uint32_t place);
 Fingerprint wanted_output(const Shape& shape, uint32_t chunks, uint32_t place);

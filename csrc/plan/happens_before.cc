@@ -1,5 +1,5 @@
 // Vector clocks over lanes. Three things order two steps, on every transport and at any speed:
-// - the lane: a step begins after its predecessor is complete or, if that is a send, posted;
+// - the lane: a step begins after the previous step is complete (a send: after it is posted);
 // - `after`;
 // - a message: a receive accesses memory after the send is posted, and completes after the send's
 //   memory was read.

@@ -11,7 +11,7 @@ struct Access {
 };
 
 // Lists which steps access each chunk on one rank. A chunk that both input and output hold counts
-// as one memory, because it is the same memory in place.
+// as one memory, which it is if the call is in place.
 std::vector<std::vector<Access>> accesses_by_chunk(const Plan& plan) {
   const Held input = held(plan.shape, plan.chunks, Area::kInput);
   const Held output = held(plan.shape, plan.chunks, Area::kOutput);

@@ -3,8 +3,8 @@
 // has finished with its memory before step b begins in these cases:
 //
 //   lane     a is no send and precedes b in b's lane.
-//   after    b, or a step before b in its lane, waits for a or, if a is no send, for a later step
-//            of a's lane.
+//   after    b, or a step before b in b's lane, waits for a. If a is no send, a wait for a later
+//            step of a's lane is enough.
 //   return   b's lane has received, before b or by b, a chunk that holds the whole sum of an
 //            allreduce, and a is the only send of that chunk that can have been posted before. The
 //            sum holds this rank's contribution, which left this rank through a alone. So a's
@@ -13,8 +13,8 @@
 // The return case requires that contributions are sent directly from an array. So it does not apply
 // to plans that send from scratch, or copy or add an array into scratch. It also requires a run of
 // the plans that received whole sums, which Walk::receives_totals() reports. That run proves
-// something only if there are no hazards, but the two proofs hold together: up to the first race
-// all data is the same as in the run, so there is no first race.
+// something only if there are no hazards. Together the two proofs still hold: before a first race
+// all data would be the same as in the run, so this proof excludes that race.
 //
 // The proofs are sound but not complete. A plan without a proof is refused.
 #include <algorithm>
@@ -61,7 +61,7 @@ class LocalHazards {
   };
 
   uint32_t& known(uint8_t lane, uint8_t other) {
-    // in `lane`: the steps of `other` with an index below this have ended
+    // the steps of lane `other` with an index below this are known, in `lane`, to have ended
     return known_[std::size_t{lane} * plan_.lanes + other];
   }
   void learn(uint8_t lane, uint32_t step) {

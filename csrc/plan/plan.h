@@ -42,8 +42,8 @@ struct Chunks {
 // send is posted, and past any other step only when that step is complete. `after` adds one
 // dependency: 0, or 1 + the index of a step that must be COMPLETE. (A send is complete when its
 // memory has been read for the last time, which says nothing about the receiver.) Lanes run
-// concurrently. Between two ranks, messages of one lane arrive in order: the k-th send of lane L to
-// peer p matches the k-th receive of lane L from this rank on p.
+// concurrently. Between two ranks, messages of one lane arrive in order: this rank's k-th send of
+// lane L to peer p matches p's k-th receive of lane L from this rank.
 //
 //   kSend       src -> peer               kRecv        peer -> dst
 //   kRecvReduce dst = dst (op) message    kReduce      dst = dst (op) src      kCopy  dst = src
@@ -130,7 +130,7 @@ struct Algorithm {        // one row of plan/catalog.cc
   std::string_view summary;     // one line: rounds and bytes per rank
   Pipelines pipelines;
   // Every element is summed in the same order, regardless of its position in the array and of how
-  // the array is cut. All algorithms of one collective that set this have the same order.
+  // the array is cut. All algorithms of one collective that set this use the same order.
   bool fixed_order = false;
   uint64_t name_hash = fnv1a(name);  // the same on all ranks
 };

@@ -107,7 +107,7 @@ class Run {
         send = kComplete;
       }
       state(rank, i) = kComplete;
-      ready_.push_back(rank);  // other lanes of this rank may wait for it
+      ready_.push_back(rank);  // other lanes of this rank may wait for this step
     }
     if (is_message(step.kind)) ready_.push_back(step.peer);
     schedule_.order.push_back({rank, i});

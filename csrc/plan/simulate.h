@@ -12,8 +12,8 @@ namespace pc {
 // reported sizes and times.
 Result<Cost> simulate(PlanSource& plans, uint64_t nbytes, const LinkModel& model);
 
-// A form of check() for so many ranks that the vector clocks of check() (4 bytes per step and lane
-// of any rank) do not fit into memory. In one pass over the plans it proves:
+// A form of check() for so many ranks that the vector clocks of check() (4 bytes for each step and
+// each lane of all ranks) do not fit into memory. In one pass over the plans it proves:
 //   structure   of every plan, as check() does;
 //   schedule    messages match and no steps wait in a circle, as check() does;
 //   result      as check() does, with 48-bit fingerprints;

@@ -26,8 +26,8 @@ std::string wrong_memory(const Plan& plan, Area area, Chunks chunks) {
   return "";
 }
 
-// Checks the side of a message that is no memory. It must name the array chunks if the other side
-// is scratch, and otherwise be empty.
+// Checks the side of a message that is no memory of this rank. If the other side is scratch, this
+// side must name the array chunks; otherwise it must be empty.
 std::string wrong_name(const Plan& plan, Area memory, Chunks in_memory, Area area, Chunks chunks) {
   if (area != Area::kOutput) return "has an area on the side that it does not use";
   if (memory != Area::kScratch)

@@ -41,7 +41,7 @@ Walk::Walk(PlanSource& plans, uint64_t nbytes, const LinkModel& model, Cells* ce
       trace_(std::move(trace)),
       states_(index(plans.size())) {
   const Plan& any = plans.of(plans.size() / 2);
-  // chunks of all ranks' arrays have names
+  // an alltoall names the chunks of all ranks' arrays, so `chunks` is size * size
   const bool is_square = any.shape.collective == Collective::kAlltoall;
   const uint64_t pieces = is_square ? static_cast<uint64_t>(any.shape.size) : any.chunks;
   chunk_nbytes_ = pieces == 0 ? 0 : nbytes / pieces;
@@ -145,9 +145,9 @@ Walk::Lane* Walk::first_lane(Visit& visit, double& now) {
   return first;
 }
 
-// The functions below are inlined into both loops. A call per step would cost as much as the step,
-// because the state that it changes would go through memory. Rare branches are marked, so that they
-// do not cost the common path its registers.
+// The functions below are inlined into the loops of visit() and walk_only_lane(). A call per step
+// would cost as much as the step, because the state that the step changes would go through memory.
+// Rare branches are marked, so that the common path keeps its values in registers.
 
 [[gnu::always_inline]] inline double Walk::begins(Visit& visit, Lane& lane) {
   const Step& step = visit.steps[lane.at];
@@ -236,7 +236,7 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   if (trace_) [[unlikely]]
     trace_(visit.rank, lane.at, message.round);
   const double nbytes = static_cast<double>(nbytes_of(message.moved));
-  // The data may have arrived before the receive was posted.
+  // does not depend on `now`: the data may have arrived before the receive was posted
   const double arrived =
       std::max(message.at, visit.ports.in_free) + nbytes * model_.seconds_per_byte + model_.overhead_s;
   visit.ports.in_free = arrived;
@@ -286,8 +286,8 @@ bool Walk::after_is_done(const Plan& plan, State& state, uint32_t step) {
   return combine(visit, step, 0, visit.memory->read(step.src_area, step.src.first));
 }
 
-// A stream that becomes empty passes its memory on to the next one: there are thousands of streams,
-// and few hold many messages at a time.
+// A stream that becomes empty passes its memory on to the next stream that needs some: there are
+// thousands of streams, and few hold many messages at a time.
 [[gnu::always_inline]] inline void Walk::pop(Stream& messages) {
   constexpr std::size_t kSmall = 64;
   if (++messages.head < messages.queue.size()) return;

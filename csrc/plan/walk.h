@@ -1,6 +1,6 @@
 // Walks the plans of all ranks to their end without a transport: finds which message feeds which
-// receive and when it arrives in the model and, on request, moves data. predict(), simulate(),
-// draw() and check_one_pass() share this.
+// receive, when each message arrives in the model and, on request, moves data. predict(),
+// simulate(), draw() and check_one_pass() share this.
 //
 // The walk follows one rank until the rank waits for a message, then the rank that was unblocked
 // last, and so on. It visits a rank a few times, not once per step, so a plan can be built for a

@@ -22,7 +22,7 @@ namespace {
 
 // The pause before a retry if the listener's queue is full or too many descriptors are in flight.
 constexpr int kOversubscribedMs = 5;
-constexpr int kAttempts = 3;  // a slow leader may drop this rank's connection before it reads the message
+constexpr int kAttempts = 3;  // a slow leader may drop this rank's connection without reading the message
 constexpr std::size_t kSparePending = 64;  // connections beyond those of the expected ranks
 // how long a send may wait for the number of descriptors in flight to drop
 constexpr double kOverloadedS = 10;
@@ -103,8 +103,7 @@ Result<DescriptorMessage> receive_waiting(int socket, std::span<std::byte> into,
   }
 }
 
-// Returns a connection to the leader, whose user has been checked. Waits while the leader's queue
-// is full.
+// Returns a connection to the leader, after check_user(). Waits while the leader's queue is full.
 Result<Fd> connect_to(const FdEndpoint& leader, const WaitContext& context) {
   const AbstractAddress address(leader);
   for (;;) {
@@ -174,8 +173,8 @@ void FdExchangeServer::accept_all(TimePoint now) {
   constexpr int kAtOnce = 64;
   for (int i = 0; i < kAtOnce; ++i) {
     Result<Fd> accepted = accept_one(listener_.fd());
-    // The process is out of descriptors: drops a pending connection, or gives other threads time to
-    // close descriptors.
+    // The process is out of descriptors: drops a pending connection or, if there is none, gives
+    // other threads time to close descriptors.
     if (!accepted.is_ok()) {
       const int gone = limiter_.evict();
       pending_.erase(gone);

@@ -33,8 +33,8 @@ using JoinBytes = std::array<std::byte, kJoinBytes>;
 JoinBytes encode(const JoinMessage& word);
 Result<JoinMessage> decode_join(const JoinBytes& bytes);
 
-// Sent by the leader, with two descriptors for each of `ranks`, which are some of the `total` other
-// ranks.
+// Sent by the leader, with two descriptors for each of `ranks`, which are some of the `total` ranks
+// other than the receiver.
 inline constexpr std::size_t kRanksAtOnce = 100;  // 200 descriptors are within the limit of one message
 struct PartsMessage {
   uint32_t total = 0;

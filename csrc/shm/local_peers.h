@@ -1,6 +1,6 @@
-// The ranks of this host that share memory with this rank. For this rank they are: its own memory,
-// which no other rank enlarges, the memory of the other ranks, and a notifier for each rank. A rank
-// that maps the memory of another rank must trust no number in it.
+// The ranks of this host that share memory with this rank. This object gives access to this rank's
+// memory, which no other rank enlarges, to the memory of the other ranks, and to the notifier of
+// each rank. A rank that maps the memory of another rank must trust no number in that memory.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The memory of a rank that shares it with no other rank, for code that needs shared memory for any
-// number of ranks.
+// Local peers of a rank that shares memory with no other rank, for code that runs with any number
+// of ranks.
 #pragma once
 
 #include <memory>

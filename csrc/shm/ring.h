@@ -1,6 +1,6 @@
 // The memory in which this rank writes messages that the other ranks read. It is used cyclically,
-// so that a cache line is written again only after it has left the readers' caches: a processor
-// writes a line that another core holds four times slower.
+// so that a cache line is written again only after it has left the readers' caches: writing a line
+// that another core holds is four times slower.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace pc::shm {
 
-// Thread-safety: none; the holder of the group's progress lock.
+// Thread-safety: none; used only by the holder of the group's progress lock.
 class Ring {
  public:
   static constexpr std::size_t kAlign = 128;
@@ -55,8 +55,8 @@ class Ring {
     uint64_t begin = 0, end = 0;
     Use use;
   };
-  // A small call has many messages. Adjacent ones share one entry, which is free when the last
-  // message is free.
+  // A small call has many messages. Adjacent messages share one entry, which becomes free with its
+  // last message.
   void keep(uint64_t end, const Use& use) {
     Kept& last = kept_[(newest_ - 1) % kept_.size()];
     const bool joins = newest_ != oldest_ && use.round == kByCall && last.use.round == kByCall &&

@@ -1,6 +1,6 @@
-// Memory that ranks of one host share: a file without a name. The kernel frees it when the last
-// process that has it ends, even if that process is killed. It can only grow, so that every mapped
-// piece stays valid.
+// Memory that ranks of one host share: a file without a name. The kernel frees the file when the
+// last process that has it ends, even if that process is killed. The file can only grow, so that
+// every mapped piece stays valid.
 #pragma once
 
 #include <cstddef>

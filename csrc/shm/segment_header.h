@@ -16,24 +16,24 @@ inline constexpr uint64_t kSegmentMagic = 0x34306d6873637970;  // "pycshm04"
 // in pairs.
 inline constexpr std::size_t kCacheLinePair = 128;
 inline constexpr std::size_t kMaxGroups = 1024;    // open at the same time
-inline constexpr std::size_t kMaxChannels = 1024;  // ranks of one domain that send messages through it
+inline constexpr std::size_t kMaxChannels = 1024;  // no channels in a domain with more ranks
 
 struct alignas(4096) SegmentHeader {
   std::atomic<uint64_t> magic{0};  // not 0 once the header is initialized
   // `proof` has random numbers that are also in this rank's private memory, at `proof_address`. A
   // rank that can read them there, in process `pid`, can read all of this rank's memory
-  // (engine/shm). If `pid` is 0, no rank may.
+  // (engine/shm). If `pid` is 0, no rank may read that memory.
   std::atomic<uint64_t> pid{0}, proof_address{0};
   std::atomic<uint64_t> proof[2] = {};
   std::atomic<int64_t> core{0};  // 1 + the core on which this rank was last seen waiting (core_balancer.h)
   // Not 0 while this rank sleeps; the value differs in each sleep. A rank that writes data for this
-  // rank meanwhile notifies it, once for each value.
+  // rank during a sleep notifies this rank, once for each value.
   alignas(kCacheLinePair) std::atomic<uint32_t> asleep{0};
   struct alignas(16) Group {
     // flag in `id`: this rank no longer reads any data of that group
     static constexpr uint64_t kClosed = uint64_t{1} << 63;
     std::atomic<uint64_t> id{0};  // 1 + the group's id; 0: the entry was never used
-    // of the group's area; it is kept if the entry is reused for another group
+    // offset of the group's area; if the entry is reused for another group, the area is kept
     std::atomic<uint64_t> offset{0};
   };
   alignas(kCacheLinePair) std::atomic<uint64_t> groups_made{0};  // incremented for each new group

@@ -1,8 +1,8 @@
 // Chooses the kind of stores with which a rank fills memory that another core has read. If the two
-// cores share a near cache, ordinary stores run at 30 GB/s and stores past the caches at 20;
-// otherwise they run at 4 and 20. A virtual machine moves its cores while a program runs, so some
-// pieces are timed, which involves no other rank. Another kind may be eight times as slow, so it is
-// tried on a small piece; only stores past the caches are tried on a whole piece.
+// cores share a near cache, ordinary stores run at 30 GB/s and stores past the caches at 20 GB/s;
+// otherwise at 4 and 20 GB/s. A virtual machine moves its cores while a program runs, so the
+// writing rank times some pieces. A kind other than the usual one may be eight times as slow, so it
+// is tried on a small piece; only stores past the caches are tried on a whole piece.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ class StoreChoice {
   };
 
   Stores usual() const { return usual_; }
-  // Returns the stores for the beginning of a piece of `nbytes`, and the size of that beginning.
+  // Returns the kind of stores for the first bytes of a piece of `nbytes`, and the number of these
+  // bytes.
   Next next(std::size_t nbytes) {
     if (nbytes < kLeast) return {Stores::kVector, nbytes, false};
     ++pieces_;

@@ -139,7 +139,7 @@ class TcpStore final : public Store {
 
   void close_in_child() noexcept override {
     for (ByteStream& each : idle_)
-      each.reset();  // no lock: the thread that held it may not exist in this process
+      each.reset();  // takes no lock, because the thread that held it may be missing in the child
   }
 
   // Connects and keeps the connection for the first call. Returns the local address of the

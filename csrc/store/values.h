@@ -20,7 +20,8 @@ class StoreValues {
  public:
   explicit StoreValues(const StoreLimits& limits = {}) : limits_(limits) {}
 
-  // Answers a get, pop or wait of a missing key with kMissing, whatever the call's number is.
+  // Answers a get, pop or wait of a missing key with kMissing, whether or not `call.number` is
+  // kAtOnce.
   Result<StoreAnswer> run(const StoreCall& call);
   const std::string* find(std::string_view key) const;  // null if the key is missing
   bool erase(std::string_view key);                     // returns true if the key existed

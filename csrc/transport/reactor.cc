@@ -33,8 +33,8 @@ CompletionQueue::~CompletionQueue() {
 }
 
 void CompletionQueue::complete(Completion&& completion) {
-  // Everything happens under the lock. The thread that takes the completion must acquire the lock
-  // first, and may destroy this queue next.
+  // Everything happens under the lock: the thread that takes the completion must acquire the lock
+  // first, and may then destroy this queue.
   const std::lock_guard lock(mutex_);
   items_.push_back(std::move(completion));
   const uint32_t before = word_.fetch_add(kOne, std::memory_order_acq_rel);
@@ -107,7 +107,7 @@ struct Reactor::State {
     const std::lock_guard lock(sources_mutex);
     for (Pollable* source : sources) source->wake_up();
   }
-  // Wakes one of the threads that sleep without the poll lock, if the lock is free, so that this
+  // If the poll lock is free, wakes one of the threads that sleep without it, so that the woken
   // thread polls. The background thread is woken only if no other thread sleeps.
   void hand_over() {
     if (followers.load() == 0 || poll_lock.load()) return;
@@ -179,8 +179,8 @@ class Reactor::WaitScope {
       counted_ = false;
       state_.in_foreground.fetch_sub(1);
     }
-    // necessary even without the poll lock: this thread may have received a nudge that another
-    // thread needs
+    // Needed even if this thread did not hold the poll lock: it may have received a nudge, which it
+    // must then pass on.
     state_.hand_over();
   }
   // Returns true if the wait may be over: this queue has a completion, or a frame has moved.
@@ -199,7 +199,8 @@ class Reactor::WaitScope {
 
  private:
   bool try_take() { return held_ = state_.try_take(); }
-  // Tries to take the poll lock; a background thread that holds it is notified to release it.
+  // Tries to take the poll lock. If a background thread holds the lock, notifies that thread to
+  // release it.
   bool enter() {
     if (!counted_ && state_.has_background.load()) {
       counted_ = true;
@@ -215,8 +216,8 @@ class Reactor::WaitScope {
       state_.asleep.push_back(&queue_);
       state_.count_followers();
     }
-    // Tried only after this queue is in the list: either this thread sees the poll lock free, or
-    // its holder sees this queue.
+    // Tries to take the poll lock only after this queue is in the list: either this thread sees the
+    // lock free, or the lock's holder sees this queue.
     if (!try_take()) queue_.sleep_in_futex(ms);
     const std::lock_guard lock(state_.asleep_mutex);
     state_.asleep.erase(std::find(state_.asleep.begin(), state_.asleep.end(), &queue_));
@@ -323,7 +324,7 @@ class Reactor::Background {
   }
   ~Background() {
     state_.has_background.store(false);
-    state_.hand_over();  // this thread may have received a nudge
+    state_.hand_over();  // passes on a nudge that this thread may have received
   }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
@@ -339,8 +340,8 @@ class Reactor::Background {
   }
 
  private:
-  // The order of the checks has this effect: either this thread sees that a thread has entered
-  // wait(), or that thread sees held_in_background and wakes this one.
+  // The order of the checks ensures one of two things: this thread sees that another thread has
+  // entered wait(), or the other thread sees held_in_background and wakes this thread.
   bool take() {
     if (state_.in_foreground.load() != 0 || !state_.try_take()) return false;
     state_.held_in_background.store(true);
@@ -355,8 +356,8 @@ class Reactor::Background {
   }
   void sleep_alone(int ms) {
     set_asleep(&queue_);
-    // Checked only now, as in WaitScope: either this thread sees the poll lock free, or the thread
-    // that releases it sees this queue.
+    // Checks the poll lock only now, as in WaitScope: either this thread sees the lock free, or the
+    // thread that releases the lock sees this queue.
     const bool free = state_.in_foreground.load() == 0 && !state_.poll_lock.load();
     if (!free) queue_.sleep_in_futex(ms);
     set_asleep(nullptr);

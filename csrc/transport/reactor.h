@@ -33,7 +33,7 @@ class CompletionQueue final : public CompletionSink {
 
  private:
   friend class Reactor;
-  void sleep_in_futex(int ms);  // by the thread that takes; ends early at a completion or a nudge
+  void sleep_in_futex(int ms);  // called by the thread that takes; ends early at a completion or a nudge
   template <class Sleep>
   void sleep_in_epoll(int wake_fd, Sleep&& sleep);
   void nudge();  // ends or prevents the next sleep_in_futex
@@ -60,14 +60,14 @@ class Reactor {
   // Polls until `queue` has a completion or the wait ends otherwise. Completions for other queues
   // may arrive meanwhile. Only the thread that takes from `queue` may call it.
   WaitEnd wait(CompletionQueue& queue, const WaitContext& context);
-  // Polls once unless another thread is polling. Returns true if `queue` has a completion. For
+  // Polls once unless another thread is polling. Returns true if `queue` has a completion. Used by
   // threads that also wait for other events.
   bool poll(CompletionQueue& queue);
   // Returns true if the background thread holds the poll lock. It releases the lock to a thread
   // that enters wait(), but not to a caller of poll().
   bool polls_in_background() const;
-  // Like wait(), for a background thread with no caller waiting on it. It sleeps at once, and a
-  // thread that enters wait() takes over polling. Only one thread at a time may call it.
+  // Like wait(), for a background thread with no caller waiting on it: sleeps without spinning, and
+  // lets a thread that enters wait() take over polling. Only one thread at a time may call this.
   WaitEnd wait_in_background(CompletionQueue& queue, const WaitContext& context);
   void close_in_child() noexcept;  // for a forked child: closes the descriptors; no other call may follow
   void wake();  // makes every thread that sleeps in wait() check its conditions again (abort words, new work)

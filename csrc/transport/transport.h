@@ -18,7 +18,7 @@
 namespace pc {
 
 struct Capabilities {
-  bool zero_copy = false;  // the peer itself may read a send's memory long after it is posted
+  bool zero_copy = false;  // the peer may read a send's memory long after the send is posted
   bool same_host_only = false;
 };
 
@@ -30,9 +30,8 @@ class Pollable {
   virtual std::size_t poll() = 0;
   // Returns a descriptor that is readable (epoll, level-triggered) when poll() has something to do.
   virtual int wait_fd() const = 0;
-  // Called before and after every sleep on wait_fd(). A source that makes wait_fd() readable only
-  // for sleepers does so between the two. fall_asleep() returns false if poll() has something to do
-  // now.
+  // Called before and after every sleep on wait_fd(). Some sources make wait_fd() readable only
+  // between these two calls. fall_asleep() returns false if poll() has something to do now.
   virtual bool fall_asleep() { return true; }
   virtual void wake_up() {}
 
@@ -65,10 +64,9 @@ class Transport : public Pollable {
   virtual bool send_at_once(Rank /*peer*/, const SendOp& /*op*/) { return false; }
   virtual bool recv_at_once(Rank /*peer*/, const RecvOp& /*op*/) { return false; }
   // Withdraws every operation that reports to `sink`. No withdrawn operation completes afterwards,
-  // and its memory is free when this returns. If the peer has been informed of a withdrawn
-  // point-to-point message, the peer's operation ends with the error that corresponds to `why`.
-  // Returns true if no peer has been informed of any withdrawn operation; the message ids may then
-  // be used again.
+  // and its memory may be reused. If the peer has been informed of a withdrawn point-to-point
+  // message, the peer's operation ends with the error that corresponds to `why`. Returns true if no
+  // peer has been informed of any withdrawn operation; the message ids may then be used again.
   virtual bool cancel(const CompletionSink* sink, const Status& why) = 0;
   // The collectives of `group` up to `sequence` have ended on this rank. Discards all data that is
   // kept for them or that still arrives.
@@ -82,8 +80,8 @@ class Transport : public Pollable {
   // Sends goodbye to all peers, flushes until `deadline`, and closes. Later posts complete with
   // kAborted.
   virtual void shutdown(Deadline deadline) = 0;
-  // Completes all operations, already posted and later ones, with `why`, and closes the
-  // connections. Never blocks.
+  // Completes all posted operations and all later ones with `why`, and closes the connections.
+  // Never blocks.
   virtual void abort(const Status& why) noexcept = 0;
   // For a forked child: closes every descriptor, so that the peers notice the death of the parent.
   // Takes no lock and notifies no peer. No other method may be called afterwards, not even the

@@ -32,7 +32,7 @@ std::string tidy(std::string_view text) {
   return clean.empty() ? "unknown" : clean;
 }
 
-// Returns the first processor's lines of /proc/cpuinfo, by name.
+// Returns the lines of /proc/cpuinfo about the first processor, by name.
 std::map<std::string, std::string> first_processor(const std::string& root) {
   std::ifstream file(root + "proc/cpuinfo");
   std::map<std::string, std::string> lines;
@@ -43,7 +43,7 @@ std::map<std::string, std::string> first_processor(const std::string& root) {
   return lines;
 }
 
-// Returns the processor's name, or its numbers if it has no name.
+// Returns the processor's model name, or its identification numbers if there is no model name.
 std::string cpu_name(const std::map<std::string, std::string>& processor) {
   if (const auto name = processor.find("model name"); name != processor.end()) return name->second;
   std::string numbers;

@@ -1,5 +1,5 @@
-// The properties of a machine on which measurements depend. Measurements are worthless on a machine
-// with other properties.
+// The machine properties on which measurements depend. Measurements are worthless on a machine with
+// other properties.
 #pragma once
 
 #include <string>

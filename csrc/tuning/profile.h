@@ -1,6 +1,6 @@
 // The file that `pycollective tune` writes: the machine that was measured, and the results.
-// docs/tune.md shows one. A file that deviates from the format is refused as a whole, because half
-// a profile is worse than none.
+// docs/tune.md has an example. A file that deviates from the format is refused as a whole, because
+// half a profile is worse than none.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace pc {
 
-// The tuning that a world uses, and its origin: the path of the profile, or the reason why the
-// profile was refused; empty if no profile was read.
+// The tuning that a world uses. `origin` is the path of the profile, or the reason why the profile
+// was refused. It is empty if no profile was read.
 struct Profile {
   Tuning tuning;
   std::string origin;

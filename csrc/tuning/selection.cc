@@ -48,10 +48,10 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllreduce, 0, 32 * kKiB, "recursive_doubling", 0, {1, 1}),
       row(Collective::kAllreduce, 32 * kKiB, 4 * kMiB, "ring", 0, {1, 1}),
       row(Collective::kAllreduce, 4 * kMiB, kInfinity, "ring", kCached, {1, 1}),
-      // if a fixed order is required
+      // used if a fixed order is required
       row(Collective::kAllreduce, 0, kInfinity, "rabenseifner", 0, {1, 1}),
       row(Collective::kBroadcast, 0, kInfinity, "binomial", kChunk, {3, 1}),
-      // with two ranks, no rank forwards anything
+      // two ranks forward nothing, so the array is not cut
       row(Collective::kBroadcast, 0, kInfinity, "binomial", 0, {1, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", kChunk, {3, 1}),
       row(Collective::kReduce, 0, kInfinity, "binomial", 0, {1, 1}),
@@ -61,7 +61,7 @@ SelectionTable SelectionTable::defaults() {
       row(Collective::kAllgather, 0, kInfinity, "ring", 0, {1, 1}),
       row(Collective::kReduceScatter, kMiB, kInfinity, "ring", kSmallChunk, {3, 2}),
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise", 0, {1, 1}),
-      // if a fixed order is required
+      // used if a fixed order is required
       row(Collective::kReduceScatter, 0, kInfinity, "pairwise_tree", 0, {1, 1}),
       row(Collective::kAlltoall, 0, 32 * kKiB, "bruck", 0, {9, 1}),
       row(Collective::kAlltoall, 0, kInfinity, "pairwise", 0, {1, 1}),
@@ -84,8 +84,8 @@ Result<SelectionTable> SelectionTable::parse(std::string_view text) {
     PC_ASSIGN_OR_RETURN(const Row row, parse_row(part));
     table.rows_.push_back(row);
   }
-  // The text of a whole table already ends with the defaults; adding them again would change only
-  // the text.
+  // The text of a whole table already ends with the defaults. They are not added twice, so that
+  // to_string() returns the same text.
   const std::vector<Row> rest = defaults().rows_;
   const bool whole =
       table.rows_.size() >= rest.size() && std::equal(rest.rbegin(), rest.rend(), table.rows_.rbegin());

@@ -50,7 +50,7 @@ SelectionTable Tuning::selection(const SelectionTable& table, const GroupShape& 
   for (const Setting& each : settings_) {
     if (each.ranks != group.size || each.name != kTcp) continue;
     const Result<SelectionTable> with = table.with_measured(each.value);
-    if (with.is_ok()) return with.value();  // set() has checked it
+    if (with.is_ok()) return with.value();  // always true: set() has checked the value
   }
   return table;
 }

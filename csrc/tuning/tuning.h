@@ -20,7 +20,7 @@ class Tuning {
   struct Setting {
     Rank ranks;
     std::string name;   // a shared-memory limit (engine/shm/limits.h), or "tcp"
-    std::string value;  // a size, or rows of the table of algorithms for plans over TCP
+    std::string value;  // a size, or rows of the selection table for plans over TCP
     bool operator==(const Setting&) const = default;
   };
 

@@ -14,8 +14,8 @@ constexpr std::size_t kLengthBytes = sizeof(uint16_t);  // before each text
 bool is_about_a_call(FrameType type) { return type == FrameType::kNotice || type == FrameType::kCancel; }
 
 // The texts of a message in wire order. Each gets an equal share of the space that is left, and
-// later texts get what earlier ones do not use, so only long texts are cut. One list serves writing
-// and reading: Message may be const.
+// later texts get what earlier ones do not use, so only long texts are cut. A template, because the
+// message is const when it is written and not const when it is read.
 template <class Message>
 auto texts_of(Message& m) {
   std::vector<decltype(&m.end.text)> texts;
@@ -104,7 +104,7 @@ Status check_header(const FrameHeader& h) {
     return malformed("unknown state of a call");
   if (h.type == FrameType::kCancel && (m.end.code == Code::kOk || m.end.code > Code::kInternal))
     return malformed("a call ends for an unknown reason");
-  // Unused fields are zero: if the message would encode to a different header, the header is
+  // Encodes the message again. A different header has an unused field that is not zero, so it is
   // damaged or not ours.
   HeaderBytes ours, theirs;
   encode(header_of(m, h.segment_nbytes), ours);

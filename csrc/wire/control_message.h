@@ -21,10 +21,9 @@ struct CallId {  // names a collective of a group, or an inquiry about something
   uint64_t sequence = 0;
   auto operator<=>(const CallId&) const = default;
 
-  // in place of a call number: asks whether the member is in shutdown()
+  // sequence of an inquiry about whether the member is in shutdown()
   static constexpr uint64_t kPresence = 0;
-  // The number of an inquiry, in place of a call number, that asks what `asked` is doing. Both
-  // ranks are world ranks.
+  // Names an inquiry about what `asked` is doing. Both ranks are world ranks.
   static CallId position_query(uint32_t group, Rank asker, Rank asked) {
     return {group, kNoCall | uint64_t{static_cast<uint32_t>(asker)} << 32 | static_cast<uint32_t>(asked)};
   }
@@ -45,13 +44,13 @@ struct CallReport {
     kRunning,
     kDone,
     kGivenUp,
-    kLeaving,  // the rank is in shutdown() instead
+    kLeaving,  // the rank is in shutdown() instead of this call
   };
   State state = State::kUnknown;
   uint64_t digest = 0;     // of the call that the rank made; 0: none, or not compared
   uint64_t last_done = 0;  // number of the rank's last completed call in this group; 0: none
-  // The call that the rank made, as lines of "name=value", for error texts and for finding the
-  // difference
+  // The call that the rank made, as lines of "name=value", for error texts and for finding how two
+  // calls differ
   std::string call = {};
   std::string site = {};       // the line that made the call: "train.py:42 in step"
   std::string last_call = {};  // the call that the rank completed last, for error texts
@@ -71,7 +70,7 @@ struct ControlMessage {
   FrameType type = FrameType::kPing;  // kNotice, kDead, kCancel, kPing or kGoodbye
   uint32_t epoch = 0;
   CallId call;              // for kNotice and kCancel
-  bool asks = false;        // the receiver must answer: a kNotice with its report, a kPing with a kPing
+  bool asks = false;        // the receiver must answer a kNotice with its report, a kPing with a kPing
   bool asks_where = false;  // kNotice: the receiver must also determine the position of its program
   CallEnd end;              // for kCancel; for kDead `by` is the dead rank and `text` the cause
   CallReport report;        // for kNotice and kCancel: the sender's report

@@ -122,8 +122,8 @@ void ControlPlane::ping_arrived(Rank from, const ControlMessage& message) {
 }
 
 void ControlPlane::lost(Rank peer, const std::string& cause, TimePoint now) {
-  // After a goodbye of either side this is no death: a rank sends no goodbye to a peer that left
-  // first.
+  // After a goodbye of either side, a lost connection is no death. This rank's own goodbye
+  // suffices, because a peer that receives it first sends none.
   if (!goodbye_sent_ && peers_.lives(peer)) mark_dead(peer, cause, cause, now);
 }
 

@@ -1,4 +1,4 @@
-// The reports of ranks to each other beside the data: which rank gave up which call and why, which
+// The reports that ranks exchange besides the data: which rank gave up which call and why, which
 // ranks are dead, and which are alive. ControlPlane is a state machine without clock, socket or
 // thread. Its ControlHost passes it messages and the time, and carries out its decisions. A
 // simulator can therefore run a world of control planes from one seed.
@@ -6,7 +6,7 @@
 // A call that one rank gives up ends on all ranks. Every rank that is informed of this informs
 // every member once, and adds its own report. The notice therefore reaches all members even if the
 // first rank dies while it sends. Every rank receives the same reports: which ranks made which
-// call, which are late, and what those are doing.
+// call, which are late, and what the late ranks are doing.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class ControlHost {
   virtual void peer_died(Rank peer, const std::string& cause) = 0;
   // Called once per peer, when its goodbye arrives; nothing about that peer follows.
   virtual void peer_exited(Rank peer) = 0;
-  virtual void peer_leaving(uint32_t, Rank) {}  // the peer is in shutdown() instead of the call of an inquiry
+  virtual void peer_leaving(uint32_t, Rank) {}  // the peer, asked about a call, is in shutdown() instead
   // `by` considers this rank dead. More than one rank may report this.
   virtual void excluded(Rank by, const std::string& cause) = 0;
 
@@ -77,8 +77,8 @@ class ControlPlane {
   // that rank, because the two ranks may be in different calls without any message that shows it.
   // Call this repeatedly while the wait lasts.
   void stalled(const CallId& call, Rank waits_for, TimePoint now);
-  // Requests a report on the call from every member that may be asked. For a position query, only
-  // the rank in question is asked.
+  // Requests a report on the call from every member to which PeerWatch allows an inquiry; for a
+  // position query, only from the rank in question.
   void survey(const CallId& call, TimePoint now);
   // entered_late(): this rank has entered a call after other ranks gave it up, so it can now report
   // its own call. located(): the position of this rank's program was determined. Both send the

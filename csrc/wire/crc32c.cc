@@ -149,7 +149,7 @@ PC_CRC_INSTRUCTION uint32_t update_three(uint32_t state, const std::byte* data) 
 PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, const std::byte* data,
                                                std::size_t nbytes) {
   constexpr std::size_t kLong = 1344,
-                        kShort = 128;  // three long parts fit into the first-level cache twice
+                        kShort = 128;  // three long parts and their copy fit into the first-level cache
   while (nbytes >= 3 * kLong) {        // copies afterwards: the data are still in the cache
     state = update_three<kLong>(state, data);
     copy(to, data, 3 * kLong);
@@ -170,20 +170,20 @@ PC_CRC_INSTRUCTION uint32_t update_instruction(uint32_t state, std::byte* to, co
 
 // ---- folding by carry-less multiplication
 
-// A lane of 16 bytes represents L = low * x^64 + high (the first byte has the highest powers).
-// Moved past n bits it is congruent to low * x^(n+64) + high * x^n. A carry-less product of
-// reflected operands is multiplied by x once too often, hence the -1. The factor of degree < 32 is
-// in the high half of its 64-bit operand.
+// A lane of 16 bytes represents L = low * x^64 + high (the first byte has the highest powers). L
+// moved past n bits is congruent to low * x^(n+64) + high * x^n. The carry-less product of two
+// reflected operands has one factor x too many, so the folding factor is x^(bits-1). It has degree
+// < 32 and is in the high half of its 64-bit operand.
 constexpr long long folding_factor(unsigned bits) {
   const uint64_t factor = uint64_t{power_of_x(bits - 1)} << 32;
   return static_cast<long long>(factor);
 }
 
-// ---- both at once: the vector unit folds one part of a block, the instruction reads three others
+// ---- both at once: the vector unit folds one part of a block, the instruction reads the others
 
 struct Block {
   static constexpr std::size_t kRounds = 16, kVectors = 4,
-                               kWords = 5;  // per round: registers folded, words of each part
+                               kWords = 5;  // per round: vectors folded, words read of each part
   static constexpr std::size_t kFolded = kRounds * kVectors * 32, kPart = kRounds * kWords * 8;
   static constexpr std::size_t kBytes = kFolded + 3 * kPart;
 };
@@ -233,9 +233,9 @@ PC_CRC_BOTH inline __m256i folding_factors() {
   return _mm256_set_epi64x(kOfHigh, kOfLow, kOfHigh, kOfLow);
 }
 
-// `nbytes` is a multiple of Block::kBytes, at least one block. The folded sums move past the three
-// other parts into the next block. The remainder of those parts enters at the start of the next
-// block, as `state` does.
+// `nbytes` is a positive multiple of Block::kBytes. Between two blocks, the folded sums are moved
+// past the three other parts. The remainder of these parts becomes `state`, which is added at the
+// start of the next block.
 PC_CRC_BOTH uint32_t update_blocks(uint32_t state, const std::byte* data, std::size_t nbytes) {
   constexpr unsigned kRoundBits = 8 * 32 * Block::kVectors, kPartBits = 8 * Block::kPart;
   constexpr uint32_t kPastOne = power_of_x(kPartBits - 33), kPastTwo = power_of_x(2 * kPartBits - 33),

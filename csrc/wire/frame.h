@@ -17,7 +17,7 @@ inline constexpr uint32_t kFrameMagic = 0x31464350;  // "PCF1" little-endian
 inline constexpr uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 64;
 inline constexpr std::size_t kTrailerBytes =
-    4;  // CRC32C of a description or of the segment's payload; absent if that is empty
+    4;  // CRC32C of a description or of a segment's payload; absent if there is no such data
 inline constexpr std::size_t kMaxDescriptionBytes = 1024;
 inline constexpr std::size_t kMaxSegmentBytes = 256UL * 1024;
 inline constexpr std::size_t kEagerBytes = 64UL * 1024;  // larger messages use rendezvous (REQUEST / CLEAR)

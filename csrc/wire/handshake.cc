@@ -171,7 +171,7 @@ Status Handshake::keys_differ() const {
 
 Status Handshake::read_hello() {
   if (Status taken = take(std::span(in_).first<kHelloBytes>()); !taken.is_ok()) {
-    // a pycollective peer of another version, which must be informed of ours
+    // the peer has another version of pycollective, and must be informed of this one
     if (taken.code() == Code::kMismatch) {
       encode(ours_, hellos_[1]);
       send(hellos_[1]);

@@ -80,8 +80,8 @@ class Handshake {
   bool has_received() const { return has_theirs_ || received_ > 0; }
   bool has_theirs() const { return has_theirs_; }
   const Hello& theirs() const { return theirs_; }
-  // Returns the seal for the rest of the connection, or null if it is not encrypted. Call it once,
-  // when done.
+  // Returns the seal for the rest of the connection, or null if the connection is not encrypted.
+  // Call this once, when the handshake is done.
   std::unique_ptr<Seal> take_seal() { return std::move(seal_); }
 
  private:

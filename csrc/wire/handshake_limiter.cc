@@ -18,7 +18,7 @@ int HandshakeLimiter::evict() {
   const auto greediest =
       std::max_element(by_source_.begin(), by_source_.end(), [](const auto& a, const auto& b) {
         if (a.second.size() != b.second.size()) return a.second.size() < b.second.size();
-        // equal numbers: the source with the oldest connection
+        // if the numbers are equal, the source with the oldest connection is chosen
         return a.second.begin()->first > b.second.begin()->first;
       });
   if (greediest == by_source_.end()) return -1;

@@ -19,7 +19,8 @@ enum class Role : uint8_t { kData = 1, kControl = 2, kStore = 3 };
 std::string_view name_of(Role role);
 
 inline constexpr uint32_t kEveryEpoch =
-    ~uint32_t{0};  // the epoch of a store that serves all epochs, until it knows the connection's epoch
+    // epoch of a store, which serves all epochs; the epoch in the initiator's hello replaces it
+    ~uint32_t{0};
 
 struct Hello {
   Role role = Role::kData;

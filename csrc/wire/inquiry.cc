@@ -34,8 +34,7 @@ CallEnd Inquiry::cause() const {
   uint64_t first = 0;
   for (const RankStatus& rank_status : statuses_) {
     const CallReport& report = rank_status.report;
-    // A rank in shutdown() has another digest by design; its state already shows that it is
-    // leaving.
+    // The digest of a rank in shutdown() always differs, and its state already shows the reason.
     if (!report.made() || report.state == CallReport::State::kLeaving || report.digest == 0) continue;
     if (first != 0 && report.digest != first) {
       why.code = Code::kMismatch;

@@ -1,4 +1,4 @@
-// One inquiry about one call to all members of its group, and the reports received so far.
+// An inquiry to all members of a group about one call, and the reports received so far.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace pc {
 struct RankStatus {
   Rank rank = -1;  // world rank
   CallReport report;
-  bool entered_late = false;  // the rank made the call only after it had been given up
+  bool entered_late = false;  // the rank made the call after another rank had given it up
 };
 
 class Inquiry {
@@ -24,14 +24,14 @@ class Inquiry {
   TimePoint until() const { return until_; }
   const std::optional<CallEnd>& why() const { return why_; }
   // Adds another reason for the end of the call. The first reason is kept, but a mismatch replaces
-  // any other reason, because it explains the others.
+  // any other reason, because it explains the other reasons.
   void learn(const CallEnd& why);
   void store(Rank from, const CallReport& report);
   // Returns true if this member's report, or its second part, is still outstanding.
   bool waits_for(std::size_t member) const {
     const CallReport& report = statuses_[member].report;
-    // Also waits for a late rank after a mismatch: only its call may show which rank differs from
-    // the rest.
+    // After a mismatch, also waits for ranks that have not made the call yet: possibly only the
+    // call of such a rank shows which rank differs from the rest.
     const bool may_still_come =
         why_.has_value() && why_->code == Code::kMismatch && report.state == CallReport::State::kNotMade;
     return !answered_[member] || report.where_follows || may_still_come;

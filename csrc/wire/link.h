@@ -18,7 +18,7 @@ namespace pc {
 
 struct LinkState;
 
-// Thread-safety: none; the lock of its transport guards it.
+// Thread-safety: none; the transport's lock guards the link.
 class Link {
  public:
   // If `frame_io` is null, no frame may be partly sent or received when operations are withdrawn or
@@ -37,10 +37,10 @@ class Link {
   // their memory may be reused. Returns false if the peer knows of one of them: next_frame() has
   // returned its REQUEST, CLEAR or segment, or one of the peer's frames for it has arrived.
   //
-  // For a point-to-point message the peer then receives a CANCEL with the code of `why`, and its
-  // operation ends with kPeerInterrupted, kTimeout or kAborted. For a collective no frame is
-  // written, and frames that still arrive for it are dropped; the caller must call discard()
-  // afterwards.
+  // If the peer knows of a point-to-point message, it receives a CANCEL with the code of `why`, and
+  // the peer's operation ends with kPeerInterrupted, kTimeout or kAborted. For a collective no
+  // frame is written, and frames of its messages that still arrive are dropped; the caller must
+  // call discard() afterwards.
   bool cancel(const CompletionSink* sink, const Status& why);
   // The collectives of `group` up to `sequence` have ended here, and no operation of them is
   // posted. Drops their buffered messages and all that still arrive. The credit of dropped messages
@@ -54,10 +54,9 @@ class Link {
   // Returns true if nothing else waits to be written. The caller must then write this eager message
   // now, because its credit is spent.
   bool send_at_once(const MessageId& id, uint64_t nbytes, uint64_t description_nbytes);
-  // Fast path for a small receive. `header`, which has just arrived, is compared with a receive of
-  // `id` and `nbytes`. Returns true if it is an eager message that matches, and nothing that is
-  // posted or buffered on this link could be affected. received_at_once() reports that the receive
-  // has taken the message.
+  // Fast path for a small receive. Returns true if `header`, which has just arrived, begins an
+  // eager message that matches a receive of `id` and `nbytes`, and if taking this message affects
+  // nothing that is posted or buffered on this link. After taking it, call received_at_once().
   bool can_receive_at_once(const FrameHeader& header, const MessageId& id, uint64_t nbytes) const;
   void received_at_once(const FrameHeader& header);
 
@@ -105,7 +104,8 @@ class Link {
     std::size_t withdrawn;  // withdrawn operations that the peer may still send frames for
     std::size_t unanswered, early_clears;
     uint64_t credit;  // eager bytes that this rank may send
-    // eager bytes of the peer not returned as credit; the part of them that has left our memory
+    // charged: eager bytes of the peer that were not returned as credit; returnable: the part of
+    // `charged` that has left our memory
     uint64_t charged, returnable;
   };
   Counts counts() const;

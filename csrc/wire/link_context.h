@@ -49,7 +49,7 @@ struct Announcement {
   MessageId id;
   uint64_t nbytes = 0;
   std::string description;  // description in a REQUEST
-  // Not kOk if the peer gave the operation up: the code with which the operation here will end.
+  // If the peer gave the operation up, the code with which the operation here will end; else kOk.
   Code given_up = Code::kOk;
   bool counted = false;  // for a withdrawn operation: counted in `unanswered` or `early_clears`
 };

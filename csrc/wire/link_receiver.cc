@@ -48,12 +48,13 @@ void LinkReceiver::post_recv(const RecvOp& op) {
   if (op.nbytes > link.limits.eager_bytes || requests.size() >= link.limits.max_requests) clear_early(*recv);
 }
 
-// Reports messages of earlier collectives that no receive has taken. A collective receives
-// everything that is sent for it before the next collective of its group posts anything. A message
-// that is left from an earlier collective was therefore sent for another call than the one here,
-// for example with another root. That earlier call has ended, so the mismatch is reported as late,
-// and the current call continues. This is checked when a receive is posted and when its message
-// arrives: frames arrive in order, so everything that the peer sent before has arrived by then.
+// Reports messages of earlier collectives that no receive has taken. A collective posts no
+// operation before the earlier collectives of its group have received all that was sent for them. A
+// message that is left from an earlier collective was therefore sent for another call than the one
+// made here, for example with another root. That earlier call has ended, so the mismatch is
+// reported as late, and the current call continues. This is checked when a receive is posted and
+// when its message arrives. Frames arrive in order, so all that the peer sent before this message
+// has arrived by then.
 void LinkReceiver::report_late_mismatches(const RecvOp& op) {
   if (unexpected.empty() || op.id.stream.klass != StreamClass::kCollective) return;
   const auto is_late_mismatch = [&](const Unexpected& message) {
@@ -164,7 +165,7 @@ Status LinkReceiver::request_arrived(const FrameHeader& header, std::span<const 
     recv->description = text_of(description);
     return Status::ok();
   }
-  if (ours != nullptr) {  // withdrawn here: the CLEAR that was sent is the answer
+  if (ours != nullptr) {  // this rank withdrew the receive; its CLEAR already answers the REQUEST
     if (header.id.stream.klass == StreamClass::kCollective) settle(ours);
     return Status::ok();
   }

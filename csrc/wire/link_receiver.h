@@ -121,7 +121,8 @@ struct LinkReceiver {
   bool unwanted(const FrameHeader& header);  // returns true for DATA of an operation that was given up here
 
   LinkContext& link;
-  NodeList<Announcement>& clears;  // owned by the sender; needed here because a watermark drops them
+  // owned by the LinkSender; needed here because a watermark drops CLEARs, too
+  NodeList<Announcement>& clears;
   NodePool<Recv> recv_pool;
   NodePool<Unexpected> unexpected_pool;
   NodePool<Probe> probe_pool;
@@ -133,7 +134,7 @@ struct LinkReceiver {
   uint64_t charged = 0;     // eager bytes that the peer has sent and that were not returned as credit
   uint64_t returnable = 0;  // the part of `charged` that has left our memory
   uint64_t unexpected_nbytes = 0;
-  uint32_t early_clears = 0;  // receives cleared early, even if withdrawn: CLEARs that the peer may hold
+  uint32_t early_clears = 0;  // early CLEARs that the peer may store, including those of withdrawn receives
   Incoming incoming;
   std::unique_ptr<std::byte[]> staging_memory;
 };

@@ -128,7 +128,7 @@ ConstIoVec LinkSender::give_segment(Send& send, std::size_t count, FrameHeader& 
   send.given += count;
   ++send.out;
   active.remove(&send);
-  // goes to the back of the list: the other sends are next
+  // round-robin: an unfinished send goes behind the other active sends
   (send.given < send.part_nbytes() ? active : leaving).push_back(&send);
   return payload;
 }
@@ -225,7 +225,7 @@ bool LinkSender::take_back(Send& send, const Status& why) {
   if (is_point_to_point(id)) {
     link.push(link.control, FrameType::kCancel, 0, id, 0, static_cast<uint64_t>(why.code()));
   } else if (send.cleared) {
-    return false;  // REQUEST and CLEAR have both arrived: nothing more follows
+    return false;  // after its CLEAR, the peer sends nothing more about a collective's message
   }
   link.remember(withdrawn_sends, id, send.nbytes())->counted = !send.cleared;
   return false;

@@ -15,8 +15,8 @@
 
 namespace pc {
 
-// The token of a completion that ends no operation: `found` names a message of an earlier
-// collective that no call here received. The status explains this.
+// The token of a completion that ends no operation. It reports that no call here received the
+// message `found` of an earlier collective; the status explains this.
 inline constexpr uint64_t kLateMismatchToken = ~uint64_t{0} - 1;
 
 struct Completion {
@@ -26,8 +26,8 @@ struct Completion {
   uint64_t nbytes = 0;
 };
 
-// The destination of completions. Implementations are thread-safe: the thread that polls may not be
-// the one that posted.
+// The destination of completions. Implementations are thread-safe, because an operation may
+// complete on another thread than the one that posted it.
 class CompletionSink {
  public:
   virtual void complete(
@@ -64,7 +64,7 @@ struct SendOp {
   // kMaxDescriptionBytes.
   std::span<const std::byte> description = {};
   // `payload` is the part of the message that begins at `offset`; other links carry the rest. If
-  // message_nbytes is 0, it is the whole message.
+  // message_nbytes is 0, `payload` is the whole message.
   uint64_t message_nbytes = 0, offset = 0;
 };
 struct RecvOp {
@@ -74,8 +74,8 @@ struct RecvOp {
   SegmentSink* consumer = nullptr;
   CompletionSink* completions = nullptr;
   uint64_t token = 0;
-  // The part of the message to receive begins at `offset` in the message, and is stored at the
-  // beginning of `payload`. If part_nbytes is 0, the part is the whole message.
+  // The part to be received begins at `offset` in the message, and is stored at the beginning of
+  // `payload`. If part_nbytes is 0, the part is the whole message.
   uint64_t part_nbytes = 0, offset = 0;
 };
 

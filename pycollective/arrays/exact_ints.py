@@ -173,7 +173,7 @@ def to_words(x: Any, op: str) -> Words:
 
 
 def from_words(function: str, words: Words, x: Any, op: str) -> Any:
-    """Decode the combined numbers to the type of `x`, or to a list if `x` has another length.
+    """Decode combined ints to the type of `x`, or to a list if `x` has another number of ints.
 
     Raises:
         InvalidArgument: a number does not fit into 64 bits. The call itself has completed on all

@@ -16,7 +16,7 @@ __all__ = ["JaxArrays"]
 class JaxArrays(NumpyArrays):
     """jax.Array. Its blocks are NumPy arrays.
 
-    A block shares the memory of a JAX array on the CPU, and is a host copy of any other.
+    A block shares the memory of an array on the CPU. For an array elsewhere it is a host copy.
     """
 
     name = "jax"

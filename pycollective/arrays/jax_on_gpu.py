@@ -54,7 +54,7 @@ class Block:
 class JaxOnGpu(JaxArrays):
     """jax.Array on one CUDA GPU.
 
-    Arrays on other devices, or on several devices, use JaxArrays (host copies).
+    JaxArrays handles arrays on other devices and on several devices.
     """
 
     name = "jax on a GPU"

@@ -43,14 +43,15 @@ class Library(Protocol):
     def order(self, x: Any) -> Shape:
         """Return the axes in memory order, the slowest first.
 
-        If the array is contiguous in index order too, that order is returned.
+        Index order is returned if the array is contiguous in it or has gaps, and always by all
+        libraries except torch's.
         """
 
     def layout(self, x: Any) -> Layout:
         """Return the memory layout of `x`."""
 
     def on(self, memory: Memory, like: Any, shape: Shape) -> Any:
-        """Return a block on `memory` with that shape and with the element type of `like`."""
+        """Return a block in `memory` with that shape and with the element type of `like`."""
 
     def empty(self, like: Any, shape: Shape) -> Any:
         """Return a new block of that shape with the element type of `like`, uninitialised."""
@@ -62,16 +63,16 @@ class Library(Protocol):
         """
 
     def assign_many(self, targets: Sequence[Any], sources: Sequence[Any]) -> None:
-        """Do assign() for each pair, in one call of the library if it has one."""
+        """Do assign() for each pair, in a single call if the library has one for many copies."""
 
     def finished(self, block: Any, like: Any) -> Any:
-        """Return the caller's result for a block from empty(): the block, or an array of it."""
+        """Return the result for the caller: the block from empty(), or an array made from it."""
 
     def moved(self, x: Any, source: int, target: int) -> Any:
         """Return a view with axis `source` moved to position `target`."""
 
     def why_not_written(self, x: Any) -> str:
-        """Return why no result can be written to `x`, or an empty string if it can."""
+        """Return why `x` cannot receive a result, or an empty string if it can."""
 
 
 class OneByOne:

@@ -1,7 +1,7 @@
 """Python's numbers, lists and tuples of them (vectors), and NumPy's scalars.
 
-A result has the same type. In calls that move data an int has 64 bits, and larger ints are refused.
-exact_ints.py describes ints in reductions.
+A result has the type of the argument. In calls that move data an int has 64 bits, and larger ints
+are refused. exact_ints.py describes ints in reductions.
 """
 
 from __future__ import annotations

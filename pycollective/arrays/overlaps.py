@@ -44,7 +44,7 @@ class Layout(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """The positions in a list of two arrays that share memory, the earlier position first."""
+    """Two arrays that share memory: their positions in a list, the earlier one first."""
 
     one: int
     other: int

@@ -64,7 +64,8 @@ class PaddleTensors(OneByOne):
         return math.prod(self.shape(x)) * _itemsize(x)
 
     def is_block(self, x: Any) -> bool:
-        # The core refuses tensors without strides or on another device, so they need no packing.
+        # The core refuses tensors without strides or on an unsupported device, so they need no
+        # packing.
         return not x.is_dense() or not _is_on_cpu(x) or bool(x.is_contiguous())
 
     def order(self, x: Any) -> Shape:

@@ -42,7 +42,8 @@ class TorchTensors:
         return int(x.numel() * x.element_size())
 
     def is_block(self, x: Any) -> bool:
-        # The core refuses tensors without strides or on another device, so they need no packing.
+        # The core refuses tensors without strides or on an unsupported device, so they need no
+        # packing.
         if x.layout != self._torch.strided or x.device.type not in ("cpu", "cuda"):
             return True
         return bool(x.is_contiguous()) and not x.is_conj() and not x.is_neg()
@@ -51,7 +52,7 @@ class TorchTensors:
         strides = x.stride()
         # sorted() is stable, so axes of equal stride stay in index order
         axes = tuple(sorted(range(x.dim()), key=lambda axis: -strides[axis]))
-        # if not contiguous in memory order, the tensor has gaps
+        # a tensor that is not contiguous in this order either has gaps, and gets index order
         return axes if x.permute(axes).is_contiguous() else tuple(range(x.dim()))
 
     def layout(self, x: Any) -> Layout:

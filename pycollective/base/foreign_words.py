@@ -346,7 +346,7 @@ BARE = re.compile(
     r"\S*\(\) got (?:an unexpected keyword argument '(\w+)'|multiple values for argument '(group)')"
 )
 TOO_MANY = re.compile(r"(\S+)\(\) takes .* positional arguments? but \d+ (?:was|were) given")
-ALONE = "leave it out"  # advice that begins so says what to do, and not what to write
+ALONE = "leave it out"  # advice that begins with this says what to do; other advice is what to write
 NEAR = 0.75  # names that are less similar than this do not count as misspelled
 
 

@@ -21,8 +21,8 @@ FILE, TCP = "file://", "tcp://"
 def place(address: str | None, rank: int, size: int) -> Placement:
     """Return the placement of `rank`.
 
-    If `address` is a path, rank 0 opens the store at any address and publishes that address in a
-    file there. Otherwise it opens the store at `address`.
+    If `address` is a path, rank 0 opens the store at any address and publishes the store's address
+    in a file at that path. Otherwise rank 0 opens the store at `address`.
     """
     if size == 1:
         return alone("by hand")

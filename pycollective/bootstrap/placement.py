@@ -28,12 +28,12 @@ class Placement:
     # whether the launcher specifies that all ranks are on this host, so that loopback suffices
     one_host: bool = False
     store_addresses: tuple[str, ...] = ()  # always numeric: "127.0.0.1:4711" or "[::1]:4711"
-    # other addresses of the same host, if rank 0 may have been given one of those
+    # other addresses of the store's host, in case rank 0 was given one of them
     also_at: tuple[str, ...] = ()
     hosts_store: bool = False
     kvs: Callable[[], Kvs] | None = None  # opens the launcher's KVS
     # text that is equal on all ranks and differs between jobs; unused with a KVS, because the card
-    # has the job
+    # names the job
     job: str = ""
     key: bytes | None = field(default=None, repr=False)  # 32 bytes, if the launcher provided one
     variables: tuple[str, ...] = ()  # names of the variables that determined the placement

@@ -110,8 +110,8 @@ def listen_at(placement: Placement, stores: Sequence[str]) -> list[str]:
         return chosen
     hosts = list(dict.fromkeys(addresses.split(store)[0] for store in stores))
     if placement.also_at and not placement.hosts_store and len(hosts) == 1:
-        # Other ranks may know the store by another address of this host. So this rank listens where
-        # it connects to the store.
+        # Other ranks may know the store by another address of this host. So this rank listens at
+        # the address from which it connects to the store.
         return []
     opens_it = placement.hosts_store or (placement.kvs is not None and placement.rank == 0)
     return hosts if opens_it or placement.one_host or addresses.all_here(hosts) else []

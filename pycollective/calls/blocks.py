@@ -52,7 +52,7 @@ def check_pairs(function: str, argument: str, shape: Shape, op: Any) -> None:
 def check_block(
     function: str, argument: str, library: Library, x: Any, op: Any = None, *, is_block: bool | None = None
 ) -> None:
-    """Raise the core's error for unsupported element types or operations, masks, or other devices.
+    """Raise the core's error for an unsupported element type, operation, mask or device.
 
     `is_block` is library.is_block(x) if the caller already knows it.
     """
@@ -74,7 +74,7 @@ def copy_of(library: Library, x: Any, scratch: Scratch) -> Any:
 
 
 def unfilled(library: Library, like: Any, shape: Shape, scratch: Scratch) -> Any:
-    # size of the elements of `like`, which may have another number than `shape`
+    # `like` may have another number of elements than `shape`, so only its element size is used
     nbytes = library.nbytes(like)
     have = int(np.prod(library.shape(like), dtype=np.int64))
     itemsize = nbytes // have if have else library.nbytes(library.empty(like, (1,)))

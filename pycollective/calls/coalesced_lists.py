@@ -28,7 +28,7 @@ from pycollective.errors import CollectiveError, CollectiveMismatch, InvalidArgu
 __all__ = ["Planned", "begin_coalesced", "is_list_of_arrays", "plan_coalesced", "run_coalesced"]
 
 ALIGNED_NBYTES = 64
-MOST_SHOWN = 8  # arrays of a list that an error message shows
+MOST_SHOWN = 8  # an error message shows at most this many arrays of a list
 X = TypeVar("X")
 
 
@@ -50,7 +50,7 @@ class _Member:
     array: Any
     library: Library
     nbytes: int
-    # Path of an earlier member with the same memory, if the call only moves data: it is sent once.
+    # If the call only moves data: path of an earlier member with the same memory, to be sent once.
     same_as: str = ""
 
     @cached_property
@@ -62,7 +62,7 @@ class _Member:
 def _members(function: str, x: Any, op: Any) -> list[_Member]:
     """Return the arrays in `x`, those of dicts by sorted key.
 
-    JAX arrays are used on the GPU only if all of them are on the same one.
+    JAX arrays are copied to the host unless all arrays are JAX arrays on the same GPU.
     """
     found = _found(function, "x", x, op, takes_numbers=_holds_numbers(x))
     stays = [on_the_host(member.library) is not member.library for member in found]
@@ -183,7 +183,7 @@ def _text(member: _Member) -> str:
 
 @contextlib.contextmanager
 def _telling(function: str, members: list[_Member]) -> Iterator[None]:
-    """Add this rank's list to a mismatch error, of which the core knows only the digest."""
+    """Add this rank's list to a mismatch error. The core knows only the digest of the list."""
     try:
         yield
     except CollectiveMismatch as error:
@@ -226,8 +226,8 @@ def run_coalesced(
                     made.append((place, member, block))
     if not made:
         return x  # everything was written in place
-    # Results are finished after all calls, because a result that does not fit into 64 bits raises
-    # here.
+    # Results are finished after all calls: a result that does not fit into 64 bits raises here, and
+    # must not prevent calls that the other ranks make.
     for place, member, block in made:
         results[place] = member.library.finished(block, member.array)
     return _rebuilt(x, iter(results))
@@ -236,7 +236,7 @@ def run_coalesced(
 def begin_coalesced(
     function: str, x: Any, begin: Callable[[list[Any], int], X], *, writes: bool, op: Any = None
 ) -> X:
-    """Begin the call in the background. Refuses lists with results to be copied back."""
+    """Begin the call in the background. Refuses lists if results would have to be copied back."""
     members = _members(function, x, op)
     _check(function, members, op, writes=writes)
     for member in members:

@@ -124,7 +124,7 @@ def _check_leaves(function: str, x: Any, op: Any, out: Any) -> None:
 def _scan(
     name: str, group: Group, *, x: Any, op: Any, out: Any, timeout: float | None, reproducible: str | None
 ) -> Any:
-    """Every rank gets the combination of the ranks before it; in a scan, of its own array too."""
+    """Every rank gets the combination of all lower ranks' arrays, in a scan including its own."""
     return Elementwise(group, name, op, timeout, fixed_order=_by_shape(name, reproducible)).make(x, out)
 
 

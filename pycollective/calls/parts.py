@@ -78,7 +78,7 @@ class Parts:
         self,
         source: tuple[Library, Any] | None,
         result: tuple[Library, Any, Shape]
-        | None,  # library, an array of its element type, and the result's shape with the parts' axis first
+        | None,  # library, an array of the element type, the result's shape with the parts' axis first
         out: Any,
         *,
         op: Any = None,

@@ -1,7 +1,7 @@
-"""Finds lines of a failed call under a condition on the rank, such as `if rank == 0:`.
+"""Finds conditions on the rank, such as `if rank == 0:`, under which a failed call was made.
 
-The error says what each rank called and where. This module explains why one of them may have been
-the only one. It is used only for errors, because it reads the sources.
+The error says what each rank called and where. This module explains why some ranks may not have
+made the call. It is used only for errors, because it reads the sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ASKS = re.compile(
 VARIABLE = re.compile(r"(?:[A-Z0-9]+_)*(?:WORLD|PMIX?|LOCAL|GLOBAL|NODE|GROUP|MPI)_RANK|RANK|SLURM_PROCID")
 SITE = re.compile(r"(?:at|from) ([^\s:]+):(\d+) in ")
 RANK = re.compile(r"\brank (\d+) \(")  # starts the part of a message about a rank
-BEFORE = re.compile(r"its last completed collective is [^;]*")  # a rank's earlier position
+BEFORE = re.compile(r"its last completed collective is [^;]*")  # an earlier position, which is ignored
+MOST_CHARACTERS = 1_000_000  # a larger source is a generated one, and takes a second to parse
 INSTALLED = (os.path.dirname(os.path.dirname(__file__)) + "/", os.path.dirname(os.__file__) + "/")
 
 
@@ -59,7 +60,7 @@ def advice(message: str) -> str:
     sources = _Sources()
     for file, line in dict.fromkeys([*own, *_lines_in(message)]):
         for branch in sources.branches(file, line):
-            # otherwise all ranks took this branch
+            # a branch that all ranks took explains nothing
             if not all_sites or not all(map(branch.has_one_of, all_sites)):
                 found[f"{branch.file}:{line} is inside {branch.condition}"] = None
                 break
@@ -92,12 +93,14 @@ def _lines_in(message: str) -> Iterator[Site]:
 
     The message has the last two parts of each file's path.
     """
-    sites = SITE.findall(message)
-    files = {file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    sites = dict.fromkeys(SITE.findall(message))
+    files: defaultdict[str, set[str]] = defaultdict(set)
+    for module in list(sys.modules.values()) if sites else []:
+        if isinstance(file := getattr(module, "__file__", None), str):
+            files[_short(file)].add(file)
     for name, line in sites:
-        for file in files:
-            if _short(file) == name:
-                yield file, int(line)
+        for file in sorted(files[name]):
+            yield file, int(line)
 
 
 def _short(file: str) -> str:
@@ -111,7 +114,7 @@ class _Sources:
         self._trees: dict[str, ast.Module] = {}
 
     def branches(self, file: str, line: int) -> list[Branch]:
-        """Return each branch about ranks that has this line, the innermost first."""
+        """Return each branch that has this line and depends on the rank, the innermost first."""
         found: list[Branch] = []
         for node in _nodes_around(line, self._tree(file)):
             if not isinstance(node, ast.If | ast.While | ast.IfExp) or not _asks(node.test):
@@ -120,25 +123,29 @@ class _Sources:
                 lines = part if isinstance(part, list) else [part]
                 if not lines:
                     continue
-                first, last = lines[0].lineno, max(each.end_lineno or each.lineno for each in lines)
+                first = _first_line(lines[0], lines[0].lineno)
+                last = max(each.end_lineno or each.lineno for each in lines)
                 if first <= line <= last:
                     word = "while" if isinstance(node, ast.While) else "if"
                     condition = f"`{word} {ast.unparse(node.test)}` (line {node.lineno})"
+                    if word == "while" and part is node.orelse:
+                        condition = f"the else of {condition}"
                     found.append(Branch(_short(file), first, last, condition))
                     break
         return found[::-1]
 
     def _tree(self, file: str) -> ast.Module:
         if file not in self._trees:
+            text = "".join(linecache.getlines(file))
             try:
-                self._trees[file] = ast.parse("".join(linecache.getlines(file)))
-            except (SyntaxError, ValueError):
+                self._trees[file] = ast.parse(text if len(text) <= MOST_CHARACTERS else "")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._trees[file] = ast.Module(body=[], type_ignores=[])
         return self._trees[file]
 
 
 def _nodes_around(line: int, tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes whose lines include this one, the outer ones first."""
+    """Yield the nodes around this line, and those without lines; the outer ones first."""
     level: list[ast.AST] = [tree]
     while level:
         yield from level
@@ -146,8 +153,15 @@ def _nodes_around(line: int, tree: ast.Module) -> Iterator[ast.AST]:
         level = [
             child
             for child in children
-            if getattr(child, "lineno", line) <= line <= getattr(child, "end_lineno", line)
+            if _first_line(child, line) <= line <= getattr(child, "end_lineno", line)
         ]
+
+
+def _first_line(node: ast.AST, default: int) -> int:
+    """Return the first line of the node, its decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    own: int = getattr(node, "lineno", default)
+    return min([own, *(each.lineno for each in decorators)])
 
 
 def _asks(condition: ast.expr) -> bool:

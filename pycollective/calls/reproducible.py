@@ -1,9 +1,9 @@
 """Sums with the same bits on any number of ranks: allreduce(leaves, reproducible="world").
 
 Idea     The leaves of all ranks, in rank order, are the leaves of one binary tree. Node i of
-         level l is the combination of nodes 2i and 2i + 1 of the level below; the last node of
-         an odd level has only the first of these. The result does not depend on which rank
-         computes a node.
+         level l is the combination of nodes 2i and 2i + 1 of the level below; if the last node
+         2i has no node 2i + 1, it becomes node i alone. The result does not depend on which
+         rank computes a node.
 Steps    1. Every rank combines its leaves into the largest nodes inside its range: at most
             2 log2(leaves) of them.
          2. alltoall: every rank gets all ranks' nodes for its slice of the elements, and

@@ -47,7 +47,7 @@ def save(
         path: the file, in a folder that exists.
         write: a function write(state, file) that writes the state in another format, like
             torch.save.
-        rank: the rank in the group that saves.
+        rank: the rank that saves, as numbered in the group.
         group: the ranks that take part; default the world.
         timeout: seconds that the other ranks wait for `rank`; default that of the group.
 
@@ -97,8 +97,8 @@ def load(
         path: the file; only the root's path is used.
         read: a function read(file) for another format, like functools.partial(torch.load,
             weights_only=True, map_location="cpu"). If there are other ranks, its result is sent
-            in the default format of save(): it must hold only what that format supports, and is
-            decoded from it on every rank, including the root.
+            in the default format of save(). The result must hold only what that format
+            supports, and every rank, including the root, gets a decoded copy.
         root: the rank that reads.
         group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.

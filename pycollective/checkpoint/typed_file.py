@@ -121,7 +121,7 @@ def plain(value: Any, depth: int = 0) -> Any:  # noqa: ANN401
     """
     kind = type(value)
     if depth > MOST_NESTED:
-        return value  # the codec raises an error for it that has the path to it
+        return value  # the codec refuses the value, with an error that names its path
     if kind is dict or kind is OrderedDict:
         return {key: plain(each, depth + 1) for key, each in value.items()}
     if kind is list or kind is tuple:

@@ -20,7 +20,7 @@ def on_all(group: Group, call: str, function: Callable[[], T], *, timeout: float
     """Return the results of `function` by rank. An exception on one rank is raised on all ranks.
 
     Raises:
-        CollectiveMismatch: another rank makes another call.
+        CollectiveMismatch: the ranks make different calls.
     """
     try:
         result = function()

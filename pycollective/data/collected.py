@@ -32,14 +32,15 @@ def gather(
     group: Group | None = None,
     timeout: float | None = None,
 ) -> Any:  # noqa: ANN401
-    """Return the results for all samples of a sampler's last iteration, on all ranks, by sample.
+    """Return on all ranks the results for all samples of a sampler's last iteration.
 
     There are exactly n results, in the order of the dataset, one for each sample. Results for
     padding samples are dropped. All ranks must call it.
 
     Parameters:
-        values: one row or object for each sample that this rank got, in that order: an array
-            (n_of_this_rank, ...), a list of objects, or a tuple or dict of these. Not changed.
+        values: one row or object for each sample that this rank got, in the order of the samples:
+            an array (n_of_this_rank, ...), a list of objects, or a tuple or dict of these. Not
+            changed.
         sampler: the sampler of these samples; its last iteration must have covered a whole
             epoch.
         group: the group that the sampler was made for; default the world.

@@ -34,7 +34,7 @@ class Iteration:
     start: int
     ahead: bool  # whether a DataLoader draws the items, possibly before the program gets them
     drawn: int = 0
-    counted: int | None = None  # items that the program has received, if counting() observes the loader
+    counted: int | None = None  # items that the program has received; None without counting()
     ended: bool = False
 
     def done(self) -> int:
@@ -59,11 +59,12 @@ class Epochs(ABC):
             self._order, self._cut = _made_alike(call, place, make)
         self.rank, self.size = place.rank, place.size
         self._next = (0, 0)  # epoch and position of the next iteration
-        self._iteration: Iteration | None = None  # the last iteration since _next was set
+        # the iteration that began last; None if _next was set after it
+        self._iteration: Iteration | None = None
 
     @property
     def epoch(self) -> int:
-        """The epoch of the current or last iteration, or of the next one if none has begun."""
+        """The epoch of the latest iteration; at first and after set_epoch(), of the next one."""
         return self._next[0] if self._iteration is None else self._iteration.epoch
 
     def set_epoch(self, epoch: int) -> None:
@@ -88,8 +89,8 @@ class Epochs(ABC):
         received it, so take the state at the end of the loop's body.
 
         Parameters:
-            loader: torch's DataLoader, or any other loader that begins one iteration of this
-                sampler and hands out one item per step of it.
+            loader: torch's DataLoader, or any other loader that iterates this sampler once
+                and yields one item for each item of the sampler.
 
         Raises:
             InvalidArgument: the loader does not draw from this sampler.
@@ -122,13 +123,13 @@ class Epochs(ABC):
         The state is the same on all ranks.
 
         Parameters:
-            done: the number of batches (Sampler: samples of this rank) of the iteration that the
-                program has received. Default: the count of counting() or, without a DataLoader, the
-                number that the sampler has handed out.
+            done: the number of batches that the program has received in this iteration; for a
+                Sampler, the number of this rank's samples. Default: the count of counting() or,
+                without a DataLoader, the number that the sampler has yielded.
 
         Raises:
             InvalidArgument: a DataLoader draws from the sampler without counting(), or `done`
-                exceeds the iteration.
+                exceeds the length of the iteration.
         """
         epoch, position = self._next
         here = self._iteration
@@ -172,7 +173,7 @@ class Epochs(ABC):
             raise InvalidArgument(
                 f"load_state_dict: position={position} is behind the last of {self._order.n} samples"
             )
-        # The rest of the epoch has no complete batch with these settings, and is dropped.
+        # If the rest of the epoch has no complete batch with these settings, it is dropped.
         over = position > 0 and not self._cut.steps(position)
         self._next, self._iteration = (epoch + 1, 0) if over else (epoch, position), None
 
@@ -195,11 +196,11 @@ class Epochs(ABC):
 
     @abstractmethod
     def _steps_of_one(self, loader: object) -> int:
-        """Return how many items of the sampler one item of the loader has."""
+        """Return how many of the sampler's items are in one item of the loader."""
 
     @abstractmethod
     def _positions(self, rank: int) -> Indices:
-        """Return all positions of a rank in an epoch, in the order in which it gets them."""
+        """Return all positions of a rank in an epoch, in the order in which the rank gets them."""
 
 
 def _is_drawn_by_a_loader() -> bool:

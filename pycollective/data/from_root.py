@@ -82,7 +82,7 @@ def _to_others(
                 batch = next(batches, END)
             parts = [] if batch is END else _slices(batch, group.size)
         except BaseException as error:
-            # the caller gets the exception of the iterable, not that of this call
+            # The caller gets the iterable's exception, even if sending it fails.
             with contextlib.suppress(CollectiveError):
                 objects.scatter_object(
                     group, [("error", record_of(error))] * group.size, root, timeout=timeout
@@ -124,7 +124,7 @@ def _slices(batch: Any, size: int) -> list[Any]:  # noqa: ANN401  arrays of any 
 
 
 def _lengths(batch: Any) -> Iterator[int]:  # noqa: ANN401
-    """Yield the length of each array or list in the batch that is to be cut."""
+    """Yield the length of each array or list to be cut in the batch."""
     if _is_whole(batch):
         return
     if _is_array(batch):
@@ -152,10 +152,7 @@ def _sliced(batch: Any, begin: int, end: int) -> Any:  # noqa: ANN401
 
 
 def _together(batch: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return the members of a container that are cut one by one.
-
-    Returns None if the batch is not such a container: it is then cut as a whole.
-    """
+    """Return the members if each is cut separately, or None if the batch is cut as a whole."""
     if isinstance(batch, dict):
         return list(batch.values())
     if isinstance(batch, tuple):

@@ -38,9 +38,9 @@ class DataLoader:
             read by the DataLoader of that framework. An array or tensor, or a tuple or dict of
             such columns of one length, also nested, is indexed along axis 0. Anything else with
             a length and integer indices, such as a list, gives lists of samples. A list of
-            arrays, or of dicts, lists or tuples of arrays, may be samples or columns: it is
-            refused without a collate_fn, and means samples with one. The same holds for a dict
-            of arrays or lists with the keys 0, 1, and so on. A tuple or dict that mixes arrays
+            arrays, or of dicts, lists or tuples of arrays, may be samples or columns: without
+            a collate_fn it is refused; with a collate_fn it means samples. The same holds for a
+            dict of arrays or lists with the keys 0, 1, and so on. A tuple or dict that mixes arrays
             or lists with other things, and data that is indexed by labels (pandas), are
             refused.
         global_batch_size: samples of all ranks together. The number of ranks must divide it,
@@ -146,11 +146,11 @@ class DataLoader:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the current or last iteration, or of the next one if none has begun."""
+        """The epoch of the latest iteration; at first and after set_epoch(), of the next one."""
         return self.sampler.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration use this epoch. By default, each iteration uses the next one."""
+        """Set the epoch of the next iteration. By default, each iteration advances by one epoch."""
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int | str]:
@@ -188,7 +188,7 @@ def _look_at(
 ) -> _Found:
     """Determine how to read the dataset, or raise InvalidArgument.
 
-    `only_of_framework` is true if an argument applies only to a framework's DataLoader.
+    `only_of_framework` is true if the caller passed an argument for a framework's DataLoader.
     """
     framework = _framework_of(dataset)
     if framework is None:
@@ -208,7 +208,7 @@ def _look_at(
 
 
 def _framework_of(dataset: object) -> str | None:
-    """Return the imported framework with the class of this Dataset, or None."""
+    """Return the framework that defines the Dataset class of `dataset`, or None."""
     for framework, module in FRAMEWORKS.items():
         loaded = sys.modules.get(module)
         if loaded is None or not isinstance(dataset, loaded.Dataset):

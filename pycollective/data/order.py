@@ -6,8 +6,8 @@ Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
 
     shuffled           the samples sorted by their numbers; sample i has the i-th number
     drawn              number modulo n: a sample is at most n / 2**64 likelier than another
-    drawn by weights   the sample with the interval of the cumulative weights, divided by their sum,
-                       that contains number / 2**64
+    drawn by weights   the first sample at which the cumulative weights, divided by their sum,
+                       exceed number / 2**64
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Order:
             self.kind += f" by weights {hashlib.blake2b(self._sums.tobytes(), digest_size=8).hexdigest()}"
 
     def of(self, epoch: int) -> Callable[[Indices], Indices]:
-        """Return a function from positions of that epoch to samples. From n on they wrap around."""
+        """Return a function that maps positions of that epoch, modulo n, to samples."""
         n = self.n
         if self.kind == "in turn" or n == 0:
             return lambda positions: positions % n
@@ -102,7 +102,7 @@ def _sums(call: str, weights: npt.ArrayLike, n: int) -> npt.NDArray[np.float64]:
 
 def _fall(numbers: npt.NDArray[np.uint64], sums: npt.NDArray[np.float64]) -> Indices:
     fractions = (numbers >> np.uint64(11)) * 2.0**-53
-    # Rounding may make a product equal to the whole sum, which would be after the last sample.
+    # Rounding may make a product equal to the whole sum. The search would then return n.
     last = np.searchsorted(sums, sums[-1])
     samples: Indices = np.minimum(np.searchsorted(sums, fractions * sums[-1], side="right"), last)
     return samples

@@ -83,7 +83,7 @@ class Sampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """Return this rank's number of samples in a whole epoch, even if the next is partial."""
+        """Return this rank's sample count for a whole epoch, even if the next epoch is partial."""
         return self._steps()
 
     def __iter__(self) -> Iterator[int]:
@@ -96,7 +96,7 @@ class Sampler(Epochs):
             for sample in samples(_array(some)).tolist():
                 here.drawn += 1
                 yield sample
-        here.drawn += 1  # a rank with one sample less than other ranks must also count as being at the end
+        here.drawn += 1  # also puts a rank with one sample less than other ranks at the end of the epoch
 
     def _own(self, rank: int, start: int = 0) -> range:
         return range(start + rank, self._cut.end(start), self.size)
@@ -183,7 +183,7 @@ class BatchSampler(Epochs):
         super().__init__(call, place, make)
 
     def __len__(self) -> int:
-        """Return the number of batches in a whole epoch, even if the next is partial."""
+        """Return the number of batches in a whole epoch, even if the next epoch is partial."""
         return self._steps()
 
     def __iter__(self) -> Iterator[list[int]]:

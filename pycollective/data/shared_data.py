@@ -2,9 +2,9 @@
 
 The memory is a memfd: it has no name, and the kernel frees it when the last process that maps it
 has ended, for whatever reason. The first rank of the host fills and seals it; the other local ranks
-open it through /proc/<pid>/fd/<number>. Random bytes at its end, the mark, prove to them that it is
-the right memory. If containers share a host but not a pid namespace, the pid may be that of another
-process. A rank that does not find the mark receives a copy of the data by message instead.
+open it through /proc/<pid>/fd/<number>. Random bytes at the end of the memory, the mark, prove that
+it is the right memory. If containers share a host but not a pid namespace, the pid may be that of
+another process. A rank that does not find the mark receives a copy of the data by message instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_S
 
 @advised
 def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: float | None = None) -> Any:  # noqa: ANN401
-    """Load a dataset once per host: its first rank calls `load`, other ranks map the memory.
+    """Load a dataset once per host: the first local rank calls `load`, the others map its memory.
 
     All ranks of the group must call it. The arrays are read-only NumPy arrays, and stay valid as
     long as they are referenced. The memory has no name, so nothing is left over when processes are
@@ -52,8 +52,8 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
         load: returns an array, or a tuple or dict of arrays. They are copied, so the data is
             briefly in memory twice.
         group: the ranks that take part; default the world.
-        timeout: seconds for everything, including `load`; default that of the group for each
-            wait.
+        timeout: seconds for everything, including `load`; default: each wait has the timeout of
+            the group.
 
     Raises:
         InvalidArgument: `load` returns something else, or arrays of Python objects; or `load`
@@ -92,7 +92,7 @@ def shared(load: Callable[[], Any], *, group: Group | None = None, timeout: floa
             return layout.words(), os.getpid(), fd, mark
 
         by_rank = on_all(members, "pc.data.shared", load_first, timeout=clock.left_s())
-        # the offer that applies to each rank: that of the first rank of its host
+        # for each rank, the offer of the first rank on its host
         offers = cast("list[Offer]", [by_rank[hosts.index(host)] for host in hosts])
         check_alike("pc.data.shared", [{"what was loaded": words} for words, *_ in offers])
         words, pid, fd, mark = offers[members.rank]
@@ -153,7 +153,7 @@ def _filled(layout: Layout, arrays: list[npt.NDArray[Any]], mark: bytes) -> int:
     """Return a descriptor of memory that holds these arrays and is sealed against writes."""
     fd = os.memfd_create("pycollective-data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        # raises if memory is short; a later write would kill the process by SIGBUS
+        # Raises if memory is short. Otherwise a later write would kill the process by SIGBUS.
         os.posix_fallocate(fd, 0, layout.nbytes)
         _write(layout, arrays, mark, fd)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)

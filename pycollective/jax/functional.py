@@ -272,10 +272,10 @@ def recv(
     """Receives an array from another rank; in backward its gradient is sent to that rank.
 
     Args:
-        like: an array of the expected shape and dtype. Its values are not used, but its gradient
-            is: JAX runs backward only to the arguments that it differentiates. So `like` must be
-            (part of) such an argument of jax.grad: `jax.grad(loss, argnums=(0, 1))(weights, like)`.
-            Its own gradient is zeros.
+        like: an array of the expected shape and dtype; its values are not used. JAX runs backward
+            only for arguments that it differentiates. So that the gradient is sent, `like` must be
+            (part of) such an argument: `jax.grad(loss, argnums=(0, 1))(weights, like)`. The
+            gradient of `like` is zeros.
         peer: the rank that calls send().
         tag: as for send().
         group: the ranks that take part; default the world. Ranks outside a subgroup hold None for

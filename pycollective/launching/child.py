@@ -1,6 +1,6 @@
 """One rank as a child process, which has its own session and dies with the launcher.
 
-It is reaped only when the remaining processes of its group may be killed.
+Its process group can be signalled until reap(), which kills the processes left in the group.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class Child:
     def exit_status(self) -> int | None:
         """Return the rank's exit code, or None while it runs.
 
-        The result is negative, minus the number of the signal, if a signal killed the rank. This
-        does not reap the process.
+        If a signal killed the rank, returns minus the signal's number. Does not reap the process.
         """
         info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if info is None:
@@ -79,8 +78,8 @@ def start(
     parent = os.getpid()
 
     def die_with_parent() -> None:
-        # The kernel sends the signal when the thread that forked ends, not only the process.
-        # Therefore callers start and end children in the same thread.
+        # The kernel sends the signal when the forking thread ends, even if its process still runs.
+        # Therefore the thread that starts children also ends them.
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # the parent died before prctl()
             os._exit(1)
@@ -106,7 +105,7 @@ def guarded() -> Iterator[int]:
     """
     command = [sys.executable, "-I", "-S", guard.__file__]
     null = subprocess.DEVNULL
-    with subprocess.Popen(  # unbuffered: closing it needs no flush that could fail
+    with subprocess.Popen(  # unbuffered: closing the pipe then needs no flush, which could fail
         command, stdin=subprocess.PIPE, stdout=null, stderr=null, bufsize=0, start_new_session=True
     ) as process:
         assert process.stdin is not None

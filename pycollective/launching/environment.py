@@ -16,7 +16,7 @@ STORE, KEY_FD, PORT = PREFIX + "STORE", PREFIX + "KEY_FD", PREFIX + "PORT"
 ATTEMPT = PREFIX + "RESTART_COUNT"
 # set if the launcher displays unfinished lines of the ranks' standard error on a terminal
 TERMINAL = PREFIX + "TERMINAL"
-# Variables of an outer launcher. They do not apply to the ranks of this one.
+# Variables of an outer launcher, which do not apply to the ranks of this launcher.
 OUTER = frozenset((*(PREFIX + name for name in PLACE), STORE, KEY_FD, PREFIX + "LAUNCHER", *paddle.OF_PLACE))
 
 
@@ -30,7 +30,7 @@ class World:
     master: str = "127.0.0.1"
     store_port: int = 0  # port of rank 0's store
     first: int = 0  # number of the first rank on this host
-    local_size: int = 0  # number of ranks on this host; 0 means all
+    local_size: int = 0  # number of ranks on this host; 0 if all ranks are on it
     attempt: int = 0  # how often the ranks have been restarted
 
     @property
@@ -55,8 +55,8 @@ def threads_per_rank(env: Mapping[str, str], local_size: int) -> str:
 
 
 def rank_environment(base: Mapping[str, str], world: World, rank: int, key_fd: int | None) -> dict[str, str]:
-    # The variables of an outer torchrun are removed: they would make torch.distributed use its
-    # agent.
+    # The variables of an outer torchrun are removed: they would make torch.distributed use
+    # torchrun's agent.
     env = {
         name: value
         for name, value in base.items()
@@ -88,7 +88,7 @@ def with_debugger(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_terminal(base: Mapping[str, str]) -> dict[str, str]:
-    """Add whether the launcher's standard error is a terminal.
+    """Set TERMINAL if the launcher's standard error is a terminal, and remove it otherwise.
 
     A rank cannot determine this, because its own standard error is a pipe.
     """

@@ -39,7 +39,7 @@ def missing(named: Sequence[str]) -> str:
 
 
 def of_ranks(named: Sequence[str], env: Mapping[str, str], ranks: range) -> dict[int, str]:
-    """Return the GPU of each rank on this machine, by nvidia-smi's name; see devices.device().
+    """Return the GPU of each rank on this machine, round-robin, as nvidia-smi names it.
 
     The result is empty if there are no GPUs. `named` comes from --gpus, which has precedence over
     CUDA_VISIBLE_DEVICES.

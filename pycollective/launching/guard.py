@@ -1,6 +1,6 @@
-"""Kills the processes that the ranks started if the launcher is killed.
+"""If the launcher is killed, kills the processes that the ranks started.
 
-The kernel kills only the ranks themselves then. This module runs as a process of its own,
+In that case the kernel kills only the ranks themselves. This module runs as a process of its own,
 `python guard.py`. It reads lines "+group" and "-group" on standard input. When the input ends,
 because the launcher has ended in any manner, it kills the groups that are left. It imports nothing
 of pycollective, to be small and quick.

@@ -1,4 +1,4 @@
-"""Describes a function call so that another process can make it: pickled here, found there."""
+"""Describes a function call, so that another process can find the function and call it."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ def name_of(function: Callable[..., Any], script: Script | None) -> Name:
             there = resolve(sys.modules[module], qualified)
         except AttributeError:
             pass
-    # As in pickle, the name must lead to this very function, because the name alone could silently
-    # run another function.
+    # As in pickle, the name must lead to this very function: otherwise the rank could silently run
+    # another one.
     name, each = Name(str(module), qualified, 0), there
     while each is not None and each is not function:
         name, each = Name(name.module, qualified, name.decorators + 1), getattr(each, "__wrapped__", None)
@@ -258,9 +258,9 @@ def resolve(module: object, qualified_name: str) -> object:
 def dumps(what: object, *, by_value: bool, has_main: bool, of_main: bool = False) -> tuple[bytes, bool]:
     """Return a pickle, and whether plain pickle made it.
 
-    `has_main` means that the process that reads it has the main module of this process or can load
-    it. `of_main` means that it loads that module in any case. Objects of the main module are then
-    pickled by name even if cloudpickle is used, and so keep their identity.
+    `has_main`: the reading process has the main module of this process, or can load it. `of_main`:
+    the reading process loads that module in any case. Objects of the module are then pickled by
+    name even if cloudpickle is used, so that they keep their identity.
     """
     try:
         pickled = pickle.dumps(what)

@@ -65,7 +65,7 @@ def started(
     store: StoreServer | None = None,
     terminal: Terminal | None = None,
 ) -> Iterator[JobRanks]:
-    """Start the ranks, and end all of them with the block: no process is left behind.
+    """Start the ranks. At the end of the block, end all of them: no process is left behind.
 
     If `merged`, standard error is shown as "out", in the order in which it was written. `store` is
     the ranks' rendezvous store, if this process has it.
@@ -89,7 +89,7 @@ def started(
 
 
 def path_of_ranks() -> list[str]:
-    """Return sys.path. A relative folder is also resolved against IMPORTED_IN."""
+    """Return sys.path, with each relative folder preceded by the folder's path in IMPORTED_IN."""
     found: list[str] = []
     for each in sys.path:
         if isinstance(each, str) and not os.path.isabs(each) and lifetime.IMPORTED_IN:
@@ -99,10 +99,7 @@ def path_of_ranks() -> list[str]:
 
 
 def interpreter_options() -> list[str]:
-    """Return the options of this Python that its ranks must have too.
-
-    They are those that multiprocessing passes on.
-    """
+    """Return the options of this Python that its ranks must also have, as in multiprocessing."""
     extended = [name if value is True else f"{name}={value}" for name, value in sys._xoptions.items()]
     optimized = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     return [*optimized, *(f"-W{each}" for each in sys.warnoptions), *(f"-X{each}" for each in extended)]

@@ -62,10 +62,11 @@ class LocalRanks:
         self.ends: list[
             tuple[int, int]
         ] = []  # (rank, status) of ranks that failed before the launcher stopped the other ranks
-        self.late_ends: list[tuple[int, int]] = []  # (rank, status) of ranks that failed after that
+        # (rank, status) of ranks that failed after the launcher had begun to stop ranks
+        self.late_ends: list[tuple[int, int]] = []
         # Why output could not be written. The ranks are then stopped, so that no output is lost.
         self.lost: BaseException | None = None
-        self.asked: list[signal.Signals] = []  # signals that the launcher received to stop, in order
+        self.asked: list[signal.Signals] = []  # stop signals that the launcher has received, in order
         self.stopping = False
         self.loop = asyncio.get_running_loop()
 
@@ -97,7 +98,7 @@ class LocalRanks:
     async def run(self, key: bytes | None) -> None:
         """Run the ranks until all have ended.
 
-        `key` is that of the launcher's store, if it has one.
+        `key` is the key of the launcher's store; None if the launcher has no store.
         """
         children: list[Child] = []
         pumps: list[asyncio.Task[None]] = []
@@ -204,7 +205,8 @@ class LocalRanks:
         if self.stopping:
             return
         self.stopping = True
-        # otherwise the ranks have received that signal already and may be saving their work
+        # If the launcher received a stop signal, the ranks have it too and may be saving their
+        # work.
         if not self.asked:
             self.screen.stopping = True
             self.signal_running(signal.SIGTERM)

@@ -29,7 +29,7 @@ def world_of(machines: Machines, here: range) -> World:
 
 
 def check(machines: Machines) -> str | None:
-    """Detect early what would fail on all ranks, or make them wait for ranks that never join.
+    """Detect early what would make all ranks fail, or wait for ranks that never join.
 
     Returns a warning if the ranks will wait for the name of rank 0's host to resolve, or None.
     """

@@ -31,7 +31,7 @@ WANTED_INPUT = re.compile(rb"EOFError\b|bdb\.BdbQuit\b")
 def message(what: str, *, after: Sequence[bytes] = ()) -> None:
     lines = [os.fsencode(f"pycollective run: {what}"), *after]
     before = b"\n" if after else b""
-    # no other output exists for this error; the exit code also shows the failure
+    # an error here cannot be shown anywhere; the exit code also shows the failure
     with contextlib.suppress(OSError):
         write_all(sys.stderr.fileno(), before + b"".join(line + b"\n" for line in lines))
 

@@ -79,8 +79,8 @@ def run(
             after it.
         timeout: seconds for the whole call; when they have passed, ranks print the stacks of all
             their threads and are ended; default no limit.
-        world_size: the number of ranks on all hosts, each of which makes this call for its own
-            ranks; default n.
+        world_size: the number of ranks on all hosts; default n. Each host makes this call for its
+            own ranks.
         rank_start: the first rank on this host.
         master: "host" or "host:port" of rank 0, for several hosts; default port 29400.
 
@@ -273,7 +273,7 @@ def _world_here(n: int) -> Iterator[tuple[World, bytes | None, StoreServer | Non
 
 
 class _Watch:
-    """Follows the ranks until all have ended, or one has failed that is the root cause."""
+    """Follows the ranks until all have ended, or the root cause has failed."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline

@@ -30,8 +30,8 @@ def cat(x: A, *, group: Group | None = None, timeout: float | None = None) -> A:
     Parameters:
         x: an array or tensor. All ranks have the same dtype and the same shape except for axis 0. A
             number counts as an array of one element. A rank without data that does not know dtype
-            and shape passes an empty array of one axis, such as `torch.empty(0)`, or `[]`. It gets
-            them from the first rank that has data.
+            and shape passes `[]` or an empty array of one axis, such as `torch.empty(0)`. The first
+            rank that has data determines dtype and shape.
         group: the ranks that take part; default the world.
         timeout: seconds; default that of the group.
 

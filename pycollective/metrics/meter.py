@@ -99,7 +99,7 @@ def compute(
 
     Raises:
         InvalidArgument: on every rank, if a value on a rank is not a Meter. The group stays usable.
-        CollectiveMismatch: on every rank, if their names differ.
+        CollectiveMismatch: on every rank, if the ranks have different names.
 
     Example:
         >>> import pycollective as pc
@@ -159,9 +159,9 @@ def mean(
         A dict of floats, or a float for a single number; nan if all weights are zero.
 
     Raises:
-        InvalidArgument: on every rank, if a value on a rank is not a single real number, or its
+        InvalidArgument: on every rank, if a value on a rank is not a single real number, or a
             weight is negative, infinite or nan. The group stays usable.
-        CollectiveMismatch: on every rank, if their names differ.
+        CollectiveMismatch: on every rank, if the ranks have different names.
 
     Example:
         >>> import pycollective as pc

@@ -59,7 +59,7 @@ def sum(
     Raises:
         InvalidArgument: on every rank, if a value on a rank is not a single real number. The group
             stays usable.
-        CollectiveMismatch: on every rank, if their names differ.
+        CollectiveMismatch: on every rank, if the ranks have different names.
 
     Example:
         >>> import pycollective as pc

@@ -86,8 +86,8 @@ class Call:
     def send(self, message: ObjectMessage, move: Move) -> None:
         """Sends the header and then the body.
 
-        If there is no body, the header has the reason. This raises the error after sending the
-        header.
+        If the object could not be encoded, sends only the header, with the reason, and raises the
+        error.
         """
         move(message.header())
         if message.error is not None:

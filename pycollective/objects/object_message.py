@@ -1,4 +1,4 @@
-"""The wire format of one object: a header of 256 bytes that holds a small object, or a body too.
+"""The wire format of one object: a header of 256 bytes, then the body unless the header holds it.
 
 bytes 0-3     "PCob"
 4             format, 2
@@ -73,7 +73,7 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class ObjectMessage:
-    """An encoded object. If `error` is set, it could not be encoded, and `body` is the reason."""
+    """An encoded object. If `error` is set, encoding has failed, and `body` is the reason."""
 
     kind: Kind
     body: Bytes
@@ -108,7 +108,7 @@ def dtype_of(mark: bytes) -> np.dtype[Any]:
 
 
 def dtype_named(name: str) -> np.dtype[Any] | None:
-    """Returns the dtype of a body's piece from its str(), or None if that is another dtype."""
+    """Parses the str() of the dtype of a body's piece. Returns None for any other dtype."""
     found = NAME_OF_DTYPE.fullmatch(name)
     return None if found is None else dtype_of(bytes.fromhex(found[1]))
 
@@ -157,7 +157,7 @@ def refused(error: BaseException, reason: str) -> ObjectMessage:
 
 @dataclass(frozen=True)
 class Header:
-    """A decoded header. `inline` is the body if the header holds it; else pieces have `mark`."""
+    """A decoded header. `inline`: the body if the header holds it; else its pieces have `mark`."""
 
     kind: Kind
     nbytes: int

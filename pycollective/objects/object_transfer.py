@@ -1,8 +1,7 @@
 """Receives objects that are sent as messages, and drops messages left over from earlier calls.
 
-A call that its deadline or Ctrl-C ends early may leave messages: the pieces of a body after its
-header was received. The next call receives these messages first. It recognizes them by their mark
-(object_message), and drops them.
+A call that ends early, at its deadline or by Ctrl-C, may leave pieces of a body in the queue. The
+next call receives the pieces first, recognizes them by their mark (object_message), and drops them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ def move_from(call: Call, peer: int, tag: int) -> Move:
             if found == x.dtype or (found is None and x.dtype == np.uint8):
                 return group._receive(x, token, 0)
             if found is None:
-                del token  # return the message to the queue: the error's traceback would keep the token alive
+                # Put the message back into the queue. Otherwise the error's traceback would keep
+                # the token alive.
+                del token
                 what = f"rank {peer} gave up sending this object, and has sent another one since. The group goes on"
                 raise call.error(Aborted, what, peer)
             # Too large for a piece. Receiving it into `x` raises CollectiveMismatch.

@@ -23,7 +23,7 @@ ErrorRecord: TypeAlias = tuple[
 
 def record_of(error: BaseException) -> ErrorRecord:
     """Returns a record of the exception that can be sent to other ranks."""
-    args: tuple[object, ...] = error.args  # not str(error): for KeyError("x") that has quotes around it
+    args: tuple[object, ...] = error.args  # not str(error), which adds quotes to the text of a KeyError
     if isinstance(error, OSError) and error.filename is not None:
         args = (error.errno, error.strerror, str(error.filename))
     try:

@@ -59,9 +59,9 @@ class DataParallel(nn.Layer):  # type: ignore[misc]
 
     Raises:
         InvalidArgument: `layers` is not a Layer of Paddle, or has no parameter that requires a
-            gradient. From the call: a parameter requires a gradient now, but did not when this
-            object was made (stop_gradient).
-        Unsupported: a parameter or a buffer is on a GPU; also from the call.
+            gradient. When the model is called: a parameter requires a gradient now, but did not
+            when this object was made (stop_gradient).
+        Unsupported: a parameter or a buffer is on a GPU; also raised when the model is called.
         CollectiveMismatch: the models of the ranks differ.
         SystemError, OSError: from backward(), with a CollectiveError as the cause or in the text:
             Paddle calls Python hooks from within its own code.

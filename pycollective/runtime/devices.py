@@ -42,9 +42,8 @@ def device() -> str:
 def make_default() -> None:
     """Make device() the default device of torch and Paddle, if they are loaded.
 
-    This does not initialize CUDA. If torch has not initialized CUDA yet, torch sets the device
-    immediately after it does, and counts the GPUs that are visible then. A device that the program
-    has chosen is kept.
+    This does not initialize CUDA. When torch does so later, it counts the visible GPUs and sets the
+    device. A device that the program has chosen is kept.
     """
     torch, paddle = sys.modules.get("torch"), sys.modules.get("paddle")
     if torch is None and paddle is None:

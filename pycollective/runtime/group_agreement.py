@@ -1,14 +1,14 @@
 """How the members of a new group agree on its number: by messages through the lowest member.
 
-1. The lowest member sends a request to each other member, with the mark of its call. A mark is a
+1. The lowest member sends a request with the mark of its call to every other member. A mark is a
    number that identifies one call of one member.
 2. Each other member replies with the request's mark, the mark of its own call, and a checksum of
    its list.
-3. When all have replied, the lowest member sends an answer to each: the mark of that member, and
-   either a reserved number or a member with another list.
+3. When all have replied, the lowest member sends an answer to each: the mark of that member's
+   call, and either a reserved number or a member that has another list.
 
 Threads may make groups at the same time. Calls that would exchange messages with the same rank run
-one after the other, so that no thread receives the messages of another.
+one after the other, so that no thread receives the messages of another thread.
 
 A call that ends early leaves messages that were not received. The next call receives and discards
 them: a reply counts only for the call that sent the request, and an answer only for the call that
@@ -54,7 +54,7 @@ class Exchange:
         self.group = group
         self.lowest, *self.others = sorted(
             members
-        )  # the lowest, not the first: members with lists in another order must exchange messages too
+        )  # not the first: members that list the ranks in different orders must choose the same leader
         self.checksum = crc32(repr(members).encode())
         self.mark = int.from_bytes(os.urandom(8), "little") >> 1
         self._clock = Clock(timeout)

@@ -81,7 +81,7 @@ class Mesh:
         group: the ranks to arrange; default the world.
         timeout: seconds to wait for the other ranks, default that of init().
 
-    `mesh["dp"]` is this rank's group along one axis: the ranks with the same other coordinates.
+    `mesh["dp"]` is this rank's group along one axis: the ranks that differ only in that coordinate.
     `mesh["dp", "tp"]` spans several axes, in the order of the mesh; all ranks must evaluate it
     before any rank uses that group.
 

@@ -37,7 +37,9 @@ class HeapUsage(NamedTuple):
 
 
 def usage() -> HeapUsage:
-    """Return the size of the current world's heap, or zeros if there is no world.
+    """Return the size of the current world's heap.
+
+    It is zero if there is no world, or if no rank shares memory with this one.
 
     Example:
         >>> from pycollective.runtime import heap
@@ -138,12 +140,12 @@ def heap_arrays() -> Iterator[None]:
     """Make NumPy allocate in memory that the ranks of this host share, until the `with` block ends.
 
     Use it for arrays of any shape and dtype that other code makes: np.arange, np.load, the result
-    of an expression. Existing arrays are not moved. The block applies to its own context
-    (contextvars): thread or task. A context that is copied inside the block continues to allocate
-    there after the end of the block: that of an asyncio task started inside, of
-    contextvars.copy_context(), or of a thread that inherits its context (Python 3.14, -X
-    thread_inherit_context). NumPy also allocates temporary results there (NEP 49), so limit the
-    block to the code that makes the arrays for collectives.
+    of an expression. Existing arrays are not moved. The block applies only to the current context
+    (contextvars) of its thread or task. Contexts that are copied inside the block continue to
+    allocate shared memory after its end: those of asyncio tasks started inside, of
+    contextvars.copy_context(), and of threads that inherit their context (Python 3.14, -X
+    thread_inherit_context). NumPy allocates temporary results in shared memory too (NEP 49), so
+    limit the block to the code that makes the arrays for collectives.
 
     An array's memory lives as long as any array on it, also beyond the block and beyond shutdown().
     If no rank shares memory with this one (a world of one, TCP, no world), and in a forked child,

@@ -45,8 +45,8 @@ try:  # Relative entries of sys.path refer to this folder, even if the program c
 except OSError:  # the folder has been removed
     IMPORTED_IN = ""
 AT_EXIT_S = 5.0  # how long a process that ends without shutdown() waits for the other ranks
-# How long a process waits that ends after SIGINT or SIGTERM. It is short, because the other ranks
-# are in other calls.
+# How long a process that ends after SIGINT or SIGTERM waits for the other ranks. The time is short,
+# because they are in other calls.
 INTERRUPTED_S = 0.1
 PARENTS_PLACE = (
     "this process was forked from a rank, and the place in the world is its parent's: give it a place of its own with "
@@ -101,9 +101,9 @@ def init(
             PYCOLLECTIVE_TIMEOUT_S, else 600.
         backend: "auto": ranks of one host share memory if they can; "tcp": they never do;
             "shm": all ranks must. Rank 0's value applies to all; default
-            PYCOLLECTIVE_TRANSPORT, else "auto". "nccl", on all ranks: as "auto", and the ranks
-            also join on their GPUs at once, each on pycollective.device(), or init() fails on
-            all of them.
+            PYCOLLECTIVE_TRANSPORT, else "auto". "nccl", on all ranks: as "auto", but the ranks
+            also join by NCCL at once, each on pycollective.device(). If one rank cannot, init()
+            fails on all ranks.
 
     Raises:
         InvalidArgument: the arguments or the environment describe no place in a world, a world
@@ -271,7 +271,7 @@ def join(
 
 
 def _where(placement: Placement) -> str:
-    """Return rank 0's address, or "" if that is on this host.
+    """Return rank 0's address, or "" if rank 0 is on this host.
 
     A local address would not identify the job, because a rank may be given different names of its
     own host in different worlds.
@@ -389,8 +389,8 @@ def shutdown(*, timeout: float | None = None) -> None:
 
     Without a world it does nothing. init() may be called again afterwards. After a failure
     shutdown() does not wait. A process that ends without calling it waits for the other ranks at
-    most 5 seconds, or 0.1 seconds if SIGINT (Ctrl-C) or SIGTERM has ended its last call, or has
-    since reached a handler that was installed before the world was made.
+    most 5 seconds. The limit is 0.1 seconds if SIGINT (Ctrl-C) or SIGTERM has ended the last call,
+    or has arrived since then at a handler that was installed before the world was made.
 
     Parameters:
         timeout: seconds to wait for the other ranks, default that of init().
@@ -479,7 +479,7 @@ def _at_exit() -> None:
 
 
 def _is_interrupted() -> bool:
-    """Return whether SIGINT or SIGTERM arrived and no call that began after it has succeeded."""
+    """Return whether a signal that ends this process arrived, and no call begun since succeeded."""
     since_s = _core._seconds_since_end_signal()
     record = _core._flight_record()  # must follow immediately, because its times are relative to now
     if since_s is None:
@@ -506,7 +506,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _keep_key() -> None:
-    """Make the descriptor of the key non-inheritable, which reading the key does.
+    """Read the key, which makes its descriptor non-inheritable.
 
     Processes that this rank starts, before or after init(), are not ranks and must not get the key.
     """

@@ -149,7 +149,7 @@ class Store:
         return self._native.erase(self._key(key), _checked(timeout))
 
     def keys(self, *, timeout: float | None = None) -> list[str]:
-        """Return all keys of this part of the store, sorted, without its prefix.
+        """Return all keys of this view, sorted, without the prefix of the view.
 
         See try_get() for `timeout`.
         """

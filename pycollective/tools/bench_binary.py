@@ -159,7 +159,7 @@ def signals_passed_on() -> Iterator[tuple[list[Child], list[int]]]:
 
 
 def patience(words: Sequence[str]) -> float:
-    """Returns the timeout for joining. The program itself reports invalid arguments."""
+    """Returns the timeout for joining; the default if invalid, which the program itself reports."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--timeout_s", nargs="?")
     given: str | None = parser.parse_known_args(list(words))[0].timeout_s

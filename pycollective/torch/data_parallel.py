@@ -285,7 +285,7 @@ def _shared(
 
 
 def _check_apart(tensors: dict[str, torch.Tensor]) -> None:
-    """Raises, on every rank alike, for overlaps that only receiving ranks would detect."""
+    """Raises on every rank for overlapping tensors, which only receiving ranks would detect."""
     layouts: dict[str, Layout] = {}
     for name, tensor in tensors.items():
         library = writable_for("DataParallel", f'"{name}"', tensor.detach())
@@ -322,7 +322,7 @@ def _refuse_assign(assign: bool) -> None:
 def _with_prefix(
     _: nn.Module, state: dict[str, Any], prefix: str, metadata: dict[str, Any], *__: object
 ) -> None:
-    """Adds "module.", which state_dict() omits, when a module that contains this one loads."""
+    """Adds "module.", which state_dict() omits, to keys that a containing module loads."""
     _refuse_assign(metadata.get("assign_to_params_buffers", False))
     mine = {key: state.pop(key) for key in [*state] if key.startswith(prefix)}
     state.update({f"{prefix}module.{key.removeprefix(prefix)}": value for key, value in mine.items()})

@@ -2,7 +2,7 @@
 
 This module is also installed beside the package, as pycollective_torch, so that a pycollective that
 cannot be imported never prevents the import of torch. torch is only partly imported when it calls
-register(). That imports nothing of pycollective unless PYCOLLECTIVE_REPLACES is set.
+register(), so register() imports nothing of pycollective unless PYCOLLECTIVE_REPLACES is set.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _create(options: Any, backend_options: object) -> Any:  # noqa: ANN401  torc
 def _watchful(handler: Handler) -> Handler:
     """Wraps a rendezvous handler: rank 0 then warns of unknown PYCOLLECTIVE_ variables.
 
-    If the previous default group was ours, the wrapper also skips its store, which may still exist.
+    If the previous default group was ours, the wrapper also skips that group's store, which may
+    still exist.
     """
 
     @functools.wraps(handler)

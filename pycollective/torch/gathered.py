@@ -43,7 +43,7 @@ class Gathered:
         self.gradients: list[torch.Tensor] = []
 
     def hand_over(self) -> None:
-        """Passes the gradients to the reducer. Each parameter's `grad` becomes a bucket's view."""
+        """Passes the gradients to the reducer. Each `grad` becomes a view of the bucket."""
         if not self.names:
             return
         self._reducer.ready_together(self.names, self.places, self.gradients)
@@ -80,7 +80,7 @@ class Arrival:
 
 
 def arrivals_of(reducer: GradientReducer, names: Sequence[str]) -> tuple[dict[str, Arrival], list[Gathered]]:
-    """Returns the Arrival of each name, and the groups, which have consecutive gradients."""
+    """Returns the Arrival of each name, and the groups, each of consecutive gradients."""
     wanted = frozenset(names)
     arrivals: dict[str, Arrival] = {}
     every: list[Gathered] = []

@@ -140,7 +140,7 @@ class GradientHooks:
         self._reducing = False  # whether the running backward reduces
         self._open = False  # whether the reducer has a step that must be finished or reset
         self._once = op != "avg"  # whether reducing a gradient twice would change it
-        # If so: versions of the gradients after their reduction.
+        # Used if `_once`: versions of the gradients after their reduction.
         self._versions: dict[str, int] = {}
         self.reduced = False  # whether the current gradients are reduced ones
         self.announce: Callable[[int], int] | None = (
@@ -425,7 +425,8 @@ class GradientHooks:
 
     def _send_used_flags(self) -> None:
         place = self._reducer.view(USED)
-        if self._has_all_dense:  # with a constant, so that neither the GPU nor the host waits for the other
+        # All flags are 1. Setting them to a constant needs no copy from the host to a GPU.
+        if self._has_all_dense:
             place.fill_(1)
             self._reducer.ready(USED, place)
             return
@@ -491,9 +492,10 @@ class GradientHooks:
             )
 
     def _go_on_behind_the_last(self, streams: Followed) -> None:
-        """Orders the current stream after the last one: backward uses the streams of forward.
+        """Orders the current stream after that of the previous gradient.
 
-        A bucket is sent on the stream of its last gradient.
+        Backward uses the streams of forward, which may differ, and a bucket is sent on the stream
+        of its last gradient.
         """
         stream = streams.follow()
         if stream is not None:
@@ -533,9 +535,9 @@ class GradientHooks:
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:
-    """Does what to_dense() does for a gradient with values of stride 0, as that of sum().
+    """Does what to_dense() does, also for values of stride 0, such as in the gradient of sum().
 
-    For these, to_dense() of torch 2.13 returns zeros.
+    For such values, to_dense() of torch 2.13 returns zeros.
     """
     values = gradient._values()
     values = values.new_empty(values.shape).copy_(values)

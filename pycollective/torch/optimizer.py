@@ -43,7 +43,10 @@ class _Arrangement:
         return GradientHooks(self._named(optimizer), group=self.group, **self.settings)
 
     def again(self, optimizer: Optimizer, before: GradientHooks) -> GradientHooks:
-        """Returns hooks for the optimizer with its new parameter group, and closes `before`."""
+        """Returns hooks for the optimizer with its new parameter group.
+
+        Closes `before` on success. If this raises, `before` keeps its hooks.
+        """
         new = optimizer.param_groups[-1]
         options = {key: value for key, value in new.items() if key not in ("params", "param_names")}
         timeout_s = self.settings["timeout"]
@@ -163,7 +166,7 @@ class _Distributed(Optimizer):
         )
 
 
-_Distributed.step.hooked = True  # type: ignore[attr-defined]  # torch's hooks of step() run in the class beneath
+_Distributed.step.hooked = True  # type: ignore[attr-defined]  # super().step() already runs torch's hooks of step()
 
 
 @advised
@@ -227,8 +230,8 @@ def DistributedOptimizer(
 
     The notes of DataParallel on unused parameters, uneven batches and your own hooks apply here.
     Sparse gradients, as of nn.Embedding(sparse=True), are averaged with op "avg": they are sent as
-    dense ones and become sparse again. DataParallel sees the nn.Embedding, and sends only their
-    indices and values.
+    dense ones and become sparse again. DataParallel detects the nn.Embedding, and sends only the
+    indices and values of its gradient.
 
     Raises:
         InvalidArgument: a parameter of the optimizer has no name, or a scheduler was made

@@ -116,9 +116,10 @@ class Pipeline:
         Raises:
             InvalidArgument: the batch is missing or too short, or inputs and targets differ in
                 length, or an earlier step was interrupted by a timeout or Ctrl-C.
-            What a stage or the loss raises: on all ranks; on the other ranks with a RemoteError
-                that has the traceback. The gradients are invalid then; the next step can begin.
-            CollectiveMismatch: other ranks called the pipeline itself. All ranks raise it.
+            What a stage or the loss raises: on all ranks; those that did not fail raise it with
+                a RemoteError that has the traceback. The gradients are invalid then; the next step
+                can begin.
+            CollectiveMismatch: other ranks called the pipeline, not step(). All ranks raise it.
             CollectiveTimeout, PeerFailure: as send() and recv().
         """
         run = _Run(self, inputs, targets)

@@ -106,8 +106,8 @@ class SyncBatchNorm(_BatchNorm):
 
         Returns:
             `module`, or its replacement if it is a batch normalization itself. The new layers have
-            the parameters, buffers, hooks and mode of the old ones. They are the same objects, so
-            an optimizer that was made before still works.
+            the mode of the old ones and the same parameter, buffer and hook objects, so an
+            optimizer that was made before still works.
 
         Raises:
             InvalidArgument: the model, which is unchanged then, has a batch normalization that is a

@@ -1,8 +1,8 @@
 """Ranks without further batches take part in the steps of the other ranks with zero gradients.
 
-In join() every step is announced by an allreduce of two numbers. By it all ranks learn the kind of
-the step, and the last rank that makes it. A rank that has left the block takes part in the
-announced steps until none is announced. (The context and its name are those of
+In join() an allreduce of two numbers announces every step. Its result is the kind of the step, and
+the highest rank that makes the step. A rank that has left the block takes part in the announced
+steps until none is announced. (The context and its name are those of
 torch.distributed.algorithms.join.)
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Joined", "join"]
 
 NOTHING = 0
 NO_STEP = 1 << 62  # stands for "no step" where the minimum of the announcements is needed
-KINDS = 2  # announcements per model (FORWARD and STEP); those of the n-th model are offset by n times this
+KINDS = 2  # FORWARD and STEP; n * KINDS is added to the announcements of the n-th model
 
 
 class Joined(NamedTuple):
@@ -53,7 +53,7 @@ def join(*models: Joinable) -> Iterator[None]:
 
     At the end of the block, ranks with fewer batches take part in the remaining steps of the other
     ranks. Each step costs one more small allreduce. Gradients are still averaged over all ranks; a
-    rank without a batch counts as zeros. Buffers are those of the last rank that has a batch. If
+    rank without a batch counts as zeros. Buffers are those of the highest rank that has a batch. If
     ranks have made different numbers of steps, all ranks receive at the end the parameters and
     buffers of a rank with the most steps. The state of an optimizer (momentum) stays local, so it
     differs on a rank that has made fewer steps.
@@ -115,8 +115,8 @@ class _Block:
     def __enter__(self) -> _Block:
         for each in self._joined:
             each.hooks.recover()  # a step before the block may have failed
-            # Ranks that only take part in announced steps do not update their parameters, which
-            # then differ.
+            # Ranks that only take part in announced steps do not update their parameters, so
+            # parameters differ.
             each.hooks.compare_parameters(False)
         return self
 
@@ -148,7 +148,7 @@ class _Block:
         return announce
 
     def _exchange(self, mine: int) -> tuple[int, int]:
-        """Returns the announcement, and the last rank that makes it. Raises if they differ."""
+        """Returns the announcement and the highest rank that makes it. Raises if ranks differ."""
         words = np.array([mine * self._group.size + self._group.rank, -mine if mine else -NO_STEP])
         self._group.allreduce(words, "max", timeout=self._timeout_s)
         largest, last = divmod(int(words[0]), self._group.size)
@@ -166,7 +166,7 @@ class _Block:
             place, is_step = divmod(announced - FORWARD, KINDS)
             each = self._joined[place]
             self._end(each.hooks)
-            if is_step:  # not finished here: the same backward may begin steps of other models first
+            if is_step:  # finished later: the backward may begin steps of other models before it ends
                 each.hooks.begin_without_gradients()
                 self._begun.append(each.hooks)
                 if each.hooks.has_sparse:

@@ -128,7 +128,7 @@ def _outcome(group: Group, rank: int, timeout: float | None, allow_pickle: bool)
 def main_first(
     *, local: bool = False, group: Group | None = None, timeout: float | None = None
 ) -> Iterator[None]:
-    """Runs a block on rank 0 first: it downloads and caches, the other ranks use the result.
+    """Runs a block on rank 0 first, which may download and cache, and then on the other ranks.
 
     All ranks of the group must enter it. If the block fails on rank 0, the other ranks raise the
     same error and do not run it. Afterwards no rank waits for another. Without a world, this

@@ -94,8 +94,9 @@ def _derived(base: int, branch: int) -> int:
 
 def _seeded(seed: int) -> int:
     random.seed(seed)
-    # NumPy's seeds have 32 bits, so a larger seed is split into words. NumPy's generator is the
-    # same as Python's: with the words of `seed` itself it would draw the same numbers.
+    # NumPy's seeds have 32 bits, so a larger seed becomes several words. These are not the words of
+    # `seed` itself: with them NumPy would draw the same numbers as Python, which has the same
+    # generator.
     np.random.seed(seed if seed < 1 << 32 else np.random.SeedSequence(seed).generate_state(8))
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed)

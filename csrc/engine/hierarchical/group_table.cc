@@ -9,9 +9,9 @@ namespace {
 // Up to this size a single rank of each domain exchanges the data with the other domains: messages
 // of further ranks would cost more than they would gain.
 constexpr std::size_t kThroughLeaders = 8UL * 1024;
-// Above this size, a tree over all ranks is as fast if it has as few edges between domains as
-// possible. Its messages are then large enough for rendezvous, so ranks that disagree about the
-// root notice it.
+// Above this size, a tree over all ranks is as fast as the hierarchical algorithm if the tree has
+// as few edges between domains as possible. Its messages are then large enough for rendezvous, so
+// ranks that disagree about the root notice the mismatch.
 constexpr uint64_t kThroughTrees = 64UL * 1024;
 constexpr Rank kMostPieces = 512;  // a message with this many pieces fits into the smallest ring
 

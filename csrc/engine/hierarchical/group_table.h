@@ -21,9 +21,9 @@ struct ShmDomains {
   bool operator==(const ShmDomains&) const = default;
 };
 
-// Returns whether the call uses shared memory inside the domains and plans between them. It does
-// where that is possible and not slower than a plan over all ranks. The result is the same on all
-// ranks. `nbytes` is the size of the whole array.
+// Returns true if the call uses shared memory inside the domains and plans between them, because
+// this is possible and not slower than a plan over all ranks. The result is the same on all ranks.
+// `nbytes` is the size of the whole array.
 bool is_hierarchical(const Request& request, uint64_t nbytes, const ShmDomains& domains);
 
 // Returns whether a single rank of each domain exchanges the data of its domain with the other

@@ -17,9 +17,9 @@ Reduction reduction_in_domain(const Request& request) {
 void HierRun::prepare_call(const Request& request, const Launch& launch) {
   const GroupTable& table = members_.table;
   Request whole = request;
-  // A barrier and a call without data run as an allreduce of one byte: a rank that has its result
-  // knows that all ranks have entered the call. The allreduce also finds out if some ranks have
-  // data and others have none.
+  // A barrier and a call without data run as an allreduce of one byte: a rank that has the result
+  // knows that all ranks have entered the call. The allreduce also detects if some ranks have data
+  // and others have none.
   if (request.collective == Collective::kBarrier || elements_of(request, launch.size).count == 0) {
     whole = Request{};
     whole.collective = Collective::kAllreduce;

@@ -23,8 +23,8 @@ struct HierMembers {
   GroupTable table;
   ShmDomains shape;
   std::vector<Rank> worlds;  // world ranks of table.members()
-  // inter_groups[p]: the rank with index p of each domain; there are as many as the smallest domain
-  // has ranks
+  // inter_groups[p]: the rank with index p of each domain; there are as many groups as the smallest
+  // domain has ranks
   std::vector<std::vector<Rank>> inter_groups;
 };
 

@@ -50,9 +50,10 @@ class InterGroup final : public InterDomainExchange {
     bool fixed_order = false;
     uint32_t contributions = 1;  // number of contributions that each rank has already combined
   };
-  // `ranks` holds one rank of each domain, by domain, as ranks of the group. It is empty if this
-  // rank is in no inter-domain group of the call. The span must stay valid until the call has
-  // ended. `launch` is that of the whole call. Must not be called while an exchange is in progress.
+  // `ranks` holds one rank of each domain, in the order of the domains, as group ranks. It is empty
+  // if this rank is in no inter-domain group of the call. The span must stay valid until the call
+  // has ended. `launch` is that of the whole call. Must not be called while an exchange is in
+  // progress.
   void prepare(const Part& part, const Launch& launch, std::span<const Rank> ranks, Rank own_domain);
 
   bool has_capacity() const override { return begun_ - taken_ < kMost; }

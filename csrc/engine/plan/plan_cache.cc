@@ -31,8 +31,8 @@ bool sound(const Plan& plan, std::size_t index) {
   if (writes && s.dst_area == Area::kInput) return false;
   const Chunks moved = moved_chunks(s);
   if (uint64_t{moved.first} + moved.count > plan.chunks) return false;
-  // A local step between two chunks of the array must stay on one chunk; otherwise the short last
-  // chunk would be overrun.
+  // A local step from one array to another must read and write the same chunk. Otherwise it could
+  // overrun the last chunk, which may be shorter than the others.
   return !local || (s.src_area == Area::kScratch) != (s.dst_area == Area::kScratch) || s.src == s.dst;
 }
 

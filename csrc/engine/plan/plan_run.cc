@@ -122,8 +122,8 @@ void PlanRun::go_on() {
 }
 
 // If this rank's output is the contribution of a single rank, as on the first ranks of a scan, no
-// step has scaled it or normalized it to 0 and 1. That is done here, because all sends have read it
-// by now.
+// step has scaled it or normalized it to 0 and 1. This method does so, after all sends have read
+// the output.
 void PlanRun::reduce_single_contribution() {
   const Shape& shape = plan_->plan.shape;
   if (!reduces(shape.collective) || !has_output(shape)) return;

@@ -38,7 +38,7 @@ class PlanRun final : public Run {
  private:
   static constexpr uint32_t kNone = ~uint32_t{0};
   // Reduces verified segments of one message into the destination while later segments are still in
-  // flight. For a plain receive into memory that is not contiguous, it copies them instead.
+  // flight. For a plain receive into memory that is not contiguous, copies the segments instead.
   struct Reducer final : SegmentSink {
     void consume(uint64_t offset, std::span<const std::byte> data) override;
     void combine(std::byte* to, const std::byte* from, std::size_t nbytes) const;

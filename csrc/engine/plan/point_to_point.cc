@@ -34,7 +34,8 @@ class Message final : public Work {
     return &scatter_;
   }
 
-  // A completion in the queue counts, because perhaps no thread drives the operation and takes it.
+  // A queued completion counts as the end: perhaps no thread drives the operation and takes the
+  // completion from the queue.
   bool done() const override { return ended_.load(std::memory_order_acquire) || !queue_.empty(); }
 
   WaitEnd drive(const WaitContext& context) override {
@@ -106,7 +107,7 @@ WorkPtr post_send(Transport& transport, Reactor& reactor, Rank peer, const Messa
                   std::string_view description, MessageEnd* how) {
   auto message = std::make_unique<Message>(transport, reactor, peer, true, how);
   const std::span<const char> text(description);
-  // an eager send, which does not wait for its receiver
+  // a list that is small enough for an eager send, which does not wait for its receiver
   const bool packs = data.list != nullptr && data.nbytes() <= kEagerBytes;
   const ConstIoVec given({const_cast<std::byte*>(data.data), data.list}, data.nbytes());
   const ConstIoVec payload = packs ? message->packed(given) : given;

@@ -24,7 +24,7 @@ class CallArrays {
   void put(std::byte* to, std::size_t in_begin, std::size_t nbytes, SharedCopy& copy) const;
   // Copies from shared memory into the output.
   void take(const std::byte* from, std::size_t out_begin, std::size_t nbytes) const;
-  // Like take(), but `read(piece)` fills the output. It is called for the pieces of the output in
+  // Like take(), but `read(piece)` fills the output: it is called for each piece of the output, in
   // order, and returns a Status.
   template <class Read>
   Status fill(std::size_t out_begin, std::size_t nbytes, Read&& read) const {
@@ -35,13 +35,13 @@ class CallArrays {
     }
     return Status::ok();
   }
-  // Copies the first bytes, at most `nbytes`, that are contiguous in both arrays from the input to
-  // the output. Returns their number.
+  // Copies bytes from the input to the output: at most `nbytes`, and at most as many as are
+  // contiguous in both arrays. Returns their number.
   std::size_t keep(std::size_t in_begin, std::size_t out_begin, std::size_t nbytes) const;
-  // Combines `sources`, in this order. Stores the result in the output (if there is one and
-  // `out_begin` is not kNowhere), and by the stores `also_by` in the ring at `also` (if it is not
-  // null). A null source stands for the input from `in_begin` on. Advances `sources` past what was
-  // combined.
+  // Combines `sources`, in this order. Stores the result in the output, if there is one and
+  // `out_begin` is not kNowhere. Also stores it in the ring at `also`, if `also` is not null, with
+  // the kind of stores `also_by`. A null source stands for the input from `in_begin` on. Advances
+  // `sources` past what was combined.
   static constexpr std::size_t kNowhere = ~std::size_t{0};
   void combine(std::span<const std::byte*> sources, std::size_t in_begin, std::size_t out_begin,
                std::size_t nbytes, std::byte* also, Stores also_by) const;

@@ -1,10 +1,10 @@
 // Selects the path by which a rank passes a very large array to the other ranks in a call that only
-// moves data: through its ring, or by a copy that the kernel makes out of its private memory. Which
-// path is faster depends on the processor, on where a virtual machine has placed its cores, on the
-// collective and on the size. So both paths are timed now and then, and private memory is used only
-// if it is clearly faster. A path is timed in two consecutive calls: in the first call the kernel's
-// tables and the readers' caches are cold, which made the kernel's copy look five times as slow as
-// it is.
+// moves data: through the rank's ring, or by a copy that the kernel makes out of the rank's private
+// memory. Which path is faster depends on the processor, on where a virtual machine has placed its
+// cores, on the collective and on the size. So both paths are timed now and then, and private
+// memory is used only if it is clearly faster. A path is timed in two consecutive calls: in the
+// first call the kernel's tables and the readers' caches are cold, which made the kernel's copy
+// look five times as slow as it is.
 #pragma once
 
 #include <algorithm>

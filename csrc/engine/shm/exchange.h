@@ -76,8 +76,8 @@ struct Exchange {
   // Copies the next piece of the data that this rank has for itself from the input to the output.
   // Returns false if nothing is left to copy.
   bool keep_own_part();
-  // Returns whether this rank also represents the parts of ranks on other hosts. It does in an
-  // exchange between hosts if every rank has a part of the array.
+  // Returns true in an exchange between hosts in which every rank has a part of the array. This
+  // rank then also represents the parts of ranks on other hosts.
   bool is_of_parts() const { return inter_domain != nullptr && has_parts(request.collective); }
   bool fail(Status why) {
     failure = std::move(why);

@@ -82,9 +82,9 @@ bool Group::catch_up(uint64_t sequence) {
   }
 }
 
-// If this rank gave up calls before it announced them, other ranks may still wait for these
-// announcements, and then do not announce the call that this rank leads. So this rank announces the
-// given-up calls as void first.
+// If this rank gave up calls without announcing them, other ranks may still wait for these
+// announcements before they announce the call that this rank leads. So this rank first announces
+// the given-up calls as void.
 bool Group::catch_up_to_lead(uint64_t sequence, uint32_t fingerprint) {
   for (;;) {
     if (!catch_up(sequence)) return false;
@@ -133,14 +133,14 @@ void Group::announce(uint64_t sequence, uint32_t fingerprint) {
   const std::size_t slot = next_;
   next_ ^= 1U;
   // Sequentially consistent, as is Host::list(): either the sleeping rank sees this announcement,
-  // or this rank sees that it sleeps.
+  // or this rank sees that the other rank sleeps.
   own_->slots[slot].word.exchange(uint64_t{fingerprint} << 32 | low(sequence), std::memory_order_seq_cst);
   wake_all();
 }
 
 Group::Seen Group::look(Rank peer) {
   Peer& from = peers_[index(peer)];
-  // this rank's slot for the call, in which the other members most likely announce it, too
+  // the slot in which this rank announces the call; the other members most likely use the same slot
   const std::size_t likely = announced_ == sought_.sequence ? next_ ^ 1U : next_;
   uint64_t words[2];
   for (const std::size_t slot : {likely, likely ^ 1U}) {
@@ -224,16 +224,16 @@ bool Group::is_free(const Ring::Use& use) {
     if (r == rank_) continue;
     const std::atomic<uint64_t>& read = peers_[index(r)].area->streams[use.stream].read;
     const uint64_t word = read.load(std::memory_order_seq_cst);
-    // It suffices to wait for this word: a member that gave the call up before it announced it has
-    // announced a later call by the time when this rank begins its next call.
+    // It suffices to wait for this word. A member that gave call `use.sequence` up without
+    // announcing it has announced a later call by the time this rank begins its next call.
     if (!reached(word, wanted) && !has_announced_after(r, use.sequence)) return wait_for(read, word, r);
   }
   return true;
 }
 
 // Returns whether a member has announced a call after `sequence`. Such a member reads nothing of
-// call `sequence` any more. If it gave that call up before it announced it, nothing else shows
-// this.
+// call `sequence` any more. If the member gave call `sequence` up without announcing it, only this
+// later announcement shows that.
 bool Group::has_announced_after(Rank peer, uint64_t sequence) const {
   const CallSlot* const slots = peers_[index(peer)].area->slots;
   return std::any_of(slots, slots + 2, [&](const CallSlot& slot) {

@@ -5,8 +5,8 @@
 //   last, or a later one. So no rank still reads the slot that the announcement overwrites. While a
 //   rank is in a call, its announcement of that call does not change.
 //
-// Therefore a small call needs only one exchange of slots. A rank need not announce calls that run
-// as plans, or that it gave up before it announced them.
+// Therefore a small call needs only one exchange of slots. A rank need not announce a call that
+// runs as a plan, or that it has already given up.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@
 
 namespace pc::shm {
 
-// In an earlier call, a member announced another call than this rank. This rank did not have to
-// compare the two then.
+// A member announced a different call than this rank under number `sequence`. This rank did not
+// have to compare the two at that time.
 struct LateMismatch {
   uint64_t sequence;
   Rank world;
@@ -42,8 +42,8 @@ class Group : public Members {
 
   const Limits& limits() const { return limits_; }
 
-  // Creates the rings. Call it before the first allocate(). Once it has succeeded, it does nothing
-  // and returns OK.
+  // Creates the rings. Call it before the first allocate(). Calls after a success return OK and do
+  // nothing.
   Status make_rings();
   // Returns the position for a message in the ring of its stream. Results have a ring of their own,
   // because inputs are freed only after results have been written.
@@ -53,8 +53,8 @@ class Group : public Members {
   std::byte* at(uint64_t position) const { return memory_.data() + position; }
 
   uint64_t announced() const { return announced_; }
-  // Returns whether this rank can announce call `sequence`. It cannot if some member has not
-  // announced this rank's last call, or a later one, yet.
+  // Returns true if this rank can announce call `sequence`, because all members have announced this
+  // rank's last call or a later one.
   bool catch_up(uint64_t sequence);
   // Like catch_up(), but for the rank that leads a call and announces it after all other ranks.
   // After it has returned true, look() returns what the other ranks have announced for the call.
@@ -83,8 +83,8 @@ class Group : public Members {
   void all_have_announced() { all_announced_ = compared_ = announced_; }
 
   CopyPathTuner& copy_paths() { return copy_paths_; }
-  // Returns whether that member has not given the call up. If so, all that was read from its
-  // exposed arrays before is valid.
+  // Returns false if that member has given the call up. If it returns true, everything read so far
+  // from the member's exposed arrays is valid.
   bool stays_exposed(Rank peer);
   bool await_change(Rank peer);  // waits until that member gives the call up; returns false
   // set_done() announces that this rank needs nothing more of the other ranks' arrays in the last

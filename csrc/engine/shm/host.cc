@@ -103,8 +103,8 @@ std::optional<std::size_t> Host::free_area() {
   return std::nullopt;
 }
 
-// Returns the index of an area that no group uses: one of a group that its members have closed, or
-// a new one.
+// Returns the index of an area that no group uses: the area of a group that its members have
+// closed, or a new area.
 Result<std::size_t> Host::take_area() {
   if (const std::optional<std::size_t> free = free_area()) {
     areas_[*free].is_closed = false;

@@ -45,8 +45,8 @@ class Host {
     Rank world;
     FoundArea found;  // found.area is null if the area was not found
   };
-  // Closes this rank's entry for a group, after which this rank reads nothing of the group any
-  // more. The area is reused for another group when no member has an open entry for this one. A
+  // Closes this rank's entry for a group. From then on this rank reads nothing of the group. The
+  // area is reused for another group when no member has an open entry for the closed group. A
   // member that makes its entry only later finds this rank's entry closed or reused.
   void close_area(const GroupArea& area, std::vector<Member> members);
   Result<std::span<std::byte>> make_ring(GroupArea& area, std::size_t nbytes);

@@ -14,15 +14,15 @@ namespace pc::shm {
 
 // How the ranks of a host divide the array, so that all hosts cut it in the same way.
 struct Division {
-  // Each slice is combined by one of the first ranks of a host. 0: all ranks combine, without an
-  // exchange.
+  // The number of slices: on every host, each of the first `slices` ranks combines one slice. 0:
+  // all ranks combine, without an exchange.
   uint32_t slices = 0;
   Rank most = 0;  // the largest number of ranks on any host; rounds must suit all hosts
-  // If the array has a part for each rank: the number of parts that this rank represents, one of
-  // each host. A round has a piece of each of these parts. Otherwise 1.
+  // If the array has a part for each rank, this rank represents one part of each host: `parts`
+  // parts in all. A round has a piece of each of them. For other arrays `parts` is 1.
   uint32_t parts = 1;
-  // For a small call in one exchange: the rank of the host that combines the arrays of the host and
-  // exchanges the result. -1: none.
+  // For a small call in one exchange: the rank, among those of this host, that combines the arrays
+  // of the host and exchanges the result. -1: none.
   Rank leader = -1;
   bool operator==(const Division&) const = default;
 };
@@ -44,9 +44,9 @@ class InterDomainExchange {
   // done. Returns true only once for a round.
   virtual Result<bool> take(uint32_t round) = 0;
   virtual void end(const Status& why) = 0;  // withdraws all rounds
-  // parts_of() returns the ranks of the group for which `member`, a rank of this host, represents
-  // the parts. own_part() returns the index of this rank's own part among those that this rank
-  // represents.
+  // `member`, a rank of this host, represents several parts of the array: parts_of() returns the
+  // ranks of the group to which they belong. own_part() returns the index of this rank's own part
+  // among those that this rank represents.
   virtual std::span<const Rank> parts_of(Rank member) const = 0;
   virtual std::size_t own_part() const = 0;
   virtual Rank waits_for() const = 0;  // the rank that the exchange waits for, as errors name it; -1: none

@@ -37,8 +37,7 @@ struct Entry {
 };
 struct Stream {
   alignas(kCacheLinePair) std::atomic<uint64_t> count{0};
-  // The last round (round_word()) up to which this rank has read the other ranks' streams of this
-  // kind.
+  // The round (round_word()) up to which this rank has read the other ranks' streams of this kind.
   alignas(kCacheLinePair) std::atomic<uint64_t> read{0};
   alignas(kCacheLinePair) Entry entries[kEntries];
 };
@@ -46,7 +45,7 @@ enum StreamKind : uint8_t { kInputs, kResults };
 
 inline constexpr uint32_t kAllRounds = ~uint32_t{0};
 // The high half is the call's number, the low half the round's. Words are compared by their
-// difference modulo 2^64, by which later rounds have larger words.
+// difference modulo 2^64. A later round has a larger word.
 inline constexpr uint64_t round_word(uint64_t sequence, uint32_t round) { return sequence << 32 | round; }
 inline bool reached(uint64_t word, uint64_t wanted) { return static_cast<int64_t>(word - wanted) >= 0; }
 

@@ -23,8 +23,8 @@ constexpr std::array<LimitRow, 8> kTable = {{
 
 Limits usual_limits(std::size_t ranks) {
   Limits usual = {};
-  // In one exchange every rank reads n - 1 arrays, so with more ranks rounds pay from a smaller
-  // size on.
+  // In one exchange every rank reads n - 1 arrays. So the more ranks there are, the smaller is the
+  // size from which rounds pay.
   usual.combined_at_once = ranks == 2 ? 128 * kKiB : ranks <= 4 ? 16 * kKiB : 4 * kKiB;
   usual.moved_at_once = 64 * kKiB;
   // Chunks are small enough that reads overlap writes, and large enough that an announcement costs
@@ -37,8 +37,8 @@ Limits usual_limits(std::size_t ranks) {
   // MiB on 4 ranks takes 12.5 ms instead of 14.9. Below this size the ring is as fast, because its
   // stores are chosen at run time (shm/store_choice.h), and it needs no trials.
   usual.private_from = 32 * kMiB;
-  // A ring is larger than a core's own caches, so that written lines have left them when they are
-  // reused. It is small enough for the cache that all cores share.
+  // A ring is larger than a core's own caches, so that written lines have left these caches when
+  // the ring reuses them. It is small enough for the cache that all cores share.
   usual.ring = ranks <= 8 ? 2 * kMiB : kMiB;
   return usual;
 }

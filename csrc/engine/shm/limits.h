@@ -47,7 +47,7 @@ struct LimitRow {
 };
 PC_EXPORT std::span<const LimitRow> limit_table();
 
-// Returns kInvalidArgument if there is no such limit, or it cannot have that value.
+// Returns kInvalidArgument if no limit has this name, or if the limit cannot have this value.
 Status set_limit(Limits& limits, std::string_view name, std::size_t value);
 Status check(const Limits& limits);  // checks conditions on several limits together
 

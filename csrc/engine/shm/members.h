@@ -89,7 +89,8 @@ class Members {
 
   const uint32_t group_;
   const std::vector<Rank> names_;
-  // how many of peers_, in order, have been found, and have published `reads`
+  // number of peers_, from the first, that have been found (joined_) and that have published
+  // `reads` (agreed_)
   std::size_t joined_ = 0, agreed_ = 0;
   bool reads_all_ = false;               // valid once joined
   std::vector<std::atomic<bool>> left_;  // by rank

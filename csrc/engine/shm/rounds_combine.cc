@@ -13,8 +13,8 @@ bool combine_own_piece(Rounds& rounds) {
   if (rounds.combined.is_done() ||
       (exchange.inter_domain != nullptr && !exchange.inter_domain->has_capacity()))
     return false;
-  // What the other ranks want of the input must already have been put into the ring: in place, it
-  // is overwritten here.
+  // In place, the input is overwritten here. So what the other ranks want of the input must already
+  // have been put into the ring.
   if (!traffic.is_addressed() && !rounds.put.is_done() && rounds.put.next <= round) return false;
   const Traffic::Span sum = rounds.part(rounds.own_sum(), round);
   const auto sources = exchange.contributions([&](Rank peer) {

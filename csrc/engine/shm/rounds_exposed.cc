@@ -1,6 +1,6 @@
-// Arrays of a call in rounds that other ranks read in place, instead of through the ring: in the
-// heap of the rank that exposes them, which all ranks have mapped, or in its private memory, from
-// which the kernel copies (single copy).
+// Arrays of a call in rounds that other ranks read in place, instead of through the ring. Such an
+// array is in the heap of its rank, which all ranks have mapped, or in the rank's private memory,
+// from which the kernel copies (single copy).
 #include <cstring>
 #include <string>
 
@@ -16,9 +16,9 @@ CopyPathTuner::Kind kind_of(const Exchange& exchange) {
 }
 
 // Returns whether it pays that other ranks read arrays in place. In an allreduce, reduce or
-// broadcast, ranks overwrite data that other ranks have just read, and must fetch its lines from
-// the caches of those ranks one by one. That costs more than copies, unless the array fits into no
-// cache anyway.
+// broadcast, ranks overwrite data that other ranks have just read, and must fetch each cache line
+// of the data from the caches of those ranks. That costs more than copies, unless the array fits
+// into no cache anyway.
 bool pays(const Exchange& exchange) {
   const Request& request = exchange.request;
   const bool is_overwritten =
@@ -63,8 +63,8 @@ Rounds::Opening open_rounds(Rounds& rounds) {
   if (may_expose && stays) expose(kInputs, exchange.arrays.input(), request.in.nbytes());
   if (may_expose && traffic.passes_results_on())
     expose(kResults, exchange.arrays.output(), request.out.nbytes());
-  // If arrays are exposed or rounds are exchanged with other hosts, the times would say nothing
-  // about the paths.
+  // If arrays are exposed or rounds are exchanged with other hosts, the time of the call would not
+  // show which path is faster.
   const bool has_paths = stays && !rounds.exposes[kInputs] && exchange.inter_domain == nullptr;
   if (has_paths && choose_path(rounds) == CopyPath::kPrivateMemory) {
     rounds.exposes[kInputs] = true;

@@ -1,4 +1,4 @@
-// Puts what other ranks need of this rank's input into its ring, one round at a time.
+// Puts the data of this rank's input that other ranks need into the ring, one round at a time.
 #include <cstring>
 
 #include "engine/shm/rounds.h"

@@ -1,5 +1,5 @@
-// Copies the data that another rank has for this one into the output, one round at a time, from the
-// other rank's ring or from its array.
+// Copies the data for this rank from the ring or the array of another rank into the output, one
+// round at a time.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kCopiedAtOnce = 1024UL * 1024;  // in one system call
 
-// Copies from the writer's private memory through the kernel. Each copy costs a system call, so it
-// copies several rounds at once.
+// Copies from the writer's private memory through the kernel. Each copy costs a system call, so one
+// copy takes the data of several rounds.
 bool take_by_single_copy(Rounds& rounds, Rank writer) {
   Exchange& exchange = rounds.exchange;
   Group& group = rounds.group;

@@ -127,7 +127,7 @@ WaitEnd SharedRun::wait_to_advance(Reactor& reactor, const WaitContext& context)
     return WaitEnd::kReady;
   exchange_.host.list(queue_, kWakeToken);
   // This check must follow list(): either this rank sees what the other ranks have written, or they
-  // see that it sleeps.
+  // see that this rank sleeps.
   const WaitEnd end = look() ? WaitEnd::kReady : reactor.wait(queue_, context);
   exchange_.host.unlist(queue_);
   return end;

@@ -1,5 +1,5 @@
-// Which bytes each rank puts into shared memory for each other rank in one call. The results on all
-// ranks match.
+// Which bytes each rank puts into shared memory for each other rank in one call. Every rank
+// computes this for itself, and the results on all ranks match.
 //
 // In a small call every writer puts its whole array into shared memory and announces it, and the
 // readers take their parts. Larger calls run in rounds of one chunk per reader. An allreduce or
@@ -54,8 +54,8 @@ class Traffic {
   Span piece(Rank owner) const;  // range of the output that `owner` combines
   // Returns the offset of the data for this rank in the writer's input.
   std::size_t place_in_input(Rank writer) const;
-  // Returns whether every rank may read inputs in place until the end of the call. It may if no
-  // rank overwrites its own input before then.
+  // Returns true if every rank may read inputs in place until the end of the call, because no rank
+  // overwrites its own input before then.
   bool inputs_stay(bool in_place) const {
     return in_rounds_ && knows_size_ && !(in_place && is_scan(collective_));
   }

@@ -1,6 +1,6 @@
 // Keeps driver calls of this library from ending a graph capture of another thread. A capture begun
-// in the global mode, which torch uses, is invalidated by any query or allocation of any thread,
-// unless that thread has set a capture mode of its own.
+// in the global mode, which torch uses, is invalidated by a query or an allocation of any thread
+// that has not set a capture mode of its own.
 #pragma once
 
 #include "gpu/cuda/driver.h"
@@ -8,9 +8,9 @@
 namespace pc::cuda {
 
 // While this object lives, calls of this thread affect only captures that this thread began. With
-// CU_STREAM_CAPTURE_MODE_RELAXED they affect no capture at all; use it for calls that are harmless
-// while this thread captures. Thread-safety: belongs to the thread that made it. The driver must
-// outlive it.
+// CU_STREAM_CAPTURE_MODE_RELAXED they affect no capture at all; use that mode for calls that are
+// harmless while this thread captures. Thread-safety: belongs to the thread that made it. The
+// driver must outlive it.
 class OwnCaptureMode {
  public:
   explicit OwnCaptureMode(const Driver& driver, int mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)

@@ -12,9 +12,9 @@
 namespace pc::cuda {
 
 // Makes a context current in this thread, and restores the previous context when it is destroyed.
-// Nearly every driver call requires a current context. A function of this layer that expects its
-// caller to make the context current documents that. Guards may be nested. Thread-safety: belongs
-// to the thread that made it. The driver must outlive it.
+// Nearly every driver call requires a current context. Functions of this layer that expect the
+// caller to provide it document this. Guards may be nested. Thread-safety: belongs to the thread
+// that made it. The driver must outlive it.
 class ContextGuard {
  public:
   static Result<ContextGuard> enter(const Driver& driver, CUcontext context);
@@ -43,8 +43,8 @@ class Context {
   static Result<Context> primary(std::shared_ptr<const Driver> driver, int ordinal);
 
   Result<ContextGuard> enter() const { return ContextGuard::enter(*driver_, context_); }
-  // Allows kernels and copies of this device to access memory of `peer`. Returns OK if they are
-  // allowed to already.
+  // Allows kernels and copies of this device to access memory of `peer`. Returns OK also if this
+  // was allowed before.
   Status enable_peer(const Context& peer) const;
   struct FreeMemory {
     uint64_t free_nbytes = 0, total_nbytes = 0;

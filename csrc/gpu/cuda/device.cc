@@ -15,8 +15,7 @@ std::string uuid_text(const CUuuid& uuid) {
   return text;
 }
 
-// Returns the value of a boolean attribute. Older drivers do not know every attribute; then it
-// returns false.
+// Returns the value of a boolean attribute, or false if the driver does not know the attribute.
 bool can(const Driver& driver, CUdevice device, int attribute) {
   int value = 0;
   return driver.cuDeviceGetAttribute(&value, attribute, device) == CUDA_SUCCESS && value != 0;

@@ -18,9 +18,9 @@ struct DeviceInfo {
   int major = 0, minor = 0;  // compute capability
   uint64_t total_nbytes = 0;
   int multiprocessors = 0;
-  // Streams can write values to memory and wait for values there. From CUDA 12.0 on, every driver
-  // that has the functions supports this; the attribute in cuda.h describes the functions' previous
-  // version.
+  // Streams can write values to memory and wait for values there. Every driver that has the
+  // functions of CUDA 12.0 supports this. The attribute in cuda.h describes an older version of the
+  // functions.
   bool stream_values = false;
   bool flushes_remote_writes = false;
   bool shareable_memory = false;  // memory can be exported as a file descriptor; see ShareableMemory

@@ -1,5 +1,5 @@
-// Operations of one device on arrays that it can access, whether they are its own or those of
-// peers: reductions by the built-in kernels, and copies.
+// Reductions (by the built-in kernels) and copies of one device, on its own arrays and on arrays of
+// peers that it can access.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace pc::cuda {
 class DeviceKernels {
  public:
   // `kernels` is embedded_kernels(). If it is empty, or the driver does not accept it, only copies
-  // are available. All kernels are loaded onto the device here. Loading one later would wait for
-  // the work on the device, which may itself wait for this rank.
+  // are available. All kernels are loaded onto the device here. Loading a kernel later would wait
+  // for the device's work, and that work may wait for this rank.
   static Result<DeviceKernels> create(const Context& context, std::span<const std::byte> kernels);
 
   const Status& can_reduce() const { return can_reduce_; }  // OK, or kUnsupported with the reason

@@ -14,8 +14,8 @@
 namespace pc::cuda {
 
 // The functions of the driver, under their own names; an optional function may be null.
-// open_driver() returns it after cuInit() has succeeded and at least one GPU has been found. The
-// library stays loaded for the life of the process, since other libraries use it too.
+// open_driver() returns a Driver after cuInit() has succeeded and at least one GPU has been found.
+// The library stays loaded for the life of the process, since other libraries use it too.
 // Thread-safety: immutable, and the driver is thread-safe.
 struct Driver {
 #define PC_CUDA_MEMBER(name, since, parameters) CUresult(*name) parameters = nullptr;
@@ -25,7 +25,7 @@ struct Driver {
   std::string path;      // path of the library
   int version = 0;       // 12040: CUDA 12.4
   int device_count = 0;  // number of visible devices
-  pid_t process = -1;    // the process that opened it
+  pid_t process = -1;    // the process that opened the driver
 
   // Returns OK or cuda_error().
   Status check(CUresult result, const char* call) const;

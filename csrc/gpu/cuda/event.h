@@ -18,10 +18,10 @@ enum class EventReach : uint8_t {
 };
 
 // An event without times, which is cheaper. A wait for an event refers to the newest record made
-// before the wait was queued, so all waits must be queued before the event is recorded again.
-// Queued work may still wait for the event when it is destroyed. The destructor calls the driver,
-// so the event must be destroyed before the process ends and must not be static. Thread-safety:
-// get() from any thread; one owner otherwise.
+// before the wait was queued, so all waits must be queued before the event is recorded again. An
+// event may be destroyed while queued work still waits for it. The destructor calls the driver, so
+// the event must be destroyed before the process ends and must not be static. Thread-safety: get()
+// from any thread; one owner otherwise.
 class Event {
  public:
   static Result<Event> create(const Context& context, EventReach reach = EventReach::kProcess);
@@ -45,15 +45,15 @@ class Event {
 
 // Records the event on the stream. Both must belong to the current context.
 Status record(const Driver& driver, CUevent event, CUstream stream);
-// Returns true if the work before the last record of `event` is done, or if it was never recorded.
-// An error may be the error of earlier work on the GPU.
+// Returns true if the work before the last record of `event` is done, or if `event` was never
+// recorded. An error may come from earlier work on the GPU.
 Result<bool> is_reached(const Driver& driver, CUevent event);
 
 // Reuses the events of one context, because creating an event costs the driver some microseconds
-// and a lock. A lease may be destroyed before the work before its record is done: queued waits keep
-// their record. Events that are recorded into a CUDA graph must not come from this pool, because
-// they cannot be queried afterwards. Thread-safety: take() from any thread; a lease may be
-// destroyed in any thread, also after the pool.
+// and a lock. A lease may be destroyed before its event is reached, because queued waits remain
+// valid. Events that are recorded into a CUDA graph must not come from this pool, because they
+// cannot be queried afterwards. Thread-safety: take() from any thread; a lease may be destroyed in
+// any thread, also after the pool.
 class EventPool {
   struct FreeList {
     std::mutex mutex;

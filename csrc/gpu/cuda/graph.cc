@@ -32,8 +32,8 @@ Status has_graphs(const Driver& driver) {
 Result<Graph> Graph::capture(const Context& context, CUstream stream, const std::function<Status()>& queue) {
   const Driver& driver = context.driver();
   PC_TRY(has_graphs(driver));
-  // The thread-local mode does not restrict other threads: NCCL allocates memory, and threads of
-  // this library query events.
+  // Thread-local, because a capture must not forbid other threads to allocate memory (NCCL) or to
+  // query events (this library).
   PC_TRY(driver.check(driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                       "cuStreamBeginCapture"));
   const Status queued = queue();

@@ -31,8 +31,9 @@ Result<MemoryHandle> export_memory(const Context& context, CUdeviceptr at, uint6
 Result<HandleBytes> export_event(const Event& event);  // the event must be created with kProcesses
 Result<Event> open_event(const Context& context, const HandleBytes& handle);
 
-// Another process's allocation, mapped into this process. The process that exported it cannot open
-// it. Thread-safety: immutable. The destructor calls the driver, so it must not be static.
+// Another process's allocation, mapped into this process. A process cannot open an allocation that
+// it has exported itself. Thread-safety: immutable. The destructor calls the driver, so it must not
+// be static.
 class PeerAllocation {
  public:
   static Result<std::shared_ptr<const PeerAllocation>> open(const Context& context,
@@ -60,8 +61,8 @@ struct IpcMemory {
   std::shared_ptr<const PeerAllocation> allocation;  // keeps the mapping open
 };
 
-// Opens each allocation only once while it is in use, because opening is slow. Thread-safety: any
-// thread.
+// Opens an allocation once, and shares it while it is in use, because opening is slow.
+// Thread-safety: any thread.
 class PeerAllocations {
  public:
   explicit PeerAllocations(Context context) : context_(std::move(context)) {}

@@ -27,9 +27,9 @@ class Kernels {
   // `image` is the output of nvcc -fatbin and must stay valid. Returns kUnsupported if it is empty
   // (this build has no kernels) or the driver is too old for it.
   static Result<Kernels> load(std::shared_ptr<const Driver> driver, std::span<const std::byte> image);
-  // Returns the kernel of this name for the current context, after loading its code onto the
-  // device. Otherwise the first launch would load the code, which stops the device and ends a
-  // capture. Returns kUnsupported as load() does, and kInternal if there is no kernel of this name.
+  // Returns the kernel of this name for the current context. Loads its code onto the device now,
+  // because loading it at the first launch would stop the device and end a capture. Returns
+  // kUnsupported as load() does, and kInternal if there is no kernel of this name.
   Result<CUfunction> find(const std::string& name) const;
 
  private:

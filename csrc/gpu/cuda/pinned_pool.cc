@@ -13,7 +13,8 @@ std::size_t size_of_block(std::size_t nbytes) { return std::bit_ceil(std::max(nb
 
 }  // namespace
 
-// If the event of a block cannot be queried, the GPU does no more work, so the block is free.
+// If the event of a block cannot be queried, the GPU has failed and does no more work, so the block
+// is free.
 bool PinnedPool::FreeList::is_free(const Block& block) const {
   if (!block.busy) return true;
   const Result<ContextGuard> current = context.enter();

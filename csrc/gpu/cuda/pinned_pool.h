@@ -38,8 +38,8 @@ class PinnedPool {
     ~Lease();
     // at least as many bytes as requested
     std::span<std::byte> bytes() const { return block_->memory.bytes(); }
-    // Records that the GPU uses the block until the work before the record of `event` is done. The
-    // lease may be destroyed earlier.
+    // Records that the GPU uses the block until `event` is reached. The lease may be destroyed
+    // earlier.
     void busy_until(EventPool::Lease event) { block_->busy.emplace(std::move(event)); }
     bool is_free() const { return free_list_->is_free(*block_); }
 

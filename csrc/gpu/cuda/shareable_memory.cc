@@ -81,7 +81,7 @@ Status ShareableMemory::map() {
 }
 
 ShareableMemory::~ShareableMemory() {
-  if (!parts_.has_handle) return;  // moved from or never created; then it may have no context either
+  if (!parts_.has_handle) return;  // moved from or never created: there may be no context
   const Driver& driver = context_.driver();
   if (!driver.is_usable()) return;
   const Result<ContextGuard> current = context_.enter();

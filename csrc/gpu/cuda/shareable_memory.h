@@ -33,7 +33,7 @@ class ShareableMemory {
   std::size_t nbytes() const { return parts_.nbytes; }  // rounded up to the device's granularity
 
  private:
-  struct Parts {  // members are set as far as they have been created
+  struct Parts {  // if a creation fails, only some members are set
     CUmemGenericAllocationHandle handle = 0;
     bool has_handle = false;
     CUdeviceptr at = 0;

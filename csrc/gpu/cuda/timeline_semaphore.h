@@ -30,8 +30,8 @@ class TimelineSemaphore {
   // Signals when the stream reaches this point. The same rule applies as for signal(). The stream's
   // context must be current.
   Status signal_on(CUstream stream, uint32_t value) const;
-  // Fills and writes unused bytes beside the number on the stream, so that the driver loads now
-  // whatever it loads on the first use of either operation. The stream's context must be current.
+  // Queues a fill and a value write to unused bytes beside the number, so that the driver loads now
+  // what it needs for the first use of these operations. The stream's context must be current.
   Status warm_up(CUstream stream) const;
   // Work queued on `stream` from now on waits until the number is at least `value`. The stream's
   // context must be current.

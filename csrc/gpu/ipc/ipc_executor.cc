@@ -260,7 +260,7 @@ Status IpcExecutor::make(Work& work) {
     PC_TRY(queue(context, [&](cuda::CUstream stream) {
       const Result<Request> made = gpu_->scratch.substitute(request, gpu_->memory, stream);
       if (made.is_ok()) within_reach = made.value();
-      return Status::ok();  // after an error within_reach is empty, which the card reports
+      return Status::ok();  // an error leaves within_reach empty, and the card reports this
     }));
   }
   PC_ASSIGN_OR_RETURN(const std::vector<Card> cards, exchange(card_of(request, within_reach), deadline));
@@ -323,7 +323,8 @@ Status IpcExecutor::move(const Request& request, const std::vector<Card>& cards,
     arrays.back().recv_counts = std::span(card.recv_counts).first(cards.size());
   }
   const DType dtype = elements_of(request, control_group_.size()).dtype;
-  // opening may have taken long: end if the call has failed on a rank, which needs its arrays back
+  // Opening may have taken long. If the call has failed meanwhile, the rank that failed needs its
+  // arrays back.
   PC_TRY(control_group_.alive());
   if (context.deadline.expired()) return Status(Code::kTimeout, "peers' arrays could not be opened in time");
   return queue(context, [&](cuda::CUstream stream) -> Status {
@@ -354,12 +355,13 @@ Status IpcExecutor::until_reached(cuda::CUevent event, const WaitContext& contex
   return Status(Code::kTimeout, what).with_rank(control_group_.rank());
 }
 
-// `within_reach` is the same call with arrays that other ranks can access, or an empty request if
-// there is no memory for them.
+// `within_reach` is the same call with arrays that other ranks can access, or empty if substitute()
+// has failed.
 IpcExecutor::Card IpcExecutor::card_of(const Request& request, const Request& within_reach) {
   Card card;
   const Elements elements = elements_of(request, control_group_.size());
-  // Includes parts_of(), because a worker that moves arrays for other ranks uses its own counts.
+  // The digest includes parts_of(), because a worker moves the arrays of other ranks by its own
+  // counts.
   const std::string what = std::to_string(static_cast<int>(request.collective)) + "/" + text_of(request.op) +
                            "/" + std::to_string(request.root) + "/" + std::string(name_of(elements.dtype)) +
                            "/" + std::to_string(parts_of(request));
@@ -413,8 +415,8 @@ UserCall IpcExecutor::staged(const Work& work) const {
   return call;
 }
 
-// Returns an empty string if all ranks have pinned memory for the call. Otherwise names a rank that
-// has none, with the reason; the text is the same on all ranks.
+// Returns an empty string if all ranks have pinned memory for the call. Otherwise names a rank
+// without pinned memory, and the reason. The text is the same on all ranks.
 Result<std::string> IpcExecutor::lack_on_host(const Work& work, Deadline deadline) {
   struct HostBuffers {
     char why_not[232] = {};

@@ -44,7 +44,7 @@ class IpcExecutor final : public cuda::DeviceExecutor {
     IpcMemory memory;
     cuda::DeviceKernels device_kernels;
     Status can_reduce;          // OK if every rank can reduce on its GPU
-    std::vector<Rank> workers;  // by rank: the rank that moves its arrays
+    std::vector<Rank> workers;  // workers[r] is the rank that moves the arrays of rank r
     std::shared_ptr<Abandoned> abandoned;
     Logger log;
   };
@@ -58,7 +58,7 @@ class IpcExecutor final : public cuda::DeviceExecutor {
   Status ready(cuda::DeviceCall& call) override;
   Result<std::shared_ptr<cuda::DeviceWork>> launch(const cuda::DeviceCall& call,
                                                    const WaitContext& context) override;
-  Status poll_all() override { return Status::ok(); }  // every failure ends a call, which returns it
+  Status poll_all() override { return Status::ok(); }  // every failure is returned by the call that it ends
   std::size_t running() const override;
   void abort(const Status& why, uint32_t last) override;
   Status close(const WaitContext& context) override;

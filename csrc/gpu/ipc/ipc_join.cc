@@ -36,8 +36,8 @@ Status not_in_reach(const std::string& why) {
   return Status(Code::kUnsupported, "these ranks do not reach each other's arrays on GPUs: " + why);
 }
 
-// Returns kUnsupported if all ranks know without communication that they cannot access each other's
-// arrays.
+// Returns kUnsupported if the ranks cannot access each other's arrays, as far as all ranks know
+// without communication.
 Status may_reach(const Communicator& group, const HostMap& hosts) {
   if (hosts.count(group.world_ranks()) > 1) return not_in_reach("they are on several hosts");
   if (group.size() <= device::kMostSources) return Status::ok();
@@ -125,7 +125,8 @@ Status all_show(const std::vector<Facts>& all) {
   return Status::ok();
 }
 
-// Selects one rank of each GPU, which moves arrays for all ranks that share it.
+// Returns for each rank the worker that moves its arrays. Ranks that share a GPU have the same
+// worker.
 std::vector<Rank> workers_of(const std::vector<Facts>& all) {
   std::vector<Rank> workers;
   for (const Facts& each : all) {

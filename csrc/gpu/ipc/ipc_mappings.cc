@@ -23,8 +23,9 @@ Result<std::shared_ptr<const cuda::PeerAllocation>> IpcMappings::open(const cuda
     known->second.used = ++uses_;
     return known->second.allocation;
   }
-  // Of two allocations that exclude each other, the older one has been freed in its process. It is
-  // closed first, because the driver may refuse to open both, or may have one handle for both.
+  // If two allocations have equal handles or overlap, the older one has been freed in its process.
+  // It is closed before the new one is opened, because the driver may refuse to open both, or may
+  // have one handle for both.
   std::erase_if(open_, [&](const auto& entry) {
     return std::get<0>(entry.first) == context.ordinal() && std::get<1>(entry.first) == process &&
            exclude_each_other(entry.second.what, what);

@@ -1,7 +1,7 @@
 // Keeps GPU memory of other processes open in this process, because opening an allocation is slow.
-// An allocation stays open until it conflicts with a newer one, or until it is the least recently
-// used of too many. If its own process frees it earlier, the memory remains in use until it is
-// closed here.
+// An allocation is closed when it conflicts with a newer one, or when too many are open and it is
+// the least recently used. If the owning process frees the allocation earlier, the memory remains
+// in use until it is closed here.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,8 @@ Status IpcScratch::give_back(const Request& request, const Request& made, Rank r
   });
 }
 
-// Keeps the smaller blocks, because freeing one waits for the GPU, and other ranks have them open.
+// Keeps the smaller blocks, because freeing a block waits for the GPU, and because other ranks have
+// the blocks open.
 Result<std::byte*> IpcScratch::allocate(std::size_t nbytes) {
   if (blocks_.empty() || blocks_.back().nbytes() < nbytes) {
     PC_ASSIGN_OR_RETURN(cuda::DeviceMemory more,

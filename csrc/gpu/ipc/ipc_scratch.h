@@ -1,7 +1,7 @@
 // Memory of this rank that other ranks can access, used in place of arrays that they cannot access:
 // lists, memory without a handle for other processes, and misaligned arrays. The memory is kept for
-// later calls. It has at most twice the size that the largest call needs, and as much again in
-// smaller blocks.
+// later calls. The block in use has at most twice the size that the largest call needs, and the
+// smaller blocks together no more than that.
 #pragma once
 
 #include <cstddef>

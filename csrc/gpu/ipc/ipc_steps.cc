@@ -22,8 +22,8 @@ Stretch piece_of(std::size_t count, std::size_t index, std::size_t pieces) {
   return {begin, std::min(each, count - begin)};
 }
 
-// Returns the worker's piece of data that are divided among all workers. The piece is empty if
-// `worker` is not a worker.
+// Returns the piece of `worker` if `count` elements are divided among all workers. The piece is
+// empty if `worker` is not a worker.
 Stretch piece_of(std::size_t count, Rank worker, std::span<const Rank> workers) {
   std::vector<Rank> all(workers.begin(), workers.end());
   std::sort(all.begin(), all.end());
@@ -60,7 +60,7 @@ class Steps {
     if (request_.collective == Collective::kBroadcast)
       copy(input(request_.root, mine_.begin), every_output(mine_), mine_.count);
   }
-  // Adds the steps for the part of `rank`, for which this rank is the worker.
+  // Adds the steps for the part of `rank`; this rank is the worker of `rank`.
   void add_of(Rank rank) {
     const Rank root = request_.root;
     switch (request_.collective) {
@@ -75,8 +75,9 @@ class Steps {
     }
   }
 
-  // Computes a result that several ranks need only once. Computes results with the most
-  // contributors first: in place, they overwrite inputs that no later result needs.
+  // Computes each result once, even if several ranks need it. Begins with the result that has the
+  // most contributors: in an in-place call, each result overwrites only inputs that no later result
+  // needs.
   void combine() {
     struct Result {
       Contributors of;
@@ -118,7 +119,7 @@ class Steps {
     steps_.push_back({std::move(from), std::move(to), what.count, true});
   }
   void copy(const std::byte* from, std::vector<std::byte*> to, std::size_t count) {
-    std::erase(to, from);  // the call is in place, so that output has the data already
+    std::erase(to, from);  // if the call is in place, this output has the data already
     steps_.push_back({{from}, std::move(to), count, false});
   }
 

@@ -27,16 +27,17 @@
 
 namespace pc {
 
-// One rank's arrays, at their addresses in this process. Null: it has no such array.
+// One rank's arrays, by their addresses in this process. A null pointer means that the rank has no
+// such array.
 struct IpcArrays {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  // the counts of that rank, for an alltoall with uneven parts
+  // that rank's counts, for an alltoall with uneven parts
   std::span<const uint64_t> counts = {}, recv_counts = {};
 };
 
 struct IpcStep {
-  // sources: one or more if the step reduces them, in this order; otherwise one, which is copied
+  // sources: reduced in this order if `reduces` is true; otherwise a single one, which is copied
   std::vector<const std::byte*> from;
   std::vector<std::byte*> to;  // destinations, which all receive the same data
   std::size_t count = 0;       // number of elements

@@ -60,7 +60,8 @@ struct Api {
                           StreamHandle) = nullptr;
   ReturnCode (*reduce)(const void*, void*, std::size_t count, DataType, RedOp, int root, CommHandle,
                        StreamHandle) = nullptr;
-  // From all_gather to scatter, `count` is that of one rank's part.
+  // In the functions from all_gather to scatter, `count` is the number of elements in the part of
+  // one rank.
   ReturnCode (*all_gather)(const void*, void*, std::size_t count, DataType, CommHandle,
                            StreamHandle) = nullptr;
   ReturnCode (*reduce_scatter)(const void*, void*, std::size_t count, DataType, RedOp, CommHandle,

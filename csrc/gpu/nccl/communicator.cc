@@ -17,8 +17,8 @@ namespace pc::nccl {
 
 namespace {
 
-// The polling interval of a thread that aside() has started and that outlives its call. Only a
-// communicator that is aborted late, or never, has such a thread.
+// The interval at which a thread of aside() that outlives its call polls for the end of its
+// communicator. Such a thread remains only if the communicator is aborted late, or never.
 constexpr std::chrono::milliseconds kUnsettledPause{20};
 
 enum class Blocks : bool { kNo, kYes };
@@ -90,12 +90,12 @@ Status CommunicatorCore::ended(std::string_view call, WaitEnd end) {
   return Status::ok();
 }
 
-// Makes a call that waits for other ranks on a thread of its own. The thread lives until the call
-// has settled or the communicator is dead, because up to 2.25 NCCL keeps the operation in progress
-// in thread-local memory of the thread that began it. If the context ends first, either the call
-// has not begun and is skipped, or the thread stays inside the call and later passes the call's
-// return code to `late`. This object lives at least as long as the thread, so the call may write to
-// its members.
+// Makes a call that waits for other ranks on a separate thread. The thread lives until the call has
+// settled or the communicator is dead, because up to 2.25 NCCL keeps an operation in progress in
+// thread-local memory of the thread that began it. If the context ends before the call has begun,
+// the call is skipped. If it ends later, the thread stays inside the call and finally passes the
+// call's return code to `late`. This object lives at least as long as the thread, so the call may
+// write to its members.
 Status CommunicatorCore::aside(std::string_view call, std::function<ReturnCode()> make, Late late,
                                const WaitContext& context) {
   enum class Stage : uint8_t { kWaits, kInside, kAnswered, kSettled, kUnsettled, kLeft, kNotMade };
@@ -141,10 +141,9 @@ Status CommunicatorCore::outcome(std::string_view call, ReturnCode answer, const
   if (!accepted) return refused(call, answer, context);
   if (handle == nullptr) return Status::ok();  // the call has destroyed the communicator
   PC_TRY(settle(call, answer, context));
-  int size_there =
-      // up to 2.25 this call completes what the thread of aside() has begun; the query in settle()
-      // does not
-      0;
+  // Up to 2.25 ncclCommCount() completes what the thread of aside() has begun; the query in
+  // settle() does not.
+  int size_there = 0;
   const ReturnCode code = api().comm_count(handle, &size_there);
   return code == ReturnCode::kSuccess ? Status::ok() : fail(call_error(api(), handle, "ncclCommCount", code));
 }
@@ -164,7 +163,7 @@ Status CommunicatorCore::settle(std::string_view call, ReturnCode code, const Wa
 }
 
 // Handles a call that NCCL refused at once. After ncclInvalidArgument the communicator may be
-// unaffected; NCCL's asynchronous error shows whether it is.
+// unaffected; NCCL's asynchronous error shows whether it has failed.
 Status CommunicatorCore::refused(std::string_view call, ReturnCode code, const WaitContext& context) {
   const Status why = call_error(api(), handle, call, code);
   if (code != ReturnCode::kInvalidArgument) return fail(why);
@@ -245,13 +244,13 @@ Result<std::unique_ptr<Communicator>> Communicator::join(const Resources& resour
   return made->give_up(status);
 }
 
-// Aborts the result of a call that no thread waits for any more.
+// Aborts a communicator that was created by a call for which no thread waits any more.
 void CommunicatorCore::abort_child(CommHandle& its) {
-  if (CommHandle const newborn = std::exchange(its, nullptr); newborn != nullptr)
-    (void)api().comm_abort(newborn);
+  if (CommHandle const child = std::exchange(its, nullptr); child != nullptr) (void)api().comm_abort(child);
 }
 
-// Aborts the communicator because of `why`, which it returns; a failure of the abort is logged.
+// Aborts the communicator because of `why`, and returns `why`. A failure of the abort is only
+// logged.
 Status Communicator::give_up(const Status& why) {
   const Status aborted = abort(why);
   if (!aborted.is_ok()) core_->resources.log.warning(aborted.to_string());
@@ -410,8 +409,8 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(std::span<const Rank>
                     made.status().message());
 }
 
-// Returns the child that `call`, which has ended with `settled`, has created from this
-// communicator. Requires the issue mutex.
+// Returns the communicator that `call` has created from this one. `settled` is the outcome of
+// `call`. Requires the issue mutex.
 Result<std::unique_ptr<Communicator>> Communicator::adopt(const std::shared_ptr<CommunicatorCore>& child,
                                                           std::string_view call, const Status& settled,
                                                           const WaitContext& context) {

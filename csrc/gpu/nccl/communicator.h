@@ -15,8 +15,8 @@
 // another thread can: abort() does not wait for the stuck thread, and NCCL makes the stuck call
 // return once the abort has begun. Meanwhile NCCL frees the communicator. Up to 2.28 it does not
 // wait for the stuck call to return, so a call that does not check its abort flag for half a second
-// reads freed memory. Nothing is issued once an abort has begun, except a call for which
-// the thread has just checked that there is no abort.
+// reads freed memory. Once an abort has begun, a thread issues at most the one call before which it
+// has just found no abort.
 //
 // Errors: ncclInvalidArgument (4) is a mistake of the caller. The communicator is still usable if
 // the call had no effect. But NCCL may keep the code as its asynchronous error; then the
@@ -125,8 +125,8 @@ class Communicator {
                                               const WaitContext& context);
   // Creates a communicator without the ranks in `excluded`. All other members call it, with equal
   // lists. This communicator may have failed, and must be aborted afterwards. Returns kUnsupported
-  // if NCCL is too old, or cannot continue from this communicator; then abort it, and init a new
-  // one among those members.
+  // if NCCL is too old, or cannot shrink this communicator. Then abort this communicator, and init
+  // a new one among the members that called it.
   Result<std::unique_ptr<Communicator>> shrink(std::span<const Rank> excluded, const Options& options,
                                                const WaitContext& context);
 
@@ -139,8 +139,8 @@ class Communicator {
   // is returned. Calls of other threads that wait for NCCL return kAborted with `why`.
   Status abort(const Status& why);
   // Aborts several communicators at once. Ranks that share more than one communicator must use
-  // this: if they aborted them one after the other, each might wait for a rank that began with
-  // another one.
+  // this. If each rank aborted its communicators one after the other, each might wait for a rank
+  // that aborts another communicator first.
   static Status abort_all(std::span<Communicator* const> communicators, const Status& why);
 
  private:

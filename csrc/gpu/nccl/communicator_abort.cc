@@ -36,7 +36,7 @@ std::unique_lock<std::mutex> lock_unless_stuck(CommunicatorCore& core) {
 struct AbortTask {
   std::vector<std::shared_ptr<CommunicatorCore>> cores;
   std::atomic<bool> done{false};
-  ReturnCode code = ReturnCode::kSuccess;  // the first failure; read once done
+  ReturnCode code = ReturnCode::kSuccess;  // the first failure; read only after `done` is set
 
   void take_code(ReturnCode answer) {
     if (answer != ReturnCode::kSuccess && answer != ReturnCode::kInProgress && code == ReturnCode::kSuccess)
@@ -91,7 +91,7 @@ Status Communicator::abort_all(std::span<Communicator* const> communicators, con
   for (const auto& each : all) {
     try {
       threads.emplace_back([each] { each->run(); });
-    } catch (const std::system_error& error) {  // not run in this thread, because the abort may never return
+    } catch (const std::system_error& error) {  // not run here instead: the abort may never return
       threads.emplace_back();
       each->leak();
       each->done.store(true);

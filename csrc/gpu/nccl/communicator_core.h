@@ -67,7 +67,8 @@ struct CommunicatorCore : std::enable_shared_from_this<CommunicatorCore> {
 
   mutable std::mutex cause_mutex;  // guards the members below
   Status cause;
-  std::shared_ptr<CommunicatorCore> kept;  // this object, if it was not closed, because NCCL still uses it
+  // this object, kept alive if it was not closed, because NCCL may still use it
+  std::shared_ptr<CommunicatorCore> kept;
 };
 
 }  // namespace pc::nccl

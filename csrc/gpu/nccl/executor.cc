@@ -31,12 +31,12 @@ struct Executor::Shared {
   const std::shared_ptr<cuda::TimelineSemaphore> agreed;
   cuda::EventPool events;
   const std::unique_ptr<Communicator> communicator;
-  // Set by an abort. From then on last_agreed is the number of the last call that all ranks have
-  // made, because the abort raises `agreed` for the other calls too.
+  // Set by an abort. From then on last_agreed, not `agreed`, shows which calls all ranks have made,
+  // because the abort raises `agreed` for the other calls too.
   std::atomic<bool> refuses{false};
   uint32_t last_agreed = 0;  // written before `refuses` is set
 
-  // held while a call queues its operations, so that they are not mixed with those of other calls
+  // held while a call queues its operations, so that operations of two calls are not mixed
   std::mutex launching;
 
   std::mutex mutex;
@@ -96,8 +96,8 @@ class Executor::Work final : public cuda::DeviceWork {
   }
   const std::shared_ptr<const void>& keeps() const { return keeps_; }
   uint32_t number() const { return *number_; }
-  // Makes `stream` fill the result with NaN after the call has ended. Stops queueing once
-  // `is_given_up()` returns true.
+  // Makes `stream` wait for the end of the call and then fill the result with NaN. Stops queueing
+  // once `is_given_up()` returns true.
   template <class IsGivenUp>
   Status fill_with_nan(cuda::CUstream stream, const IsGivenUp& is_given_up) const {
     const cuda::Driver& driver = shared_->context.driver();
@@ -146,13 +146,14 @@ class Executor::Work final : public cuda::DeviceWork {
   }
   bool in_graph() const override { return in_graph_; }
 
-  // Returns true if the GPU no longer needs the call's arrays. After a failure this also holds only
-  // once the call has ended on the GPU.
+  // Returns true if the GPU no longer needs the call's arrays. Even if the call has failed, it must
+  // first have ended on the GPU.
   bool has_let_go() const {
-    return lets_go_on() && has_come_to_end();  // otherwise its result may still be filled with NaN
+    // if streams still wait for the call, its result may yet be filled with NaN
+    return lets_go_on() && has_come_to_end();
   }
-  // Queries which of these works have ended, and sets let_go_ for them. A query of the driver takes
-  // as long as a launch and blocks other threads' driver calls. Works of one stream end in order,
+  // Queries which of `works` have ended, and sets let_go_ for those. A query of the driver takes as
+  // long as a launch and blocks other threads' driver calls. The works of one stream end in order,
   // so a binary search determines the state of many works by few queries.
   static void ask(const std::deque<std::shared_ptr<Work>>& works) {
     std::map<uint64_t, std::vector<Work*>> streams;
@@ -217,7 +218,7 @@ class Executor::Work final : public cuda::DeviceWork {
     return Status(Code::kAborted, "not all ranks are known to have made this call");
   }
   Result<bool> reached() const {
-    if (has_no_end()) return false;  // the driver reports an event that was never recorded as reached
+    if (has_no_end()) return false;  // the driver would report an unrecorded event as reached
     if (reached_.load(std::memory_order_acquire)) return true;
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared_->context.enter());
     PC_ASSIGN_OR_RETURN(const bool now, cuda::is_reached(shared_->context.driver(), end()));
@@ -233,7 +234,7 @@ class Executor::Work final : public cuda::DeviceWork {
   std::unique_ptr<const IoVec> list_;
   bool is_issued_ = false;    // NCCL may use the arrays
   bool is_recorded_ = false;  // end() has been recorded
-  // id of the stream on which end() is recorded; none: the work is queried without regard to others
+  // id of the stream on which end() is recorded; none: the work is queried by itself
   std::optional<uint64_t> stream_;
   mutable std::atomic<bool> reached_{false};  // end() has been reached; not queried again once true
   std::atomic<bool> let_go_{false};
@@ -324,7 +325,7 @@ Status Executor::queue(const cuda::DeviceCall& call, Work& work, const WaitConte
   const cuda::CUstream side_stream = (captured ? gpu_->graph_stream : gpu_->stream).get();
   const cuda::CUstream ours = call.on_caller_stream ? theirs : side_stream;
   if (!call.on_caller_stream) {
-    // Either event may be released at once: a queued wait keeps its record.
+    // Both events may be released at once, because queued waits remain valid.
     std::optional<cuda::Event> of_graph;
     std::optional<cuda::EventPool::Lease> lease;
     if (captured) {
@@ -381,9 +382,9 @@ void Executor::let_go_of_ended() {
   for (const std::shared_ptr<Work>& each : ended) each->keep_nothing();
 }
 
-// Fills results that must not be used with NaN, and then releases the streams that wait for their
-// calls. It runs on a thread of its own, since the driver may block. It lives until the last stream
-// is released, and keeps the arrays until then.
+// Fills with NaN the results of calls that not all ranks are known to have made, and then releases
+// the streams that wait for these calls. It runs on a thread of its own, since the driver may
+// block. It lives until the last stream is released, and keeps the arrays until then.
 struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Refusal(std::shared_ptr<Shared> shared_, std::vector<std::shared_ptr<Work>> works_, cuda::CUstream stream_,
           uint32_t last_, std::shared_ptr<Abandoned> abandoned_)
@@ -421,8 +422,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     given_up = !queued || !queued->is_ok();
     return !given_up;
   }
-  // Returns true if run() has ended within `wait_limit`. The driver may block run(), but it cannot
-  // block a store of the host to the semaphore.
+  // Returns true if run() has ended within `wait_limit`. If the driver blocks run(), the caller can
+  // still release the streams by a store to the semaphore.
   bool is_over_within(std::chrono::milliseconds wait_limit) {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, wait_limit, [this] { return is_over; });
@@ -436,11 +437,11 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
   Status queue() const {
     PC_ASSIGN_OR_RETURN(const cuda::ContextGuard current, shared->context.enter());
     const Status filled = fill();
-    const Status signalled = shared->agreed->signal_on(stream, last);  // the last write of this stream
+    const Status signalled = shared->agreed->signal_on(stream, last);  // also after a failed fill
     return filled.is_ok() ? signalled : filled;
   }
-  // Fills and signals call by call in their order: a call may be queued on a stream behind the wait
-  // for the previous call, so it ends only after the signal of that call.
+  // Fills and signals call by call, in their order. A call may be queued on a stream behind the
+  // wait for the previous call; then it can end only after the signal for the previous call.
   Status fill() const {
     for (const std::shared_ptr<Work>& each : works) {
       if (is_given_up()) break;
@@ -452,8 +453,8 @@ struct Executor::Refusal : std::enable_shared_from_this<Refusal> {
     return Status::ok();
   }
   // Returns true once the last signal has been executed. Returns false if that does not happen in
-  // time: the GPU may run the waiting streams and this stream in a single queue, in which it never
-  // reaches the fill.
+  // time. The reason may be that the GPU runs the waiting streams and this stream in a single
+  // queue, in which it never reaches the fill.
   bool ends() const {
     constexpr std::chrono::milliseconds kWaitLimit{1'000}, kLongestNap{100};
     std::chrono::milliseconds nap{1}, overdue{0};
@@ -498,7 +499,7 @@ void Executor::abort(const Status& why, uint32_t last) {
     return (void)shared_->communicator->abort(why);
   shared_->last_agreed = shared_->agreed->value();
   shared_->refuses = true;
-  // the calls to be filled; a call that is being launched returns the error itself
+  // the calls with results to be filled; a call that is being launched returns the error itself
   std::vector<std::shared_ptr<Work>> works;
   {
     const std::lock_guard lock(shared_->mutex);
@@ -515,9 +516,9 @@ void Executor::abort(const Status& why, uint32_t last) {
   refuse(refusal, last, why);
 }
 
-// Queues the fill before the abort, because the abort frees memory, for which the driver may wait
-// until all streams have finished. If the fill cannot be queued, releases the streams before the
-// abort, because the driver may be blocked by a launch that waits for them.
+// Queues the fill before the abort: the abort frees memory, and for that the driver may wait until
+// all streams have finished. If the fill cannot be queued, releases the streams before the abort,
+// because the driver may be blocked by a launch that waits for them.
 void Executor::refuse(const std::shared_ptr<Refusal>& refusal, uint32_t last, const Status& why) {
   // kFilling exceeds the limit in Refusal::ends()
   constexpr std::chrono::milliseconds kQueueing{100}, kFilling{3'000};

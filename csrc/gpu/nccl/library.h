@@ -25,7 +25,7 @@ class Library {
   static Result<Library> open(const SearchEnvironment& around);
 
   const Api& api() const { return *api_; }
-  // May be used after this object is destroyed, because the library itself is never closed.
+  // May be used after this object is destroyed, because the NCCL library is never closed.
   std::shared_ptr<const Api> shared_api() const { return api_; }
   const std::string& how() const { return how_; }
   const std::string& path() const { return path_; }  // the file's path, as the loader knows it

@@ -19,8 +19,8 @@ constexpr std::chrono::microseconds pause_before(int question) {
   return std::min(std::chrono::microseconds(100 << doublings), std::chrono::microseconds(5000));
 }
 
-// Waits until `done()` is true, `stop` is set (returns kAborted) or the context ends the wait.
-// Calls `done()` at least once.
+// Waits until `done()` is true, `stop` is set, or the context ends the wait. Returns kAborted if
+// `stop` is set. Calls `done()` at least once.
 template <class Done>
 WaitEnd poll_until(Clock& clock, const WaitContext& context, const std::atomic<bool>& stop, Done&& done) {
   for (int question = 0;; ++question) {

@@ -29,7 +29,7 @@ struct Resources {
 
 struct Options {
   std::string name = {};  // for NCCL's log, from 2.27.3 on
-  // bounds on the number of multiprocessors that it occupies
+  // bounds on the number of multiprocessors that the communicator occupies
   int min_ctas = kUndefined, max_ctas = kUndefined;
 };
 

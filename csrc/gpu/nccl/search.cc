@@ -19,7 +19,7 @@ std::string value_of(std::string_view variable) {
   return value != nullptr ? value : "";
 }
 
-// Returns the file of the copy that is loaded under NCCL's own name, by any library.
+// Returns the path of the libnccl.so.2 that is already loaded, whatever library has loaded it.
 std::string loaded_path() {
   void* const library = ::dlopen(kLibraryName.data(), RTLD_NOLOAD | RTLD_NOW);
   if (library == nullptr) return "";

@@ -77,7 +77,8 @@ Result<Reduced> reduced_avg(DType dtype, const Element& element, const Reduction
   return Reduced{element.dtype, RedOp::kAvg, element.per_element};
 }
 
-// Returns the factor as NCCL reads it, or none if rounding would change it.
+// Returns the factor in the form in which NCCL reads it, or none if rounding to that form would
+// change the factor.
 std::optional<Scalar> scalar_of(DataType dtype, double factor) {
   Scalar scalar;
   const float single = static_cast<float>(factor);

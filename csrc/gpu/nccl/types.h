@@ -37,8 +37,8 @@
 // |   land, lor, lxor,   |                     |                                                  |
 // |   minloc, maxloc     |                     |                                                  |
 //
-// What is refused can still be moved by NCCL as bytes (alltoall, allgather), with this project's
-// kernels between.
+// For the refused reductions, NCCL can still move the data as bytes (alltoall, allgather), and this
+// project's kernels can reduce them in between.
 #pragma once
 
 #include <cstddef>

@@ -26,8 +26,8 @@ Status each_piece(const ConstBuffer& array, Copy&& copy) {
   return status;
 }
 
-// Returns true for exscan, in which rank 0 does not write its output. The output must then keep its
-// old contents.
+// Returns true for exscan: rank 0 does not write its output, so the old contents must be copied as
+// well.
 inline bool reads_output(const Request& request) { return leaves_output(request.collective); }
 // Returns false only for the root of a broadcast in place.
 inline bool writes_output(const Request& request, Rank rank) {

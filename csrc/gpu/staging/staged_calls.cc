@@ -22,8 +22,8 @@ namespace {
 // The interval at which copies to the GPU are polled.
 constexpr std::chrono::milliseconds kCopiesRound{1};
 
-// Offsets of the input and the output in one block of host memory. They overlap in it as the arrays
-// overlap on the GPU.
+// Offsets of the input and the output in one block of host memory. There they overlap in the same
+// way as the arrays on the GPU.
 struct HostBlock {
   std::size_t in = 0, out = 0, nbytes = 0;
 };
@@ -118,8 +118,8 @@ class StagedCalls::Call final : public GpuWork {
                                         : Status(Code::kNotInitialized, "the group of this call was closed");
   }
   // Waits until the call has ended on the CPU and its copies back are queued, and returns the
-  // outcome so far. Returns none if the wait ended first. An error while outcome() is empty means
-  // that the wait was refused.
+  // outcome so far. Returns none if the context ends the wait first. If it returns an error while
+  // outcome() is empty, the wait was refused, and the call continues.
   std::optional<Status> until_in_flight(StagedCalls& calls, Deadline deadline) {
     const std::optional<Status> ended = on_cpu_->wait(calls.group_.waiting_until(deadline));
     if (!ended || !on_cpu_->outcome()) return ended;
@@ -256,7 +256,7 @@ Result<std::shared_ptr<GpuWork>> StagedCalls::begin(const UserCall& call, double
   {
     const std::lock_guard lock(mutex_);
     running_.push_back(started);
-    news_ = true;  // the call may have ended before it was in running_
+    news_ = true;  // the call may have ended before it was added to running_
   }
   changed_.notify_all();
   return std::shared_ptr<GpuWork>(started);
@@ -419,7 +419,7 @@ Status StagedCalls::close(double timeout_s) {
   const Deadline deadline = Deadline::after(timeout_s < 0 ? group_.timeout_s() : timeout_s);
   Status first;
   for (const std::shared_ptr<Call>& each : running) {
-    // a wait has returned the outcome, or the watcher has recorded it
+    // if true, a wait has returned the outcome, or the watcher has recorded it
     const bool was_known = each->outcome().has_value();
     const Status ended = each->until_ended(deadline);
     if (first.is_ok() && !was_known) first = ended;

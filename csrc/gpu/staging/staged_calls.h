@@ -28,8 +28,8 @@ namespace pc {
 // Thread-safety: all methods. The group must outlive it.
 class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
  public:
-  // `wait_limit_s` limits the copy of a result to the GPU, which follows after the call has
-  // succeeded on all ranks.
+  // `wait_limit_s` limits the time for copying a result to the GPU, after the call has succeeded on
+  // all ranks.
   static Result<std::shared_ptr<StagedCalls>> create(Communicator& group,
                                                      const std::shared_ptr<const cuda::Driver>& driver,
                                                      int device, double wait_limit_s);
@@ -43,7 +43,7 @@ class StagedCalls : public std::enable_shared_from_this<StagedCalls> {
   // thread, when the call has ended; it must not wait.
   Result<std::shared_ptr<GpuWork>> begin(const UserCall& call, double timeout_s,
                                          std::function<void(const Status&)> on_end = {});
-  // Allocates the pinned memory and the events that calls like this one need, and keeps them for
+  // Allocates the pinned memory and the events that a call such as `call` needs, and keeps them for
   // the next call.
   Status reserve(const UserCall& call);
   // Waits for the calls that have begun. Returns the first failure of a call that had no outcome

@@ -10,8 +10,8 @@ inline constexpr int kMostSources = 8, kMostOutputs = 8;
 inline constexpr uint32_t kThreads = 512;     // threads in a block, for every kernel
 inline constexpr uint32_t kVectorBytes = 16;  // bytes that a thread reads at once if the alignment allows
 
-// Step k combines the result of sources 0 to k - 1 with source k. The short floats and float32
-// convert these factors to float32, in which they are exact.
+// Step k combines the result of sources 0 to k - 1 with source k. For the short floats and float32,
+// the kernel converts these factors to float32, which represents them exactly.
 struct StepFactors {
   double a, b, divisor;  // (so far * a + source * b) / divisor
 };
@@ -24,16 +24,16 @@ struct ReduceArguments {
   void* to[kMostOutputs];
   uint64_t count;  // elements of the kernel; a complex number or a pair is one element
   // `head` is the number of elements before the first vector, and `in_vectors` the number of
-  // elements in the vectors after them. All other elements are processed one by one. If the arrays
-  // have different alignments, these are all elements.
+  // elements in the vectors after them. The other elements are processed one by one. So are all
+  // elements if the arrays have different alignments.
   uint64_t head, in_vectors;
   int32_t sources, outputs;
   StepFactors steps[kMostSources - 1];  // used only by Weighted; a single source uses steps[0].a
-  // Used by Bits and Truth: and, or and exclusive or are (a & b & both) | ((a ^ b) & one_of_them).
+  // Bits and Truth compute (a & b & both) | ((a ^ b) & one_of_them), which is and, or, or xor.
   uint64_t both, one_of_them;
   uint64_t magnitude, truth;  // Truth: the bits that make an element true, and the result for true
-  // Used by Extreme and ExtremePlace: the parameters of the order (element.h). Locations are
-  // ordered from the smallest, whatever the order of the values is.
+  // Used by Extreme and ExtremePlace: the parameters of the order (element.h). Smaller locations
+  // come first even if larger values do.
   uint64_t flip, location_flip, when_negative, largest;
 };
 

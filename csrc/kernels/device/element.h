@@ -112,7 +112,8 @@ PC_INLINE float to_float(E5M2 element) {  // the upper half of a float16
 }
 PC_INLINE float to_float(E4M3FN element) {
   const uint32_t bits = static_cast<uint32_t>(element), magnitude = bits & 0x7f;
-  // In the bit positions of a float16 the value is 2^8 too small, also for subnormals.
+  // In the bit positions of a float16, the value is too small by a factor of 2^8. This holds for
+  // subnormals too.
   const float value = to_float(static_cast<F16>((magnitude << 7) | (bits & 0x80) << 8)) * 256.0f;
   return magnitude == 0x7f ? as_float(0x7fc00000) : value;
 }
@@ -189,9 +190,9 @@ PC_INLINE Complex<T> product(Complex<T> a, Complex<T> b) {
 
 // ---- order
 
-// Maps an element's bits to a key; keys compared as unsigned numbers are in the order of the
-// elements. The three members select the order of signed or unsigned integers or of floats (-0
-// below +0), from the smallest or from the largest. NaN is first.
+// Maps an element's bits to a key. The order of the keys, as unsigned numbers, is the order of the
+// elements, NaN first. The three members select signed integers, unsigned integers or floats (-0
+// below +0), and whether the smallest or the largest element comes first.
 template <class U>
 struct Order {
   U flip;           // bits to invert

@@ -21,8 +21,8 @@ struct Element {
   uint64_t largest = ~uint64_t{0};
   bool has_sign = false;
 };
-// Returns the name of the unsigned type of that size. Its kernels treat the sign as an ordinary
-// bit.
+// Returns the name of the unsigned type of that size. Its kernels also serve the signed type,
+// because they treat the sign as an ordinary bit.
 std::string_view unsigned_name(std::size_t nbytes) {
   switch (nbytes) {
     case 1: return "u8";

@@ -22,30 +22,31 @@ std::optional<std::string> reduce_kernel(DType dtype, ReduceOp op);
 inline constexpr const char* kCopyKernel = "pc_copy";
 
 // to[j] = from[0] (op) from[1] (op) ..., in this order. At most 8 sources and 8 outputs are
-// allowed. More sources need further launches that take the output of the previous launch as their
-// first source, and give the same bits. An output may be a source if both have the same address.
-// Addresses are the device's. A pair of minloc is two elements of `count`, as in kernels/reduce.h.
+// allowed. More sources need further launches, each with the output of the previous launch as its
+// first source; the result has the same bits. An output may be a source if both have the same
+// address. All addresses are device addresses. A pair of minloc is two elements of `count`, as in
+// kernels/reduce.h.
 struct DeviceReduction {
   std::span<const void* const> from;
   std::span<void* const> to;
   std::size_t count = 0;
   DType dtype = DType::kU8;
   Reduction how = {};
-  // `contributions` has the number of ranks' contributions in each source (empty: one each).
-  // `total` is the number in all sources, also those of other launches (0: the sum over these
-  // sources). Averages and scaled sums need both.
+  // contributions[k] is the number of ranks that have contributed to source k (empty: one each).
+  // `total` is the number of ranks in the sources of all launches (0: this is the only launch).
+  // Averages and scaled sums need both.
   std::span<const uint32_t> contributions = {};
   uint32_t total = 0;
 };
 
-// Fails if no kernel can make this reduction, and if there are no sources or outputs, too many of
-// them, or misaligned ones.
+// Returns an error if no kernel can make this reduction, if there are no sources or no outputs, if
+// there are too many of either, or if any is misaligned.
 Result<device::ReduceArguments> reduce_arguments(const DeviceReduction& reduction);
 Result<device::CopyArguments> copy_arguments(std::span<void* const> to, const void* from, std::size_t nbytes);
 
-// One thread for each vector of 16 bytes, but at most as many threads as all multiprocessors can
-// hold, or one for each four vectors if that is more. In large arrays short-lived threads keep the
-// memory busier than long-lived ones.
+// One thread for each vector of 16 bytes. If the multiprocessors cannot hold so many threads, as
+// many as they can hold, but at least one for each four vectors: in large arrays short-lived
+// threads keep the memory busier than long-lived ones.
 struct LaunchShape {
   uint32_t blocks, threads;
 };

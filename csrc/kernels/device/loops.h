@@ -8,8 +8,8 @@
 #ifdef __CUDACC__
 #define PC_UNROLLED _Pragma("unroll")
 #define PC_KEPT _Pragma("unroll 1")  // prevents unrolling
-// Elements of 8 bits take many instructions, which unrolling would repeat for each of sixteen
-// elements.
+// Elements of 8 bits take many instructions. Unrolling would repeat these for each of the sixteen
+// elements of a vector.
 #define PC_UNROLLED_UNLESS_SHORT(Element) _Pragma("unroll (sizeof(Element) == 1 ? 1 : 4)")
 #else
 #define PC_UNROLLED
@@ -68,8 +68,8 @@ struct Batch {
 
 // ---- reductions
 
-// A vector is held in words, each of which has several short elements. If elements were held one by
-// one, each would take a register.
+// A vector is held in words of several short elements each. If elements were held one by one, each
+// would occupy a register.
 template <class Element, bool wide = (sizeof(Element) > 4)>
 struct WordOf {
   using Type = uint32_t;

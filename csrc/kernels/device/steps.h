@@ -6,9 +6,9 @@
 
 namespace pc::device {
 
-// The base of the steps that leave a single source as it is. kAnyWidth: the step works on whole
-// words, whatever the size of their elements is. kVectors: the kernel reads vectors; otherwise it
-// reads one element after the other, which is half the code. Vectors are for the reductions that
+// The base of the steps that leave a single source unchanged. kAnyWidth: the step works on whole
+// words, whatever the size of their elements is. kVectors: the kernel reads vectors. Otherwise it
+// reads one element after the other, which halves the code; vectors are for the reductions that
 // training uses most.
 struct AsItIs {
   static constexpr bool kAnyWidth = false, kVectors = false;
@@ -60,7 +60,7 @@ struct ExtremePlace : AsItIs {
   }
 };
 
-// avg and a scaled sum. If nothing is divided or multiplied, the factor 1 changes no bit.
+// avg and scaled sums. A factor that is not needed is 1, which changes no bit.
 template <class T>
 struct Weighted {
   using Element = T;

@@ -1,6 +1,6 @@
-//   Idea     The broadcast tree backwards: a rank adds what its children send to its own
-//            contribution and passes the sum to its parent. The array is cut into `split` chunks
-//            that follow each other up the tree.
+//   Idea     The broadcast tree backwards: a rank adds its own contribution and those that arrive
+//            from its children, and passes the sum to its parent. The array is cut into `split`
+//            chunks that follow each other up the tree.
 //   Cost     ceil(log2 n) rounds; each rank but the root sends the array once. Inner ranks need two
 //            chunks of scratch, used alternately: one is filled while the other is being sent.
 //            Leaves send their input without packing.

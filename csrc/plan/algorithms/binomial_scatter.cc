@@ -6,8 +6,8 @@
 //   n = 4    root 0:   0 -> 2 (p2 p3), 0 -> 1 (p1);   2 -> 3 (p3)
 //   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
 //            operations in MPICH, 2005.
-//   Limits   For small parts on many ranks. Uneven parts would leave gaps in scratch, so each is a
-//            message of its own.
+//   Limits   For small parts on many ranks. Uneven parts would leave gaps in scratch, so each part
+//            is a message of its own.
 #include "plan/algorithms/binomial_tree.h"
 #include "plan/algorithms/part_runs.h"
 #include "plan/builder.h"

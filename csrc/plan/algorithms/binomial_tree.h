@@ -1,6 +1,6 @@
 // The tree behind binomial broadcast, reduce, gather and scatter. The place of a rank is (rank -
 // root) mod n, so the root has place 0. The parent of a place is the place without its lowest set
-// bit. The subtree of a place has all places with the same bits above its trailing zeros.
+// bit. The subtree of a place has all places that differ from it at most in its trailing zero bits.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-//   Idea     A rank holds the parts of consecutive ranks, beginning with its own (rank 0 follows
-//            the last rank). In every round it receives as many parts again from the rank just
-//            beyond them, and sends all its parts to the rank at the same distance before it.
+//   Idea     A rank r holds the parts of consecutive ranks, beginning with its own (rank 0 follows
+//            the last rank). In a round in which every rank holds m parts, rank r receives up to m
+//            more parts from rank r + m, and sends as many to rank r - m.
 //   Cost     ceil(log2 n) rounds for every n; each rank sends n-1 parts in all. No scratch: parts
 //            are at their final place from the start, and a run that wraps around the end of the
 //            array becomes two messages (Bruck's own form rotates at the end).

@@ -1,6 +1,6 @@
-//   Idea     The data for the rank `way` ranks further travels in hops: one of 2^k ranks for each
-//            bit k that is set in `way`. In round k, all data with bit k set in its `way` makes
-//            this hop, together in one message.
+//   Idea     Data that must move `way` ranks ahead makes one hop of 2^k ranks for each bit k that
+//            is set in `way`. In round k, all data with bit k set in its `way` makes this hop,
+//            together in one message.
 //   Cost     ceil(log2 n) rounds of one message, about n/2 parts each. Data in transit is stored in
 //            the result, in the place of the part that arrives here after the same `way`. 2 *
 //            ceil(n/2) chunks of scratch pack and unpack messages.
@@ -22,8 +22,8 @@ Plan bruck_alltoall(const Shape& shape) {
   PlanBuilder plan("bruck", shape, n * n, n > 1 ? 2 * most : 0);
   const auto start = [&](uint32_t way) { return input(self * n + (self + way) % n); };
   const auto waiting = [&](uint32_t way) { return output((self + n - way) % n * n + self); };
-  // Consecutive chunks of scratch. All parts have the same size, so it does not matter which ones a
-  // message names.
+  // Consecutive chunks of scratch. All parts have the same size, so it does not matter which parts
+  // a message names.
   const auto packed = [](uint32_t first, uint32_t count) {
     return Place{Area::kScratch, {first, count}, {0, count}};
   };

@@ -1,8 +1,8 @@
-//   Idea     As in chain_scan.cc, but the result of a rank is the sum that it receives. It adds its
-//            own contribution only to the sum that it passes on.
+//   Idea     As in chain_scan.cc, but the result of a rank is the sum that it receives. The rank
+//            adds its own contribution only to the sum that it passes on.
 //   Cost     n-1 rounds for the first chunk; each rank sends the array once. Two chunks of scratch,
 //            used alternately: the received sum waits there until the new sum has been sent,
-//            because both need the same place in the result.
+//            because both sums need the same place in the result.
 //   n = 4    0 -> 1 -> 2 -> 3        rank 2 gets 0 + 1, sends 0 + 1 + 2, keeps 0 + 1
 //   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11),
 //            pipelined.

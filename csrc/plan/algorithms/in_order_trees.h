@@ -31,7 +31,7 @@ inline TreePlace in_order_place(Rank self, Rank size) {
           {static_cast<Rank>(std::bit_floor(static_cast<uint32_t>(size - 1))), size - 1});
     return place;
   }
-  const Rank low = self & -self;  // its subtree has the ranks at a distance below `low`
+  const Rank low = self & -self;  // its subtree has the ranks that are less than `low` away
   place.parent = (self ^ low) | (low * 2);
   if (place.parent >= size) place.parent = self ^ low;
   if (low > 1) place.children.push_back({self - low / 2, low - 1});

@@ -19,11 +19,11 @@
 namespace pc {
 namespace {
 
-struct Block {  // of the tree's leaves
+struct Block {  // a range of the tree's leaves
   Rank first, leaves;
 };
 
-// How one rank combines its own chunk, which is in the output at first.
+// Combines this rank's own chunk. At first the output holds this rank's contribution.
 class TreeSum {
  public:
   TreeSum(PlanBuilder& plan, const Shape& shape, uint32_t chunk)
@@ -65,8 +65,8 @@ class TreeSum {
     return scratch(static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(block.leaves))), own_);
   }
 
-  // Combines every block that must be combined in the output, the largest first. A block's own
-  // sub-blocks are smaller, so their slots are still free.
+  // Combines in advance, in the output, every block of other ranks that is no chain. The largest
+  // block is first: the slots for its smaller sub-blocks are then still free.
   void prepare_blocks() {
     const Place mine = scratch(static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(power_))), own_);
     bool is_saved = false;
@@ -81,7 +81,7 @@ class TreeSum {
     if (is_saved) plan_.copy(mine, output(own_));
   }
 
-  // Combines a block that does not contain this rank, in the output.
+  // Combines, in the output, a block that does not contain this rank.
   void combine(Block block) {
     if (is_chain(block)) return take_chain(block, output(own_));
     const Rank half = block.leaves / 2;
@@ -122,7 +122,7 @@ class TreeSum {
   }
 
   PlanBuilder& plan_;
-  const Rank power_, extra_;  // `extra_` leaves have two ranks
+  const Rank power_, extra_;  // the first `extra_` leaves have two ranks
   Rank self_ = 0, leaf_ = 0;
   const uint32_t own_;
 };

@@ -6,14 +6,14 @@
 //            result after them.
 //   Cost     2 log2(p) rounds, 2 more if n is no power of two. Each of the p ranks sends 2(p-1)/p
 //            of the array, as little as a ring. An extra rank sends the whole array once; rank
-//            r - p does so in addition to its own chunks. No scratch.
+//            r - p sends it back, in addition to its own chunks. No scratch.
 //   n = 4    halves of c0..c3:  round 0   0 <-> 1   0 keeps c0 c1, 1 keeps c2 c3; so do 2 and 3
 //                               round 1   0 <-> 2   0 keeps c0, 2 keeps c1; 1 and 3: c2, c3
 //                               round 2   0 <-> 2   round 3   0 <-> 1: the finished chunks go back
 //   Source   R. Rabenseifner, Optimization of collective reduction operations, ICCS 2004.
 //   Limits   For arrays of middle size: fewer rounds than a ring, less data than recursive
 //            doubling. It is not pipelined. It sums every element in the order of recursive
-//            doubling, near ranks first, and gives the same bits.
+//            doubling, near ranks first, so both algorithms give the same bits.
 #include <algorithm>
 #include <bit>
 

@@ -8,12 +8,12 @@
 //            round 1   0 <-> 2   1 <-> 3                     0 -> 4, 1 -> 5
 //   Source   R. Thakur, R. Rabenseifner and W. Gropp, Optimization of collective communication
 //            operations in MPICH, 2005.
-//   Limits   Sends the whole array log2(p) times: for small arrays. Partners compute a + b and b +
-//            a: all ranks get the same bits only if the kernels give the same bits for both, with
-//            swapped weights.
+//   Limits   Sends the whole array log2(p) times: for small arrays. One partner computes a + b, the
+//            other b + a with swapped weights: all ranks get the same bits only if the kernels give
+//            the same bits for both sums.
 //   Scratch  A send's memory may be read until the send completes, so arriving data must not be
-//            added to it earlier. A plain recv_reduce would be right over sockets and wrong over
-//            shared memory.
+//            added to that memory earlier. A plain recv_reduce would be right over sockets and
+//            wrong over shared memory.
 #include <algorithm>
 #include <bit>
 
@@ -34,8 +34,8 @@ Plan recursive_doubling_allreduce(const Shape& shape) {
   }
   if (self < extra) plan.recv_reduce(self + power, output(0), {.dst = 1, .src = 1});
   for (Rank distance = 1; distance < power; distance *= 2) {
-    // Number of contributions that `rank` holds so far: those of its block of `distance` ranks and
-    // of the extra ranks that belong to these.
+    // Number of contributions that `rank` holds so far: one for each rank of its block of
+    // `distance` ranks, and one for each extra rank that has sent to this block.
     const auto held = [&](Rank rank) {
       const Rank first = rank & ~(distance - 1);
       return distance + std::clamp(extra - first, 0, distance);

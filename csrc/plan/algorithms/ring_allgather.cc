@@ -22,7 +22,7 @@ Plan ring_allgather(const Shape& shape) {
 
   PlanBuilder plan("ring", shape, static_cast<uint32_t>(n) * shape.split);
   for (uint32_t piece = 0; piece < shape.split; ++piece) {
-    // The piece of the rank that is `back` places before this one.
+    // The piece of the rank that is `back` places before this rank.
     const auto chunk = [&](Rank back) {
       return output(static_cast<uint32_t>((shape.rank - back + n) % n) * shape.split + piece);
     };

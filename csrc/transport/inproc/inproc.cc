@@ -21,7 +21,7 @@
 namespace pc {
 namespace {
 
-constexpr std::size_t kMoveBytes = kMiB;  // moved by one call of Hub::move(); poll() moves the rest
+constexpr std::size_t kMoveBytes = kMiB;  // the limit of one call of Hub::move(); poll() moves the rest
 
 // Both ends of the channel between two ranks. Thread-safety: `mutex` guards the members below it.
 struct Pair {
@@ -39,12 +39,12 @@ struct Pair {
 };
 
 // Signals that a rank's poll() has something to do. notify() is called while the lock of the pair
-// is held, and answer() before that lock is taken. A poll() that has answered a notification
-// therefore sees the frames that caused it, even if answer() also cleared the notification of
-// another thread.
+// is held, and poll() calls answer() before it takes that lock. A poll() that has answered a
+// notification therefore sees the frames that caused it, even if answer() also cleared the
+// notification of another thread.
 struct WakeEvent {
   Fd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::atomic<bool> notified{false};  // spares poll() the system call
+  std::atomic<bool> notified{false};  // if false, poll() needs no system call
   void notify() {
     ::eventfd_write(event.get(), 1);
     notified.store(true);
@@ -97,7 +97,7 @@ Status Hub::join(Rank rank, const WaitContext& context) {
   const auto all_here = [&] { return std::find(joined_.begin(), joined_.end(), false) == joined_.end(); };
   const auto slice = [&] { return std::chrono::milliseconds(context.deadline.slice_ms()); };
   while (!rank_joined_.wait_for(lock, slice(), all_here)) {
-    lock.unlock();  // the probe runs the user's code
+    lock.unlock();  // because the probe runs the user's code
     const WaitEnd end = Waiter::check(context);
     lock.lock();
     if (end == WaitEnd::kTimeout) break;
@@ -227,8 +227,8 @@ class InprocTransport final : public Transport {
         unsent += link.counts().posted_sends + (link.has_output() ? 1 : 0);
       });
       if (unsent == 0 || deadline.expired()) break;
-      // pauses: a peer's receive moves the rest in that peer's thread, and this rank is not
-      // notified
+      // pauses, because nothing notifies this rank when a peer's receive moves the rest in the
+      // peer's thread
       ::poll(nullptr, 0, deadline.slice_ms(1));
     }
     leave(Status(Code::kAborted, "the transport was shut down"),

@@ -1,7 +1,7 @@
 // The layout of the frames that one rank sends to one other rank, in the sender's shared memory.
 // There are two rings. The ring of slots has one slot for each frame, with a stamp that marks the
 // frame as present. The ring of bytes holds what does not fit into a slot. A small message is one
-// cache line that holds flag, header and payload.
+// cache line that holds stamp, header and payload.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ struct alignas(4096) Channel {
 };
 inline constexpr std::size_t kPutAtOnce = 8192;
 
-// Returns the position in the ring of bytes at which the next frame begins, if it has `nbytes`
-// there. The bytes of a frame are contiguous. Both sides compute the same position.
+// Returns the position in the ring of bytes at which the next frame begins if it has `nbytes` in
+// this ring. The bytes of a frame are contiguous. Both sides compute the same position.
 inline uint64_t place_in_ring(uint64_t position, uint64_t nbytes, uint64_t ring_nbytes) {
   const uint64_t to_end = ring_nbytes - position % ring_nbytes;
   return nbytes <= to_end ? position : position + to_end;

@@ -19,7 +19,7 @@ constexpr std::size_t kFrameBytes = kEagerBytes + kMaxDescriptionBytes;
 // announced when it is complete: until then the peer is busy with the previous frame, and
 // bytes_put, which the peer polls, is expensive to write.
 constexpr std::size_t kBehind = kEagerBytes;
-constexpr uint64_t kReportSeldom = 8;  // the peer is informed after each eighth of a ring that was taken
+constexpr uint64_t kReportSeldom = 8;  // reports to the peer whenever 1/8 of a ring has been taken
 // A message of this size or more is stored past the caches. Two arrays of this size, the sender's
 // and the receiver's, do not stay in the caches, and such stores do not read the lines that they
 // write.
@@ -168,7 +168,7 @@ Result<bool> ShmConnection::find_theirs() {
   if (offset == 0) return false;
   if (offset == SegmentHeader::kRefused)
     return Status(Code::kPeerFailure, "it had no memory for its side of the connection");
-  PC_TRY(open());  // this rank's channel reports what it has taken
+  PC_TRY(open());  // needed here, because this rank's channel reports what the rank has taken
   const auto hostile = [] { return Status(Code::kPeerFailure, "its shared memory has another layout"); };
   if (offset % alignof(Channel) != 0) return hostile();
   PC_ASSIGN_OR_RETURN(const std::span<std::byte> memory,
@@ -227,8 +227,8 @@ void ShmConnection::taken(const Arrived& frame) {
   report_taken();
 }
 
-// Reports seldom: the peer reads these words only if it has no room, and then most of the ring is
-// free.
+// Reports seldom: the peer reads these words before every frame that it writes, and each report
+// takes their cache line from it. At most about an eighth of a ring is free without a report.
 void ShmConnection::report_taken() {
   if (slots_taken_ - slots_reported_ < kChannelSlots / kReportSeldom &&
       bytes_taken_ - bytes_reported_ < ring_.size() / kReportSeldom)

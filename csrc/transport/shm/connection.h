@@ -99,7 +99,7 @@ class ShmConnection {
   const Channel* theirs_ = nullptr;
   std::span<const std::byte> their_ring_;
   uint64_t slots_taken_ = 0, bytes_taken_ = 0;        // taken so far
-  uint64_t slots_reported_ = 0, bytes_reported_ = 0;  // how many of these have been reported to the peer
+  uint64_t slots_reported_ = 0, bytes_reported_ = 0;  // the values that were last reported to the peer
 };
 
 }  // namespace pc

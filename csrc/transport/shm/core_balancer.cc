@@ -11,7 +11,7 @@ namespace pc {
 namespace {
 
 constexpr std::chrono::milliseconds kLooks{1};  // the shortest time between two calls of look()
-// The interval doubles after each further move, because each further move gains less.
+// The pause after a move. It doubles with each further move, because each further move gains less.
 constexpr std::chrono::milliseconds kAfterMove{10};
 constexpr int kMostDoublings = 2;  // so moves take 0.05 % of the time at most: about 20 us every 40 ms
 // after this time without a move, the next move counts as the first one again
@@ -25,7 +25,7 @@ void find_cores_in(const cpu_set_t& set, std::vector<int>& cores) {
 }
 
 // Moves this thread to `core` and restores the set of cores that it may use. An unrestricted thread
-// must not become restricted: it could not use cores that its container is given later.
+// must not become restricted: then it could not use cores that its container is given later.
 bool move_to(int core, const cpu_set_t& usable) {
   cpu_set_t only, all, now;
   CPU_ZERO(&only);

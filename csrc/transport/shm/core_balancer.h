@@ -1,7 +1,8 @@
 // Decides on which core a rank waits. The kernel may place two ranks on one core while another core
 // is idle, and leave them there for seconds: each rank sleeps while the other runs, so neither
-// looks busy, and each wakes the other on its own core. A call then takes 4 us instead of 0.6. Each
-// waiting rank therefore publishes its core, and a rank moves if too many ranks are on its core.
+// looks busy, and each wakes the other on the shared core. A call then takes 4 us instead of 0.6.
+// Each waiting rank therefore publishes its core, and a rank moves if too many ranks are on its
+// core.
 #pragma once
 
 #include <atomic>
@@ -37,7 +38,7 @@ class CoreBalancer final : public CoreWatch {
   std::atomic<Clock::duration::rep> next_{0};   // when look() may be called again
   std::atomic<Clock::duration::rep> moved_{0};  // when the thread last moved
   std::atomic<int> moves_{0};                   // number of moves in quick succession
-  std::mutex looking_;                          // guards the members below, which keep their memory
+  std::mutex looking_;                          // guards the members below, reused in each look()
   std::vector<int> cores_, usable_;
 };
 

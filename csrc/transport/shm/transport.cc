@@ -18,7 +18,8 @@ namespace pc {
 namespace {
 
 // If shared memory reaches every peer, the inner transport only reports the end of a peer. Such a
-// report also ends a sleep, so only one poll in this many includes the inner transport.
+// report also ends a sleep, so it is enough to include the inner transport in one of this many
+// polls.
 constexpr unsigned kInnerSeldom = 64;
 // Never sent: a receive of this message ends when its connection ends.
 constexpr MessageId kNever{{~uint32_t{0}, StreamClass::kPointToPoint, ~uint32_t{0}}, 0, 0, 0};
@@ -220,7 +221,7 @@ bool ShmTransport::recv_at_once(Rank peer, const RecvOp& op) {
     if (!has_arrived) next.slot = nullptr;
   }
   const bool received = next.slot != nullptr && connection->recv_at_once(op);
-  arm_for_sleepers();  // if the credit did not fit into the channel
+  arm_for_sleepers();  // the credit may not have fitted into the channel
   connection->waits_briefly().store(false, std::memory_order_release);
   return received;
 }
@@ -246,8 +247,8 @@ bool ShmTransport::fall_asleep() {
   const std::lock_guard lock(mutex_);
   ++sleepers_;
   arm_for_sleepers();
-  // Checked only after arming: either this rank sees what its peers have written, or they see that
-  // it sleeps.
+  // Checks the channels only after arming: either this rank sees what a peer has written, or the
+  // peer sees that this rank sleeps.
   for (ShmConnection* connection : local_peers_in_order_) {
     if (connection->ended_by_peer())
       connection->end_as_peer_did(Status(
@@ -257,9 +258,9 @@ bool ShmTransport::fall_asleep() {
   return poll_channels() == 0 && idle;
 }
 
-// Arms the wakeup only if an operation is posted or output is pending here. Otherwise every message
-// for which another thread spins would wake a thread that waits for no message here, such as the
-// progress thread.
+// Arms the wakeup only if an operation is posted or output is pending on these connections.
+// Otherwise every message for which another thread spins would also wake a thread that waits for
+// none of them, such as the progress thread.
 void ShmTransport::arm_for_sleepers() {
   if (sleepers_ == 0 || armed_) return;
   armed_ =

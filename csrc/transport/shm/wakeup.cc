@@ -63,7 +63,7 @@ void ShmWakeup::list(CompletionQueue& queue, uint64_t token) {
   begin_sleep();
 }
 
-// After this, a peer that writes notifies this rank, and a check by this rank sees what the peer
+// From now on, a peer that writes notifies this rank. A later check by this rank sees what peers
 // wrote before.
 void ShmWakeup::begin_sleep() {
   if (++sleep_ == 0) ++sleep_;

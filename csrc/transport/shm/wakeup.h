@@ -64,8 +64,7 @@ class ShmWakeup final : public Pollable {
   LocalPeers& local_peers_;
   SegmentHeader& own_;
   std::vector<const SegmentHeader*> headers_;  // by world rank, once known; each is set before it is used
-  // by world rank: the sleep (value of `asleep`) for which this rank has already notified the
-  // sleeper
+  // by world rank: the peer's value of `asleep` for which this rank last notified the peer
   std::vector<std::atomic<uint32_t>> notified_;
   std::atomic<uint32_t> sleeping_{0}, idle_polls_{0};
   std::mutex mutex_;     // guards the members below, and headers_ while they are looked up

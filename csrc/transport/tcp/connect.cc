@@ -21,7 +21,8 @@ namespace {
 constexpr std::chrono::milliseconds kFirstRetry{10}, kLastRetry{500};
 // After this time the next address of a peer with several addresses is tried.
 constexpr std::chrono::milliseconds kAttempt{2000};
-constexpr std::size_t kSpareConnections = 256;  // in addition to one for each expected connection
+// pending connections beyond the number of expected connections
+constexpr std::size_t kSpareConnections = 256;
 constexpr int kAcceptsPerPoll = 32;
 
 class Mesh {
@@ -306,7 +307,7 @@ void Mesh::pending_ready(int pending) {
         peer.happened = "has not called us; a process that claims to be this rank did: " + status.message();
     }
     if (handshake.has_received()) return reject(pending, status.message());
-    limiter_.leave(pending);  // it only probed whether the port is open
+    limiter_.leave(pending);  // the peer only probed whether the port is open
     pending_.erase(pending);
     return;
   }

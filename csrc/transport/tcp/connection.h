@@ -16,8 +16,8 @@ namespace pc {
 // Thread-safety: none; its transport's lock guards it.
 class Connection final : private FrameIo {
  public:
-  // `epoll_fd` is not owned. Until close(), the epoll watches the socket; the data of its event is
-  // this object.
+  // `epoll_fd` is not owned. Until close(), the epoll watches the socket and returns this object as
+  // the data of the event.
   Connection(ByteStream stream, int epoll_fd, Rank me, Rank peer, uint32_t epoch, const LinkLimits& limits);
   ~Connection() { unwatch(); }
   Connection(const Connection&) = delete;
@@ -28,8 +28,8 @@ class Connection final : private FrameIo {
   Rank peer() const { return peer_; }
   bool open() const { return stream_.valid(); }
   // why_closed() returns why the connection was closed, or OK while it is open. has_failed()
-  // returns true if the connection broke, and false if it is open or if either side has shut down
-  // or aborted it.
+  // returns true if that reason is an error other than kPeerExited (the peer sent GOODBYE) and
+  // kAborted (this rank has shut down).
   const Status& why_closed() const { return why_closed_; }
   bool has_failed() const {
     return !why_closed_.is_ok() && why_closed_.code() != Code::kPeerExited &&

@@ -11,11 +11,14 @@
 namespace pc {
 namespace {
 
-// holds an eager message with header and trailer, so that one call can receive it
+// The buffer holds an eager message with header and trailer, so that one call can receive the whole
+// message.
 constexpr std::size_t kReadBufferBytes = 68UL * 1024;
-// Bytes received after a payload in the same call: its trailer, the next header, short frames.
+// How much is received after a payload in the same call: its trailer, the next header, short
+// frames.
 constexpr std::size_t kLookAhead = 4UL * 1024;
-// The limit of the payload per call, so that it is still in the L2 cache for the checksum.
+// The limit of payload bytes per call: so few are still in the L2 cache when their checksum is
+// computed.
 constexpr std::size_t kPayloadBytesPerCall = 128UL * 1024;
 
 std::string hex(uint32_t value) {

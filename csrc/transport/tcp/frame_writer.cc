@@ -11,13 +11,13 @@ namespace pc {
 namespace {
 
 constexpr std::size_t kWriteBufferBytes = 64UL * 1024;
-constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this size are copied with the checksum
+constexpr std::size_t kCopyBelow = 8UL * 1024;  // payloads up to this size are sent from a copy
 // The number of bytes offered to the socket at once. Between two calls the peer runs out of data:
 // over loopback, 16 MiB takes 30 % longer in pieces of 256 KiB, while pieces of more than 1 MiB
 // gain nothing.
 constexpr std::size_t kBatch = 1024UL * 1024;
-// While a full socket leaves this many bytes or more pending, no frame is added. A frame that
-// becomes ready later, such as a control frame, must not wait behind a full batch.
+// No frame is added while at least this many bytes are pending. A frame that becomes ready later,
+// such as a control frame, must not wait behind a full batch.
 constexpr std::size_t kRefillBelow = 256UL * 1024;
 constexpr std::size_t kMaxParts = 256, kMaxFrames = 256;
 

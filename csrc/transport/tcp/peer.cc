@@ -26,7 +26,7 @@ std::size_t Peer::parts_of(const MessageId& id, uint64_t nbytes) const {
 
 Connection& Peer::carrier_of(const MessageId& id) const {
   const uint64_t k = connections_.size();
-  // Without the quotient, each of two alternating kinds of messages, such as headers and bodies,
+  // Without the quotient, if two kinds of messages alternate, such as headers and bodies, each kind
   // could always use the same connections.
   const uint64_t spread = id.stream.tag + id.sequence + id.sequence / k;
   return *connections_[id.stream.klass == StreamClass::kPointToPoint ? spread % k : 0];
@@ -60,7 +60,7 @@ void Peer::post_send(const SendOp& op) {
 void Peer::post_recv(const RecvOp& op) {
   const std::size_t parts = parts_of(op.id, op.nbytes);
   const bool fits = op.consumer != nullptr || op.payload.size() >= op.nbytes;
-  if (parts == 1 || !fits) {  // the link reports that the memory is too small
+  if (parts == 1 || !fits) {  // if it does not fit, the link reports that the memory is too small
     Connection& carrier = carrier_of(op.id);
     carrier.link().post_recv(op);
     flush(carrier);
@@ -175,8 +175,8 @@ void Peer::finish(Split& split) {
   if (sink != nullptr) sink->complete(std::move(end));
 }
 
-// If one part has failed, the other parts are withdrawn before the sink is informed, so that no
-// part uses the memory any more at that time.
+// If one part has failed, withdraws the other parts before it informs the sink, so that no part
+// uses the memory after that.
 void Peer::settle() {
   while (!stopping_.empty()) {
     Split* const split = stopping_.back();
@@ -204,8 +204,8 @@ void Peer::flush(Connection& connection) {
 }
 
 // After an orderly goodbye, each connection closes by itself when all its data has been read. If
-// one connection breaks, the other connections may still hold data that the peer sent before it
-// ended, including its goodbye. That data is read before they are closed.
+// one connection breaks, the other connections may still hold data that the peer sent before its
+// end, including its goodbye. That data is read before those connections are closed.
 void Peer::end_siblings(const Connection& broken) {
   if (!broken.has_failed()) return;
   for (const std::unique_ptr<Connection>& connection : connections_) {

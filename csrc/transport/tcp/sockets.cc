@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kSocketBufferBytes = 4 * 1024 * 1024;
 // Detects a host that has vanished by three probes: the first after 15 s of silence, the others at
-// intervals of 5 s. TCP_USER_TIMEOUT is not set: it also ends the connection to a live peer that
-// does not read for as long, and every call has a deadline anyway.
+// intervals of 5 s. TCP_USER_TIMEOUT is not set: it would also end the connection to a live peer
+// that does not read for that long, and every call has a deadline anyway.
 constexpr int kKeepIdleSeconds = 15, kKeepIntervalSeconds = 5, kKeepProbes = 3;
 
 void set_int(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); }

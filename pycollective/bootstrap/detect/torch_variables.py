@@ -109,7 +109,7 @@ def hosts_of(master: str, rank: int, *, one_host: bool | None) -> list[str]:
     if master == "localhost" and rank == 0 and one_host is False:
         return candidates(
             one_host=None
-        )  # rank 0 of Kubeflow gets localhost, and ranks on other hosts get its name
+        )  # Kubeflow gives rank 0 localhost, and gives ranks on other hosts the name of rank 0's host
     return store_hosts(master, one_host=one_host, what="MASTER_ADDR=")
 
 

@@ -39,7 +39,7 @@ class Pmi(ABC):
         """Return the next answer, and count it as read. Raises PeerFailure if it is a refusal."""
 
     def withdraw(self, key: str) -> None:
-        """Neither version can remove a value: the KVS ends with the job."""
+        """Do nothing: PMI cannot remove a value, and the KVS ends with the job."""
         del key
 
     def enter_fence(self, key: str, deadline: float, timeout_s: float) -> None:

@@ -71,7 +71,7 @@ class Pmix:
         return self.calls
 
     def finalize(self) -> None:
-        # Finalize also after an exception. The exit code informs mpirun of the failure; without the
-        # call mpirun also prints a page of text.
+        # Finalize also after an exception. The exit code informs mpirun of the failure; without
+        # finalize() mpirun would also print a page of text.
         if self.calls is not None and os.getpid() == self.owner:
             self.calls.finalize()

@@ -66,7 +66,7 @@ def last_error(lines: Sequence[bytes]) -> int | None:
 
 
 def error_lines(lines: Sequence[bytes]) -> list[bytes]:
-    """Return the error of the last traceback, below its frames, and all following lines.
+    """Return all lines from the error line of the last traceback on.
 
     Without a complete traceback, returns the last lines, back to a header or an indented line.
     """

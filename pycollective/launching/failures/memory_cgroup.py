@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-UNLIMITED = 1 << 60  # a limit from this value on means none: version 1 has a huge number instead of "max"
+UNLIMITED = 1 << 60  # limits from here on mean none: version 1 has a huge number instead of "max"
 KILLS = "oom_kill"
 
 
@@ -35,8 +35,8 @@ def read(root: Path = Path("/")) -> Counts | None:
 def _folders(root: Path) -> Iterator[Path]:
     """Yield the folders of this process's cgroups, the innermost first.
 
-    The topmost folder is included, because a container may see its own cgroup there whatever its
-    path.
+    The topmost folder is included, because a container may see its own cgroup there, whatever path
+    /proc/self/cgroup has.
     """
     top = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):

@@ -63,7 +63,7 @@ class Screen:
         }
         # by rank and stream: the lines that the rank may still change
         self.open: dict[tuple[int, str], bytes] = {}
-        self.drawing: set[str] = set()  # streams with a terminal that will be redrawn soon
+        self.drawing: set[str] = set()  # streams that will be redrawn on their terminal soon
 
     @property
     def direct(self) -> bool:
@@ -132,8 +132,7 @@ class Screen:
 
     def draw(self, name: str) -> None:
         self.drawing.discard(name)
-        # Output is waiting to be written, or a debugger uses the terminal: draw a later state
-        # instead.
+        # While output is waiting to be written, or a debugger uses the terminal, redraw later.
         if self.waiting or self.live[name].gives_way():
             self.draw_soon(name)
         else:
@@ -168,7 +167,7 @@ class Screen:
             self.show_lines(rank, "err", lines)
 
     def release(self, rank: int, held_s: float = 0.0) -> None:
-        """Show the rank's held-back error, because it still runs or other ranks take long to end.
+        """Show the rank's held-back error, because the rank still runs or other ranks end late.
 
         An error that only reports another rank's end is held back longer, so that the root cause is
         shown first.

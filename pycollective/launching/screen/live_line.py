@@ -58,7 +58,7 @@ class LiveLine:
         return b"" if self.gives_way() or self.bottom() == self.drawn else self.around(b"")
 
     def gives_way(self) -> bool:
-        """Return whether a rank's debugger uses the terminal. It has then erased these lines."""
+        """Return whether a rank's debugger uses the terminal, and so has erased these lines."""
         if not (self.drawn or self.open) or not is_taken(self.fd):
             return False
         self.drawn = b""

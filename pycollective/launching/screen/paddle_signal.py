@@ -1,7 +1,7 @@
 """Removes the block that Paddle prints when the launcher's SIGTERM ends a rank.
 
 The block appears on standard output and looks like a crash. It names the process that sent the
-signal, and is removed only if that is this process.
+signal, and is removed only if this process sent it.
 """
 
 from __future__ import annotations

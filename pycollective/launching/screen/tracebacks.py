@@ -19,13 +19,13 @@ from pycollective.launching.failures.last_error import (
 from pycollective.launching.failures.root_cause import consequence
 
 HOLD_S = 2.0  # how long an error is held back if the rank still runs
-VICTIM_HOLD_S = 10.0  # how long an error is held back that only reports another rank's end
+VICTIM_HOLD_S = 10.0  # how long an error that only reports another rank's end is held back
 LINES_HOLD_S = 0.5  # how long lines without an error are held back, if the rank prints nothing meanwhile
 WINDOW_S = 10.0  # an equal error is shown again after this time
 LONGEST, LONGEST_NBYTES = 2000, 1 << 20  # maximum lines and bytes that are held back for a rank
 # maximum lines and bytes without an error that are held back for a rank
 MOST_LINES, MOST_LINES_NBYTES = 40, 1 << 14
-COMPARED_NBYTES = 4096  # compared bytes of a line; the rest is compared by checksum
+COMPARED_NBYTES = 4096  # bytes of a line that are compared directly; the rest is compared by checksum
 # Text that may differ between equal errors of two ranks: object addresses, process ids, local
 # devices, times.
 _VARYING = re.compile(
@@ -54,7 +54,7 @@ def kind(lines: Sequence[bytes]) -> bytes:
 
 
 def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank: int) -> bool:
-    """Return whether `lines` is the beginning of the error `of`, because the rank was stopped.
+    """Return whether `lines` is the error `of`, cut off because `rank` was stopped.
 
     At least the header and one frame must be equal.
     """
@@ -64,7 +64,7 @@ def is_beginning(lines: Sequence[bytes], of: Sequence[bytes], rank: int, of_rank
 
 
 def folds(lines: Sequence[bytes]) -> bool:
-    """Return whether equal lines of several ranks are shown once: they are an error."""
+    """Return whether the lines are an error, which is shown once if several ranks write it."""
     return not lines[0].startswith(b"usage: ") or any(b"error: " in line.lower() for line in lines)
 
 
@@ -99,7 +99,7 @@ class Ending:
     alike: list[int]  # the other ranks that wrote the same error as the rank that failed first
     shown: bool  # whether the error of the rank that failed first has been shown
     whole: list[bytes]  # error or last lines of the rank that failed first, if not shown yet
-    # Other ranks with the same last lines as that rank, none of which is an error.
+    # Other ranks with the same last lines as the rank that failed first, if these are no error.
     said_too: list[int] = field(default_factory=list)
 
 
@@ -108,7 +108,7 @@ class Shown:
     """An error that has been shown, and when."""
 
     at: float
-    writers: list[int]  # ranks that wrote the error; that of the first rank was shown
+    writers: list[int]  # ranks that wrote the error; the text of the first rank was shown
 
 
 @dataclass
@@ -245,8 +245,8 @@ class Tracebacks:
     def end_of_words(self, key: bytes | None) -> tuple[list[bytes], list[int]]:
         """Return the last lines of ranks if they are no error, prefixed with the ranks.
 
-        If a rank's last lines have the checksum `key`, that of the rank that failed first, the rank
-        is returned in a list instead.
+        `key` is the checksum of the last lines of the rank that failed first. Ranks with equal
+        lines are returned in the second list instead.
         """
         lines: list[bytes] = []
         alike = []

@@ -31,7 +31,7 @@ class Line:
     def draw(self, text: bytes) -> None:
         """Append text.
 
-        Of a progress bar only the last state is kept, and one carriage return if it ends with any.
+        Only the last state of a progress bar is kept, with at most one carriage return at its end.
         """
         self.text += text
         begin, end = self._last_state(len(text) + 1)
@@ -53,8 +53,8 @@ class Line:
     def _last_state(self, nbytes: int) -> tuple[int, int]:
         """Return the bounds of the text after the last carriage return.
 
-        Only the last `nbytes` bytes are searched; if they have none, the bounds are those of the
-        whole line. Carriage returns at the end do not count.
+        Only the last `nbytes` bytes are searched; if no carriage return is found, the bounds are
+        those of the whole line. Carriage returns at the end do not count.
         """
         text, end = self.text, len(self.text)
         first = max(end - nbytes, 0)

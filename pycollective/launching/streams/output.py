@@ -19,8 +19,8 @@ def write_all(fd: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(fd, left) :]
-        # Another process has made the shared descriptor non-blocking. Making it blocking again
-        # could break that process.
+        # Another process has made the shared descriptor non-blocking. Wait here, because making it
+        # blocking again could break that process.
         except BlockingIOError:
             select.select([], [fd], [])
 

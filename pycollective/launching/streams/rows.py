@@ -1,9 +1,9 @@
 """The last lines of a stream, for programs that move the cursor, e.g. nested progress bars.
 
-A line above the cursor may be redrawn only if the program draws: it has used a carriage return
-there, the cursor has returned to it, or the cursor is hidden. Such a line is kept for a short time,
-because tqdm returns to it immediately. A program that has hidden the cursor, such as rich, may
-return at any time: the lines that it redraws are kept until it shows the cursor again.
+A line above the cursor may still be redrawn if the program has used a carriage return in the line,
+has moved the cursor back to the line, or has hidden the cursor. Such a line is kept for a short
+time, because tqdm returns to it immediately. A program that has hidden the cursor, such as rich,
+may return at any time: the lines that it redraws are kept until it shows the cursor again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rows:
     above: list[Line] = field(default_factory=list)
     below: list[Line] = field(default_factory=list)
     hidden: bool = False  # whether the program has hidden the cursor
-    reach: int = 0  # how many lines up the cursor has moved last
+    reach: int = 0  # how many lines the cursor last moved up
 
     @property
     def is_plain(self) -> bool:

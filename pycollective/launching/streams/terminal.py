@@ -44,7 +44,7 @@ def settings_kept(fd: int) -> Iterator[None]:
     try:
         before = (
             None if in_background(fd) else termios.tcgetattr(fd)
-        )  # in the background the settings are those of the shell's prompt
+        )  # in the background the current settings are the shell's, so none are saved
     except termios.error:  # `fd` is not a terminal
         before = None
     if before is None:

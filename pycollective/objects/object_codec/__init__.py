@@ -6,8 +6,8 @@ The types are a closed set, and decoding cannot run code.
     skeleton        msgpack: None, bool, int, float, str, bytes, list and dict unchanged, other
                     leaves as extensions; types that msgpack lacks are an array that begins with
                     a tag: [TUPLE, ...], [DICT, key, value, ...]; ARRAY, TENSOR, GPU_TENSOR,
-                    PADDLE and BYTEARRAY are followed by dtype and shape, or size, and have a
-                    block
+                    PADDLE are followed by dtype and shape, BYTEARRAY by its size, and each
+                    of them has a block
     blocks          the bytes of arrays, tensors and bytearrays in the order of the skeleton, each
                     from a multiple of 16
 

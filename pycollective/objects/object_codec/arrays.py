@@ -144,7 +144,7 @@ def on_gpu_if_any(x: torch.Tensor) -> torch.Tensor:
 def tensor_bytes(x: torch.Tensor) -> Bytes:
     """Returns the elements in C order: a view of contiguous host memory, else a copy.
 
-    A copy from a GPU is made in order on its current stream.
+    A copy from a GPU runs on that GPU's current stream.
     """
     import torch
 

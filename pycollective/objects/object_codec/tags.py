@@ -55,7 +55,7 @@ def _extension(code: int, data: bytes) -> ExtType:
 def large_int(value: object) -> ExtType:
     """Encodes an int of more than 64 bits. msgpack calls this for values that it does not support.
 
-    Such a value has another type only if another thread changes the object while it is encoded.
+    A value of another type arrives here only if another thread changes the object meanwhile.
     """
     if type(value) is not int:
         raise TypeError(f"it changed meanwhile: a {type(value).__name__} was not there before")

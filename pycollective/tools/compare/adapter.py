@@ -1,4 +1,4 @@
-"""The interface of a measured library that a rank uses."""
+"""The interface through which a rank uses a measured library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Adapter(Protocol):
 
     `wrap` is called once per array, outside the timed loop. allreduce, broadcast, reduce, scan and
     exscan work in place. In the other collectives the argument `whole` has a part for every rank.
-    For gather and scatter `cut` converts it once, outside the timed loop, to the form that these
-    take. Methods named in `lacks` are never called and need not exist.
+    For gather and scatter, the method `cut` converts `whole` once, outside the timed loop, to the
+    form of their argument `cut`. Methods named in `lacks` are never called and need not exist.
     """
 
     rank: int

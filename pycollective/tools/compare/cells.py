@@ -53,7 +53,7 @@ class Cell:
 
     step: Step  # makes one call; the argument is its number, which determines the root
     fill: Callable[[], None]
-    # returns whether the result is correct after fill() and one call with that root
+    # returns whether the result is correct after fill() and one call with the given root
     right: Callable[[int], bool]
     arrays: list[Array] = field(default_factory=list)
     trips: int = 1  # how often one call transfers the data

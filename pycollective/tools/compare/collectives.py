@@ -21,7 +21,7 @@ def _there_and_back(ranks: int) -> float:
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective: the bandwidth factor of nccl-tests, and whether it has different sizes."""
+    """One collective: the bandwidth factor of nccl-tests, and whether it transfers data."""
 
     bus_factor: Callable[[int], float]  # busbw = factor * bytes / time
     moves_data: bool = True

@@ -31,7 +31,7 @@ class Comparison:
     missing: list[Missing] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)  # (library, reason) of launches that failed
     versions: dict[str, str] = field(default_factory=dict)
-    # by library and number of the task: one per round
+    # by library and index of the task; one element per round
     figures: dict[tuple[str, int], list[Figures]] = field(default_factory=dict)
     roofline: list[roofline.RooflinePoint] = field(default_factory=list)
     no_roofline: str = ""
@@ -56,7 +56,7 @@ class Comparison:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all results for programs; times in seconds."""
+        """Returns all results in machine-readable form, with times in seconds."""
         rows = self.rows()
         cells = dict.fromkeys((each.collective, each.nbytes) for each in rows)
         return {

@@ -96,7 +96,7 @@ def find(name: str, python: str = sys.executable) -> ComparedLibrary | Missing:
 
 
 def _home(python: str) -> dict[str, str]:
-    """Returns variables that make the interpreter's own libraries and programs preferred."""
+    """Returns variables by which the interpreter's own libraries and programs are found first."""
     folder = Path(python).parent
     if python == sys.executable or not folder.is_absolute():
         return {}
@@ -104,7 +104,7 @@ def _home(python: str) -> dict[str, str]:
     return {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": os.pathsep.join(path for path in libraries if path),
-        "PYTHONPATH": "",  # this process's PYTHONPATH is for its own interpreter
+        "PYTHONPATH": "",  # this process's PYTHONPATH must not affect another interpreter
     }
 
 

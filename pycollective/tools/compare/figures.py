@@ -23,7 +23,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one cell of one library over all rounds, with the spread of their medians."""
+    """The results of one cell of one library, with the spread of the medians of all rounds."""
 
     collective: str
     nbytes: int
@@ -69,7 +69,7 @@ def _figures(ranks: Sequence[dict[str, Any]]) -> Figures:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Returns the value at the nearest rank. Below 100 values, percentile 99 is the maximum."""
+    """Returns a percentile (nearest-rank). Of fewer than 100 values, the 99th is the maximum."""
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 

@@ -77,9 +77,9 @@ def command(library: ComparedLibrary, ranks: int, spec: Path) -> list[str]:
 
 
 def environment(library: ComparedLibrary) -> dict[str, str]:
-    """Returns the environment of the launcher, without the variables of a rank.
+    """Returns the launcher's environment, without variables that describe this process as a rank.
 
-    The launcher of an MPI also gets the variables for its ranks.
+    A library's own launcher, that of an MPI, also gets the variables for the library's ranks.
     """
     kept = dict(os.environ)
     if library.adapter != "ours":

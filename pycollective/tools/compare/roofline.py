@@ -12,7 +12,7 @@ LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A limit: memcpy, add (a += b) or tcp (loopback, one way) by size; futex (waking a thread)."""
+    """A limit: memcpy, add (a += b) or tcp (loopback, one way) of a size, or futex (a wake-up)."""
 
     name: str
     nbytes: int

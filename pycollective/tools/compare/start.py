@@ -1,7 +1,7 @@
 """Starts a rank in an interpreter that has no pycollective: `python start.py SPEC.json`.
 
-It makes a substitute for the package, without the imports of its __init__, so that the rank's
-modules can be imported from this folder.
+It makes an empty package `pycollective`, without the imports of the real __init__.py, so that the
+modules of this folder can be imported.
 """
 
 import json

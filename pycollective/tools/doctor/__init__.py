@@ -103,8 +103,8 @@ def doctor(*, as_json: bool = False, world: bool | None = None, gpus: bool = Fal
 
     With `gpus` the driver and NCCL are opened and queried, instead of running nvidia-smi only. With
     `world`, and by default if a launcher started several ranks, the ranks join a world. Rank 0 then
-    prints its own lines, and the lines of other ranks that are not OK. A rank that cannot join the
-    world prints its own lines.
+    prints its own lines, and the WARN and FAIL lines of the other ranks. A rank that cannot join
+    the world prints its own lines; if it is not rank 0, only WARN and FAIL.
     """
     facts = collect()
     lines = check(facts) + (_gpus() if gpus else [])

@@ -8,8 +8,8 @@ import subprocess
 import time
 
 ANSWER_S = 1.0
-# Arguments that print the version. Empty for a Python script that takes seconds to print what the
-# package's metadata has too.
+# Arguments that print the version. Empty for Python scripts, which take seconds to print it: it is
+# read from the package's metadata instead.
 COMMANDS = {
     "mpirun": ("--version",),
     "mpiexec": ("--version",),

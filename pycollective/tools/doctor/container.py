@@ -77,7 +77,7 @@ def inside(root: Path, env: Mapping[str, str]) -> bool:
 
 
 def limits(root: Path, env: Mapping[str, str], cores: int) -> CheckResult:
-    """Checks for a CPU quota below the visible cores: it would stop all threads in every period."""
+    """Checks for a CPU quota below the visible cores: the quota stops all threads periodically."""
     found = quota(root)
     words = ["in a container" if inside(root, env) else "no container"]
     words.append("no CPU quota" if found.cpus is None else f"CPU quota {found.cpus:g} of {cores} cores")

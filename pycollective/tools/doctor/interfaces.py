@@ -24,7 +24,7 @@ def listing(found: Interfaces) -> list[CheckResult]:
 def choice(
     found: Interfaces, routes: Sequence[str], env: Mapping[str, str], *, one_host: bool
 ) -> CheckResult:
-    """Returns the addresses of rank 0's store if rank 0 were on this host, and why these."""
+    """Returns the addresses at which rank 0 would listen on this host, and why it chooses them."""
     try:
         chosen = candidates(one_host=one_host, env=env, found=found, routes=routes)
     except InvalidArgument as error:

@@ -43,7 +43,7 @@ def launchers(commands: Mapping[str, str], packages: Mapping[str, str]) -> list[
 
 
 def version_in(answer: str) -> str:
-    """Returns the first words of a version text, and hydra's version, which its details have."""
+    """Returns the beginning of a version text, and the version that hydra prints further below."""
     first, _, rest = answer.partition(";")
     number = next((word for word in rest.split(";") if word.strip().startswith("Version:")), "")
     return f"{first} {' '.join(number.split())}".strip()[:120]

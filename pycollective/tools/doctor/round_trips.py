@@ -16,7 +16,7 @@ def partner(rank: int, round_number: int, size: int) -> int | None:
 
     Each pair occurs once in `size` rounds (size - 1 if `size` is even).
     """
-    # with an odd number of ranks one slot is empty, and the rank with that partner idles
+    # with an odd number of ranks one slot is empty, and the rank that is paired with it idles
     slots = size + size % 2
     last = slots - 1
     if rank == last:
@@ -28,9 +28,9 @@ def partner(rank: int, round_number: int, size: int) -> int | None:
 
 
 def measure() -> dict[int, float]:
-    """Returns the seconds to each rank with a higher number. All ranks must call this together.
+    """Returns the round-trip seconds to each higher rank. All ranks must call this together.
 
-    It takes at most ALL_S plus one round.
+    The measurement takes at most ALL_S plus one round.
     """
     import pycollective as pc
 

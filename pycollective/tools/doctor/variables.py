@@ -9,7 +9,7 @@ from pycollective.runtime.environment_names import PREFIX, nearest, unknown
 from pycollective.tools.doctor.check_result import CheckResult, ok, warn
 
 # Variables that are shown with their values. Of all other variables only the name is shown, because
-# a job's name or address may be part of its key.
+# values such as a job's name or address may be part of the job's key.
 SHOWN = re.compile(
     r"((OMPI_COMM_WORLD|PMI|HOROVOD|PYCOLLECTIVE)_)?(LOCAL_)?(RANK|SIZE|WORLD_SIZE)|MASTER_(ADDR|PORT)|GROUP_RANK"
     r"|MPI_LOCAL(RANKID|NRANKS)|SLURM_(PROCID|LOCALID|NODEID|NTASKS|STEP_NUM_(TASKS|NODES))|PADDLE_TRAINERS?_(ID|NUM)"

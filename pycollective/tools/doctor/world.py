@@ -33,9 +33,10 @@ class About(TypedDict):
 
 
 def visit(mine: list[CheckResult], rank: int) -> list[CheckResult]:
-    """Returns the lines that this rank prints: rank 0 those for all ranks, other ranks none.
+    """Returns the lines that this rank prints: on rank 0 those of all ranks, on other ranks none.
 
-    If the world cannot be joined, each rank prints its own lines.
+    If the world cannot be joined, each rank prints its own lines; ranks other than 0 only those
+    that are WARN or FAIL.
     """
     import pycollective as pc
 
@@ -104,7 +105,7 @@ def table(ranks: list[About]) -> list[CheckResult]:
 
 
 def of_others(mine: list[CheckResult], ranks: list[About]) -> list[CheckResult]:
-    """Returns the lines of other ranks that are not OK, without repetitions.
+    """Returns the WARN and FAIL lines of the other ranks, without repetitions.
 
     Repetitions are frequent, because all ranks of a host find the same problems.
     """

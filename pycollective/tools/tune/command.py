@@ -91,7 +91,7 @@ def measured(ranks: int, plans: list[Experiment], seconds: float) -> list[Measur
 
 
 def checked(found: Found, seconds: float) -> Found:
-    """Measures separately found limits together. Keeps only the best one if they give no gain."""
+    """Measures separately found limits in combination. Without a gain, keeps only the best one."""
     limits = [each for each in found.findings if each.is_better and not each.name.startswith("tcp ")]
     if len(limits) < 2:
         return found
@@ -113,7 +113,7 @@ def percent(gain: float) -> str:
 
 
 def table_of(found: Found) -> list[str]:
-    """Returns the rows of the table. If the default stays, the gain is the best other value's."""
+    """Returns the table's rows. A default that stays has the gain of the best other value."""
     lines = [
         f"{found.ranks:>5}  {each.name:<24}{each.default:>12}{each.best if each.is_better else '-':>12}"
         f"{percent(each.gain):>9}{percent(each.spread):>9}{each.rounds:>8}"

@@ -27,9 +27,9 @@ class Finding:
     name: str
     default: str
     best: str  # the best value; the default if no other value is clearly better
-    gain: float  # gain of the best other value, even if it is not adopted: the median over the passes
-    # Spread of that gain over the passes: the distance of the quartiles, which for three passes is
-    # that of the extremes.
+    gain: float  # of the best value except the default, even if not adopted: the median over the passes
+    # Difference between the upper and lower quartile of that gain over the passes; with three
+    # passes, between the largest and the smallest gain.
     spread: float
     rounds: int
 
@@ -81,7 +81,7 @@ def best_cut(what: Cut, passes: Passes) -> Finding:
     Only the sizes count for which the algorithm would differ from the default.
     """
     per_size = len(what.cells) // len(what.sizes)
-    ends = [*what.sizes, 2 * what.sizes[-1]]  # twice the last size stands for: not used at any measured size
+    ends = [*what.sizes, 2 * what.sizes[-1]]  # the last end: the second algorithm is used at no measured size
     default = ends.index(what.default)
 
     def second_is_faster(times: Times, size: int) -> float:

@@ -10,7 +10,7 @@ from pycollective import _core
 KIB, MIB = 1 << 10, 1 << 20
 MOST_RANKS_WITH_HEAP = 8  # a heap takes 64 MiB for each rank in each world
 CACHED = "512k"  # chunk size in the default rows of the selection table for large arrays
-# broadcast is not measured: with one reader its limit is half of this one
+# broadcast is not measured, because with two ranks its limit is only half of `moved_at_once`
 AT_ONCE_CELLS = ("allgather", "reduce_scatter")
 
 
@@ -179,7 +179,7 @@ def together(ranks: int, limits: Sequence[tuple[str, str]]) -> Values:
 
 
 def usual_tcp_cuts(ranks: int) -> tuple[int, int]:
-    """Returns the sizes from which the defaults use the ring, and from which they chunk it."""
+    """Returns the default sizes from which arrays use the ring, and from which it sends chunks."""
     return (32 * KIB, 4 * MIB) if ranks == 2 else (16 * KIB, 16 * MIB)
 
 

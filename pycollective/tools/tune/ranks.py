@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pycollective.tools.tune.decide import Passes, Times
 
 JOINING_S = 60.0
-# up to SHORT_S there is one pass, which is too few to decide; otherwise one per PER_PASS_S
+# Below SHORT_S there is one pass, too few for a decision. Otherwise there is one pass per
+# PER_PASS_S, but at least 3 and at most 9.
 SHORT_S, PER_PASS_S = 5.0, 20.0
 PER_CELL_BYTES = 1 << 20  # bytes that the calls of a cell move in one round; FEWEST and MOST limit the calls
 FEWEST, MOST = 1, 16
@@ -41,7 +42,7 @@ class Measured:
 
 
 def measure(experiments: Sequence[Experiment], seconds: float) -> list[Measured]:
-    """Measures on every rank of a world. All ranks get the slowest rank's results."""
+    """Measures on every rank of a world. Every time is that of the slowest rank."""
     ends = time.monotonic() + seconds
     number = 1  # number of the next world; that of init() has number 0
     results = [Measured([]) for _ in experiments]

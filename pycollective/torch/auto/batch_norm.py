@@ -55,7 +55,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
                     f"{NAME}: batch normalization of a part of a batch cannot be compiled by torch.jit: train the "
                     "model as it is, and compile it in eval()"
                 )
-            # the original meanwhile, because torch.jit also reads the source of the function
+            # torch.jit also reads the source of batch_norm(), so the original is restored meanwhile
             with contextlib.ExitStack() as meanwhile:
                 replace(meanwhile, functional, "batch_norm", plain)
                 return compile(what, *args, **named)

@@ -8,7 +8,7 @@ unless gradients are disabled or the model was put into eval(). Evaluation is ne
 
 Gradients and batch normalization must know their batch. In a plain loop that is the batch that the
 script got last. If the script takes batches ahead of their backward (lists of batches,
-prefetchers), or keeps them, it could be one of several. That is accepted if all of these are alike,
+prefetchers), or keeps them, several batches are possible. They are accepted if they are all alike,
 and refused otherwise.
 """
 
@@ -62,7 +62,7 @@ WHOLE = Batch(0, 0, False, 0)
 class Share:
     """The properties of the batches that one backward uses."""
 
-    weight: float  # factor of this rank's mean; its average over the ranks is 1
+    weight: float  # factor for the mean of this rank's samples; the average of all ranks' factors is 1
     cut: bool
     mixed: bool  # whether some of the batches are cut and some are whole
     parts: frozenset[int]  # sizes of this rank's parts of the cut batches
@@ -82,7 +82,7 @@ class Pass:
         self.drawn: deque[Batch] = deque()
         self.last = WHOLE  # the batch that the script got last
         self.handed = 0  # number of batches that the script has got
-        self.alike = 0  # number of the latest of these batches that are alike
+        self.alike = 0  # number of consecutive batches, up to `last`, that are alike
         self.spent = 0  # number of backwards that used new batches of this pass
         self.trained = False  # whether an optimizer has stepped with batches of this pass
         self.had_cut = False
@@ -217,7 +217,7 @@ class Batches:
             self._warn_whole("no batch was cut")
 
     def _current(self) -> list[Pass]:
-        """Returns the passes with the batches that are in use. Raises if they are uncertain."""
+        """Returns the passes with the batches in use. Raises if it is uncertain which."""
         training = [each for each in self._new if not each.evaluating]
         passes = training or [each for each in self._used if each.live] or list(self._new) or self._used
         for each in passes:

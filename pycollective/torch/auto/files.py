@@ -23,7 +23,7 @@ __all__ = ["install"]
 def install(undone: contextlib.ExitStack, group: Group) -> None:
     """Replaces torch.save(). `undone` restores it.
 
-    If only rank 0 calls it, as under `if rank == 0`, it does not wait for the other ranks.
+    A torch.save() that only rank 0 calls, as under `if rank == 0`, does not wait for other ranks.
     """
     plain = torch.save
     rank, size = group.rank, group.size

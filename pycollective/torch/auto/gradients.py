@@ -36,7 +36,7 @@ def install(
     lockstep = Lockstep(group)
     make, add, plain = Optimizer.__init__, Optimizer.add_param_group, torch.autograd.backward
     making: set[int] = set()
-    # losses that have this rank's value, and the value of the whole batch
+    # losses that still have this rank's value, each with the value of the whole batch
     late: list[tuple[torch.Tensor, float]] = []
 
     def __init__(self: Optimizer, params: Any, defaults: dict[str, Any]) -> None:  # noqa: ANN401
@@ -85,7 +85,7 @@ def install(
     def send_flags() -> None:
         """Writes the values of the whole batch into the losses.
 
-        This runs only after backward, which may read the losses.
+        It is called only after backward, because backward may read the losses.
         """
         for scalar, value in late:
             scalar.fill_(value)
@@ -142,7 +142,7 @@ class Reduced:
         self._frozen.setdefault(made, []).extend(each for each in new if not each.requires_grad)
 
     def begin(self) -> None:
-        """Adds, before a backward, the parameters that have required grad since the last one."""
+        """Before a backward: adds the parameters that were unfrozen since the previous one."""
         for made, frozen in list(self._frozen.items()):
             thawed = [each for each in frozen if each.requires_grad]
             if thawed:
@@ -150,7 +150,7 @@ class Reduced:
                 self._reduce(made, thawed)
 
     def check(self, stepping: Optimizer) -> None:
-        """Raises InvalidArgument if a gradient is only this rank's."""
+        """Raises InvalidArgument if a gradient has not been reduced over the ranks."""
         for place, parameter in enumerate(each for part in stepping.param_groups for each in part["params"]):
             if parameter.grad is None or not parameter.requires_grad:
                 continue

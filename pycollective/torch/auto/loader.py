@@ -41,7 +41,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
         if loader.num_workers and not getattr(loader, "in_order", True):
             raise Unsupported(f"{NAME}: DataLoader(in_order=False) hands out other batches on every rank")
         enabled = torch.is_grad_enabled()
-        if enabled:  # evaluation need not use the same order on all ranks, and may run on one rank only
+        if enabled:  # not for evaluation, which needs no common order and may run on one rank only
             randomness.synchronize(group, loader)
         return batches.begin(loader, iterator, enabled)
 
@@ -53,7 +53,7 @@ def install(undone: contextlib.ExitStack, batches: Batches, group: Group) -> Non
             self._collate_fn = lambda samples: collate(batches.draw(running, samples, len))
 
     def _reset(self: Any, loader: DataLoader[Any], first_iter: bool = False) -> None:  # noqa: ANN401
-        if not first_iter:  # another pass reuses the workers of the last one
+        if not first_iter:  # a later pass reuses the workers of the previous pass
             self._pass.exhausted = True
             self._pass = begin(self, loader)
         reset(self, loader, first_iter)

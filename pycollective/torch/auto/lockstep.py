@@ -2,8 +2,8 @@
 
 A script that uses numbers computed from this rank's part may decide differently on different ranks.
 Such ranks would train different models and average their gradients, and nothing else detects it.
-The comparison also detects ranks that do not reach the same backward, because its group is also
-used by the other calls before it.
+The comparison and the calls that precede a backward use one group, so a rank that does not reach
+the same backward is detected, too.
 """
 
 from __future__ import annotations

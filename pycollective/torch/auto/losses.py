@@ -50,9 +50,9 @@ def is_own_scalar(root: Any) -> bool:  # noqa: ANN401
 def refuse_sums(roots: tuple[Any, ...], gradients: Any, parts: Collection[int]) -> None:  # noqa: ANN401
     """Raises InvalidArgument for a loss that is recognizable as a sum over the batch.
 
-    `parts` are the numbers of samples. A loss is a sum in three cases: it is summed without a mean
-    or a division; a term of it sums as many rows as there are samples; or backward(torch.ones(...))
-    starts from one loss per sample.
+    `parts` are the sizes of this rank's parts of batches. A loss is a sum in three cases: it is
+    summed without a mean or a division; a term of it sums as many rows as there are samples; or
+    backward(torch.ones(...)) starts from one loss per sample.
     """
     if not parts:
         return
@@ -73,7 +73,7 @@ def _is_sum(root: Tensor, gradient: Tensor | None, parts: Collection[int]) -> bo
 
 
 def _reductions(node: Any, parts: Collection[int]) -> set[str]:  # noqa: ANN401
-    """Returns the kinds of reductions of the scalars from which arithmetic makes the loss."""
+    """Returns the kinds of the reductions with results that the loss combines by arithmetic."""
     found: set[str] = set()
     nodes, seen = [node], {node}
     while nodes and len(seen) < MOST_NODES:

@@ -1,10 +1,10 @@
 """Finds a training loop that weighs numbers by len(x), although x is only this rank's part.
 
 x is whole in the first batch and a part in all other batches. A loss is that of the whole batch, so
-`total += loss.item() * len(x)` computes no mean. Running code does not show this. Therefore its
-source is read once, when the optimizer steps: the loops around that line, and its function and
-class. The source does not show whether a branch is ever taken, nor how a size that a function
-returns is used. Such lines are reported as possible ones.
+`total += loss.item() * len(x)` computes no mean. This is not visible while the code runs. Therefore
+the source is read once, when the optimizer steps: the loops around the line of that step, and its
+function and class. The source does not show whether a branch is ever taken, nor how a size that a
+function returns is used. Such lines are reported as possible ones.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _lines(around: Around, line: int) -> Iterator[tuple[int, bool]]:
 
 
 def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nearest descendants with lines. Those of a match statement are not children."""
+    """Yields the nearest descendants that have lines: a `case` has none, but its parts do."""
     for each in ast.iter_child_nodes(node):
         if hasattr(each, "lineno"):
             yield each
@@ -169,7 +169,7 @@ def _inside(tree: ast.AST, line: int, certain: bool = True) -> Iterator[tuple[as
 
 
 def _children(tree: ast.AST, line: int) -> Iterator[tuple[ast.AST, bool | None]]:
-    """Yields the children, and true if a child is always reached, or None if it never is."""
+    """Yields each child, and true if it is always reached, false if sometimes, None if never."""
     branches: dict[int, bool | None] = {}
     if isinstance(tree, ast.If):
         always = bool(tree.test.value) if isinstance(tree.test, ast.Constant) else None

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def in_background_of(kinds: Sequence[Callable[[], Any]]) -> Callable[[Any], bool]:
-    """Returns a function of options: whether the caller continues before the call has completed.
+    """Returns a predicate of options: true if the caller continues before the call has completed.
 
     The function suits the torch version that has these kinds of options. Options of older versions
     (2.5) do not specify this; there torch itself waits for the Work if the caller must not

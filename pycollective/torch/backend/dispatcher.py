@@ -54,7 +54,7 @@ def _all_gather_single(
         result: tuple[torch.Tensor, torch.ScriptObject] = torchs.redispatch(
             keys, output, x, boxed_group, async_op, timeout
         )
-        return result  # the Work is not wrapped, because that of a blocking call may be null
+        return result  # without a _HeldWork, because a blocking call may return a null Work
     opts = AllgatherOptions()
     opts.asyncOp = async_op
     if timeout >= 0:

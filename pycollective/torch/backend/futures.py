@@ -1,16 +1,16 @@
 """torch Futures of our calls, for callers that request one: DDP does, once per bucket.
 
 A Future of a GPU call completes as soon as streams can wait for the end of the call: its wait()
-orders the current stream, and its callbacks run on a stream that follows the call. For NCCL calls
-this is so at once. For GPU calls that are staged through the host, and for CPU calls, a thread
-completes the Future.
+orders the current stream, and its callbacks run on a stream that follows the call. The Future of an
+NCCL call completes at once. For GPU calls that are staged through the host, and for CPU calls, a
+thread completes the Future.
 
-One thread of this process does that. It sleeps until the core signals its eventfd. It makes no
+This is one thread of the process. It sleeps until the core signals its eventfd. It makes no
 progress on calls, and never interferes with a thread that waits for a Work itself. Callbacks run in
-it, one after the other, so that the calls that they make (as PowerSGD does) have one order on all
-ranks. If a callback waits for a Future of ours, that Future is completed immediately. If a callback
-waits for a derived Future (then(), collect_all()), another such thread must complete the Futures
-behind it; calls made in callbacks get such a thread.
+this thread, one after the other, so that calls made in callbacks (as in PowerSGD) have the same
+order on all ranks. If a callback waits for a Future of ours, that Future is completed immediately.
+If a callback waits for a derived Future (then(), collect_all()), a second thread must complete the
+original Futures. So the Futures of calls made in callbacks are completed by another thread.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class _Failure:
 
     Future.set_exception() is not sufficient: Python's wait() and value() raise the error, but C++
     (DDP) treats the exception as the result, and raises a RuntimeError about its type instead of
-    PeerFailure. C++ passes on unchanged an error that is raised while it checks the type of this
-    object.
+    PeerFailure. An error that is raised while C++ checks the type of this object reaches the caller
+    unchanged.
     """
 
     def __init__(self, error: Exception, *, looked_into: bool) -> None:
@@ -60,9 +60,10 @@ class _Failure:
         self._first_look: object = None
 
     @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # noqa: ANN401  isinstance() asks it
-        # Before that, torch searches a result for tensors in Python, and converts any error there
-        # to a RuntimeError. Therefore the type check of that search gets no error.
+    def __class__(self) -> Any:  # noqa: ANN401  isinstance() reads it
+        # Before C++ checks the type, Python code of torch searches the result for tensors, and
+        # converts any error to a RuntimeError. Therefore the type checks of that search raise
+        # nothing.
         asking = sys._getframe(1)
         if asking.f_code.co_name != "persistent_id":
             raise again(self._error)
@@ -230,7 +231,7 @@ def _future_on(device: torch.device | None) -> Future[Any]:
 
 
 def _running() -> _Completer:
-    """Returns a completer: the first one or, in a callback, one with a thread in no callback.
+    """Returns a completer; inside a callback, one that is running no callback.
 
     So callbacks never wait for each other.
     """

@@ -14,7 +14,7 @@ __all__ = ["is_done_by_copy"]
 NUMBERS = INTEGERS | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 LARGE = (
     4 << 20
-)  # bytes; from this size on torch's threads copy faster on the CPU, below the core has less overhead
+)  # bytes; torch's threads copy larger CPU tensors faster, and the core has less overhead for smaller ones
 # Operations that return a single operand unchanged.
 OF_ONE_ITSELF = frozenset(("sum", "avg", "prod", "min", "max"))
 

@@ -116,7 +116,7 @@ def _in_world(world: _core.Group, rank: int, size: int, ranks: list[int], timeou
             f"{world.size}, and torch.distributed says rank {here} of {places}: call pycollective.shutdown() first, or "
             f"start both from the same launcher"
         )
-    if ranks:  # even for all ranks, because the order of its calls relative to the world's is undefined
+    if ranks:  # a separate group even for all ranks: its calls have no order relative to the world's
         group = world.group(ranks, timeout=timeout_s)
         assert group is not None
         return Joined(group, leave=group.close, abort=functools.partial(_quit, group))

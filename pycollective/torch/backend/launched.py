@@ -4,8 +4,8 @@ torch's env:// requires RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. If RANK i
 recognizes the launcher, the ranks first join a world of ours, through the launcher. The store of
 that world then serves as torch's store, so that no address and no port are needed.
 
-Programs choose their GPU by LOCAL_RANK, as torchrun sets it. So that variable and LOCAL_WORLD_SIZE
-are set if they are missing, as long as the world exists.
+Programs choose their GPU by LOCAL_RANK, as torchrun sets it. So LOCAL_RANK and LOCAL_WORLD_SIZE, if
+missing, are set while the world exists.
 """
 
 # ruff: noqa: D102  methods of torch's class

@@ -1,8 +1,8 @@
 """Converts tensors to the form that the core takes: one block, or parts of one.
 
 On a GPU, torch makes the copies, on the current stream. An output that cannot hold its results is
-refused only after the call has completed: only some ranks have outputs, and if such a rank did not
-make the call, the other ranks would wait for it.
+refused only after the call has completed: if a rank refused its output before the call, ranks
+without an output would wait for that rank.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _refuse(why: str) -> NoReturn:
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
     target.copy_(source.view(target.shape))
-    # This stream uses the memory, which may belong to another stream: it must not be reused before
-    # this stream has finished.
+    # The memory may belong to another stream. It must not be reused before this stream has finished
+    # the copy.
     if target.is_cuda:
         for each in (target, source):
             each.record_stream(torch.cuda.current_stream(each.device))

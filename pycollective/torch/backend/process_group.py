@@ -1,10 +1,10 @@
 """The torch.distributed backend "pycollective": torch's ProcessGroup over a Group of ours.
 
-It subclasses ProcessGroup and not Backend, which Python cannot usefully subclass. So one object
-serves all devices. torch.distributed calls its methods; C++ (DDP, functional collectives) calls
-those that can be overridden. Methods that torch 2.x has renamed have both names. A call runs on the
-device of its tensors, on a GPU in the order of the current stream. Without opts.asyncOp it has
-completed on return. Options are objects or single values. A list has one tensor.
+It subclasses ProcessGroup, because Python cannot usefully subclass Backend. One object serves all
+devices. C++ (DDP, functional collectives) calls only methods that can be overridden. Methods
+renamed in torch 2.x have both names. The caller must make the calls of a group in the same order on
+all ranks. A call runs on the device of its tensors, on a GPU in the current stream's order. A call
+without opts.asyncOp has completed on return. Options may be single values, tensors in lists.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class ProcessGroupPycollective(ProcessGroup):
     _set_default_timeout = set_timeout
 
     def abort(self) -> None:
-        # Calls on a subgroup of the world then raise Aborted here, and PeerExited on ranks that
-        # need this rank; other calls raise NotInitialized here, and PeerFailure on the other ranks.
+        # Then calls on a subgroup of the world raise Aborted here, and PeerExited on ranks that
+        # need this rank. All other calls raise NotInitialized here, and PeerFailure on other ranks.
         self._joined.abort()
         self._end()
 
@@ -264,7 +264,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._any_allreduce(tensor, op, timeout_s, in_background(opts))
 
     def _any_allreduce(self, tensor: Tensor, op: Any, timeout_s: float, is_async: bool) -> Work:
-        """Also handles sparse tensors, tensors that require grad, and means that the core lacks."""
+        """Also handles sparse tensors, tensors that require grad, and averages of integers."""
         if tensor.layout is not strided:
             return self._note(DoneWork([sparse_allreduce(self.group, tensor, op, timeout_s)]))
         tensor = tensor.detach()
@@ -531,7 +531,7 @@ class ProcessGroupPycollective(ProcessGroup):
         return self._call("barrier", opts, None, None, []) if device is None else self._barrier(device, opts)
 
     def _barrier(self, device: torch.device, opts: Any) -> Work:
-        """A barrier after all work on the current streams of all ranks: a sum, as in NCCL."""
+        """A barrier by a sum, as for NCCL, after all work on the current streams of all ranks."""
         self._calls += 1
         word = torch.zeros(1, device=device)
         work = GpuBarrier(self.group.allreduce_async(word, timeout=self._seconds(opts)), [], device)

@@ -1,11 +1,11 @@
 """Spans of the backend's calls for torch.profiler, from begin to end, with tensor shapes.
 
-Names are those of torch's own backends, "pycollective:all_reduce" for "gloo:all_reduce", so that
-tools for traces of these backends can read ours. Byte counts follow from shapes and types. Spans
-are asynchronous, as those of torch's backends: synchronous spans of a thread must nest, and calls
-in the background do not nest. torch treats a span as asynchronous if it ends in another thread than
-the one in which it began. Ending a span with a Future provides the profiler's state, which belongs
-to a thread, to the other thread.
+Names follow those of torch's own backends: "pycollective:all_reduce" corresponds to
+"gloo:all_reduce". So tools for traces of these backends can read ours. Byte counts follow from
+shapes and types. Spans are asynchronous, as those of torch's backends: synchronous spans of a
+thread must nest, and calls in the background do not nest. torch treats a span as asynchronous if it
+ends in another thread than the one in which it began. The profiler's state belongs to the first
+thread; ending the span by a Future passes the state on.
 
 None of this runs unless a profiler is active; each call reads the profiler's flag.
 """
@@ -54,7 +54,7 @@ class Span:
             torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(record, self._end)
 
     def end(self) -> None:
-        """Returns when the profiler has recorded the end, which another thread may be doing."""
+        """Ends the span, or waits for another thread that is ending it."""
         with self._lock:
             end, self._end = self._end, None
             if end is None:

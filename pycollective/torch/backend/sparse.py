@@ -18,9 +18,9 @@ __all__ = ["sparse_allreduce"]
 def sparse_allreduce(group: Group, tensor: torch.Tensor, op: object, timeout_s: float) -> torch.Tensor:
     """Combines all ranks' sparse COO tensors into `tensor`, coalesced, and returns it.
 
-    The call blocks. It makes two gathers (of indices and of values), each with its sizes: every
-    rank gets all ranks' elements, as in gloo and Horovod. Elements on a GPU are copied through the
-    host, which must know their number.
+    The call blocks. It gathers the indices and then the values of all ranks on every rank, as gloo
+    and Horovod do, and each time first the sizes. Elements on a GPU are copied through the host,
+    because the host must know their number.
     """
     if tensor.layout is not torch.sparse_coo:
         raise Unsupported(

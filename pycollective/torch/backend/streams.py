@@ -18,7 +18,7 @@ class Moment:
         self._event = torch.cuda.current_stream(device).record_event()
 
     def precede(self) -> None:
-        """Orders later work on the now current stream after this moment."""
+        """Orders later work on the stream that is current now after this moment."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
 
     def is_reached(self) -> bool:
@@ -27,7 +27,7 @@ class Moment:
 
 
 class Followed:
-    """Orders the work on changing current streams of a GPU, one stream after the other."""
+    """Orders GPU work when the current stream changes: each stream follows the previous one."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -65,8 +65,8 @@ def beside(device: torch.device | None) -> AbstractContextManager[object]:
     """Returns a context with another current stream, so that the user's work is not delayed.
 
     If `device` is None, which means the CPU, the context does nothing. Each context takes the next
-    stream of torch's pool, because a shared stream would serialize the calls of several groups.
-    Streams of the higher priority are those that programs use least.
+    stream of torch's pool, because a shared stream would serialize the calls of several groups. The
+    stream has a higher priority, because programs use such streams least.
     """
     if device is None:
         return contextlib.nullcontext()

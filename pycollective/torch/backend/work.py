@@ -57,8 +57,8 @@ class DoneWork(TorchWork):
     def ended(self) -> Future[Any] | None:
         """Returns a Future that completes when wait() would return at once.
 
-        Returns None if wait() would return at once now. The value of the Future has no meaning.
-        ManyWork uses this.
+        Returns None if wait() would already do so. The value of the Future has no meaning. ManyWork
+        uses this.
         """
         return None
 

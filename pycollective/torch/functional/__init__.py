@@ -8,13 +8,13 @@
 | Call | Its adjoint |
 |---|---|
 | allreduce sum, avg | itself |
-| allreduce min, max | the summed gradient, where the element is this rank's |
-| reduce sum | broadcast; of avg divided by the size |
-| broadcast | reduce sum, zeros off the root |
+| allreduce min, max | the summed gradient, on the rank that has the element |
+| reduce sum, avg | broadcast, divided by the size for avg |
+| broadcast | reduce sum, zeros on the other ranks |
 | allgather | reduce_scatter sum |
-| reduce_scatter sum | allgather; of avg divided by the size |
+| reduce_scatter sum, avg | allgather, divided by the size for avg |
 | gather | scatter |
-| scatter | gather, zeros off the root |
+| scatter | gather, zeros on the other ranks |
 | alltoall | alltoall, with the counts exchanged |
 | send | recv of the gradient |
 | recv | send of the gradient |
@@ -31,7 +31,8 @@ are unused: they have an ordered effect. A torch without CustomOpDef.register_ef
 neither.
 
 **Groups.** A compiled graph is bound to the groups with which it was traced, including the world.
-After their world has ended, its calls raise NotInitialized until torch.compiler.reset().
+After the world of these groups has ended, calls of the graph raise NotInitialized until
+torch.compiler.reset().
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def send(
         A token: zero, 0-d, of the dtype of `x`. If `x` requires grad, backward from the token is
         backward through `x`: call `token.backward()` or add it to a loss. The gradient of the token
         itself is ignored. A token that is dropped without backward causes a RuntimeWarning with the
-        line of send(); so does one of a step that an error ends.
+        line of send(), even if an error has ended the step.
 
     Raises:
         InvalidArgument: the tag is too large; and as pycollective.send().
@@ -155,7 +155,7 @@ _warned: dict[str | tuple[str, type[Warning], int], int] = {}  # one warning for
 
 
 class _Awaited:
-    """The hook of a token. It warns if it is freed, with the graph, before its backward."""
+    """The hook of a token. It warns if the graph is freed before backward has called this hook."""
 
     def __init__(self, peer: int, sender: FrameType) -> None:
         self._peer = peer
@@ -224,7 +224,7 @@ def _refuse_second_derivatives() -> None:
 
 
 # Both operations have the same parameters, so that each can be the adjoint of the other. `within`
-# is the timeout of this message. `timeout` is that of the message with its gradient.
+# is the timeout of the operation's own message, `timeout` that of the message with the gradient.
 _PARAMETERS = "SymInt[] shape, ScalarType dtype, int peer, int tag, int group, float? within, float? timeout"
 
 

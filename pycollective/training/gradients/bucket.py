@@ -44,9 +44,9 @@ class Bucket:
     """Gradients that are reduced together: one block of memory, and its state in this step.
 
     All gradients are copied into the block, for two reasons. Arrays that autograd makes may be
-    shared with other users (the gradient of a view, of a sum). And one copy of memory that was just
-    written costs less than reducing it in memory that the ranks do not share. For gradients on a
-    GPU the block is on the GPU, and everything follows the order of their library's streams.
+    shared with other users (the gradient of a view, of a sum). And copying a gradient that was just
+    written costs less than reducing in memory that the ranks do not share. For gradients on a GPU
+    the block is on the GPU, and everything follows the order of their library's streams.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Bucket:
 
     def _outcome(self, work: Work[Any]) -> CollectiveError | None:
         if self.memory is not None:
-            work._look_on()
+            work._wait_only()
             return work.exception()
         try:
             # Only the GPU waits. The next call reports a later failure, as for any GPU call.

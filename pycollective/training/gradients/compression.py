@@ -59,7 +59,7 @@ def overflowed(wire: Any, dtype: str, compression: str | None) -> bool:
     """
     if compression != "f16" or dtype != "float64":
         return False
-    if is_on_gpu(wire):  # on a GPU wire_for() makes only torch tensors; this waits for the GPU
+    if is_on_gpu(wire):  # a wire on a GPU is always a torch tensor; the host waits for the result
         return bool(sys.modules["torch"].isinf(wire).any())
     return bool(np.isinf(wire if isinstance(wire, np.ndarray) else wire.numpy()).any())
 

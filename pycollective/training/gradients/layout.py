@@ -2,8 +2,8 @@
 
 All ranks must have the same layout; a difference is refused. Li et al., PyTorch Distributed:
 Experiences on Accelerating Data Parallel Training, VLDB 2020, section 3.2: backward makes gradients
-roughly in the reverse order of registration. So the parameters are assigned to buckets in that
-order, and the first bucket is small, so that it is sent early.
+roughly in the reverse order of registration. So the parameters are assigned to buckets in this
+reverse order, and the first bucket is small, so that it is sent early.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Slot(NamedTuple):
         return f'"{self.name}" {self.dtype}{list(self.shape)}'
 
     def all_words(self) -> str:
-        """Returns words() and, if it is not C order, the order of the axes."""
+        """Returns words() and, if the memory is not in C order, the order of the axes."""
         in_memory = "" if self.order == tuple(sorted(self.order)) else f", axes {self.order} in memory"
         return self.words() + in_memory
 

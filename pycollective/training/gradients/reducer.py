@@ -65,9 +65,9 @@ class GradientReducer:
     library. Compute all gradients of a step on one stream; finish() orders that stream after the
     results and does not wait for them. Thread-safety: one thread at a time.
 
-    With PYCOLLECTIVE_CHECK=strict the ranks compare the parameters themselves in each step, as they
-    were before it, if they are writable arrays on the host that have changed: this detects a rank
-    that has stepped with its own gradients. In pc.torch.join() they are not compared.
+    With PYCOLLECTIVE_CHECK=strict, each step also compares the ranks' parameters before the step:
+    those that are writable arrays on the host and have changed. This detects a rank that has
+    stepped with its own gradients. In pc.torch.join() parameters are not compared.
 
     Raises:
         InvalidArgument: a name or an array occurs twice, or an argument is invalid.
@@ -391,7 +391,7 @@ class GradientReducer:
 
 
 def _library(x: Any) -> Library:
-    """Returns the library of the parameter's array in a bucket, where arrays must be writable."""
+    """Returns the parameter's library; for JAX arrays on a GPU that of JAX on the host."""
     return on_the_host(library_of(x))
 
 

@@ -61,7 +61,7 @@ class Futures:
         return Pending(clock, late)
 
     def await_outcome(self, pending: Pending, under_way: contextlib.AbstractContextManager[Any]) -> None:
-        """Makes a call that has been sent time out by its clock. Closes `under_way` at its end."""
+        """Starts the timeout of a call that has been sent. Closes `under_way` when it ends."""
         with self._changed:
             pending.under_way = under_way
             if pending.outcome is not None:
@@ -124,7 +124,7 @@ class Futures:
             del pending  # release the result, which may be large
 
     def _next(self) -> Pending | None:
-        """Waits for a call that has an outcome. Returns None if no further call can have one."""
+        """Waits for a call that has an outcome. Returns None after close() and the last call."""
         with self._changed:
             while not self._ready:
                 if self._is_closed and not self._open:

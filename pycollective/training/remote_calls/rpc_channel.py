@@ -1,6 +1,6 @@
 """The messages of one serving block. Values are encoded, and only the reader decodes them.
 
-One thread of each rank receives all messages. It does nothing else that waits, so that no sender is
+One thread of each rank receives all messages. It waits for nothing else, so that no sender is
 delayed.
 """
 
@@ -19,8 +19,9 @@ from pycollective.runtime.lifetime import LONGEST_S
 
 __all__ = ["RpcMessage", "RpcChannel", "deserialize", "serialize"]
 
-# "call": a call. "answer", "error": its result or exception. "done": the sender makes no more
-# calls. "end": nor does it answer any. "failed": the sender's block has failed.
+# "call": a call. "answer", "error": the result or exception of a call. "done": the sender makes no
+# more calls. "end": the sender sends no more answers either. "failed": the sender's block has
+# failed.
 Kind: TypeAlias = Literal["call", "answer", "error", "done", "end", "failed"]
 
 LOOK_S = 20.0  # length of one wait; after a longer one the core warns that no rank sends
@@ -85,7 +86,7 @@ class RpcChannel:
         while True:
             with contextlib.suppress(CollectiveTimeout):
                 source, _, _, token = self._group._find(ANY_SOURCE, self._tag, LOOK_S)
-                del token  # returns the message to the queue, from which only this thread takes messages
+                del token  # puts the message back for recv_object(); no other thread takes messages
                 # raised if the sender has abandoned the message
                 with contextlib.suppress(Aborted, PeerInterrupted):
                     fields = objects.recv_object(self._group, source, tag=self._tag)

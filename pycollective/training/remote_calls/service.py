@@ -194,7 +194,7 @@ class Service:
             raise self._failure()
 
     def close(self) -> None:
-        """Ends the threads of call_async() after the block. They may still report its failure."""
+        """Ends call_async()'s threads after the block. They may first report its failure."""
         self._own_calls.close()
         self._futures.close()
 

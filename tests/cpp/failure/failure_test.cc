@@ -494,8 +494,8 @@ TEST_P(Failure, an_abort_ends_what_other_threads_do_and_the_others_see_a_failure
       other.join();
       return ended;
     });
-    const bool entered_late = name == "shutdown" && outcomes[0].is_ok();  // there was nothing left to do
-    EXPECT_TRUE(entered_late || outcomes[0].code() == Code::kNotInitialized)
+    const bool abort_was_late = name == "shutdown" && outcomes[0].is_ok();  // there was nothing left to do
+    EXPECT_TRUE(abort_was_late || outcomes[0].code() == Code::kNotInitialized)
         << name << ": " << text_of(outcomes);
     EXPECT_FALSE(outcomes[1].is_ok()) << name << ": " << text_of(outcomes);
   }

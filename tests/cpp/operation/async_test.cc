@@ -422,7 +422,7 @@ TEST_P(Async, calls_outlive_their_runtime_and_still_return_how_they_ended) {
   EXPECT_TRUE(has(ended, "allreduce #1")) << ended.to_string();
 }
 
-TEST_P(Async, the_end_of_the_runtime_ends_a_wait_that_only_looks_on) {
+TEST_P(Async, the_end_of_the_runtime_ends_a_wait_that_does_not_drive) {
   std::byte byte{};
   std::promise<void> looks;
   std::future<std::optional<Status>> outcome;

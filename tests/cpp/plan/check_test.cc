@@ -22,6 +22,9 @@ TEST_P(Catalogued, checks_for_1_to_64_ranks_every_root_and_split) {
     for (const Rank root : roots) {
       for (const uint32_t split : {1U, 2U, 3U, 8U}) {
         if (algorithm.pipelines == Pipelines::kNot && split > 1) continue;
+        // a check takes the square of the size: larger sizes have two splits each, in alternation
+        if (algorithm.pipelines != Pipelines::kNot && size > 32 && (split % 2 == 0) != (size % 2 == 0))
+          continue;
         for (const bool even : {true, false}) {
           if (!even && !has_parts(algorithm.collective)) continue;
           if (!algorithm.supports({algorithm.collective, 0, size, root, split, even})) continue;

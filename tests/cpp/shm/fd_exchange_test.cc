@@ -128,7 +128,7 @@ bool hung_up(const Fd& socket) {  // waits for it
   return count == 0 || (count < 0 && errno == ECONNRESET);
 }
 
-TEST(FdExchange, every_rank_gets_everybodys_memory) {
+TEST(FdExchange, every_rank_gets_the_memory_of_all_ranks) {
   for (const Rank size : {2, 3, 5}) must_share(gather(size));
 }
 

@@ -125,7 +125,7 @@ TEST_F(ControlPlaneTest, APingIsAnswered) {
   EXPECT_EQ(notified_ranks(FrameType::kPing), (Ranks{3}));
 }
 
-TEST_F(ControlPlaneTest, AStoppedPeerGetsFewRequestsUntilItAnswersAgain) {
+TEST_F(ControlPlaneTest, AStoppedPeerGetsNoRequestsAfterFourSecondsUntilItAnswers) {
   for (int asked = 0; asked < 100; ++asked) {
     plane.stalled(kCall, 1, now);
     plane.survey({kWorld, 9}, now);
@@ -188,7 +188,7 @@ TEST_F(ControlPlaneTest, ACancelWithoutAnErrorOrAValidRankIsAnAbortByItsSender) 
 
 // Messages of random contents from random ranks: with any input, each call that ends has one
 // failure report in time, and no rank is reported dead twice.
-TEST(ControlPlaneFuzz, NoMessagesWhateverBreakAPromise) {
+TEST(ControlPlaneFuzz, EachEndedCallHasOneReportWhateverArrives) {
   std::mt19937 random(1);
   const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
   const auto any_rank = [&] { return static_cast<Rank>(below(6)) - 1; };

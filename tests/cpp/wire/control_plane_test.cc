@@ -321,7 +321,7 @@ TEST_F(ControlPlaneTest, ASurveyOfWhatAPeerIsDoingAsksThatPeerAlone) {
   EXPECT_EQ(host.surveys[0].statuses[1].report.call, "recv");
 }
 
-TEST_F(ControlPlaneTest, WhatWeAreDoingIsReportedOnlyToTheRequester) {
+TEST_F(ControlPlaneTest, ThePositionIsReportedOnlyToTheRequester) {
   const CallId doing = CallId::position_query(kWorld, 3, 0);
   notice(3, {.state = State::kNotMade}, true, doing);
   EXPECT_EQ(notified_ranks(FrameType::kNotice), (Ranks{3}));
@@ -364,7 +364,7 @@ TEST_F(ControlPlaneTest, ARankThatEntersShutdownInsteadIsNotLate) {
   EXPECT_EQ(host.failure_reports[0].statuses.at(1).report.state, State::kLeaving);
 }
 
-TEST_F(ControlPlaneTest, WhereaboutsCannotBeGivenUpNorConcernOthers) {
+TEST_F(ControlPlaneTest, PositionQueriesCannotBeGivenUpNorConcernOtherRanks) {
   cancel(3, kLate, {}, CallId::position_query(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::position_query(kWorld, 3, 0));
   notice(2, {.state = State::kRunning, .digest = 0xbb}, true, CallId::position_query(kSub, 2, 0));

@@ -86,7 +86,7 @@ def test_a_launcher_that_has_exited_is_reported_in_words(
         both_kvs[1].read("key", timeout_s=S)
 
 
-def test_a_launcher_that_dies_while_we_wait_is_noticed_at_once(
+def test_a_launcher_that_dies_during_a_wait_is_noticed_at_once(
     both_kvs: tuple[Pmi1 | Pmi2, Pmi1 | Pmi2], launcher: FakeLauncher
 ) -> None:
     thread = threading.Thread(target=lambda: (wait_for_barrier(launcher), launcher.hang_up()))

@@ -218,7 +218,7 @@ def of_key(tmp_path: Path) -> CheckResult:
     return keys.keys({"XDG_CONFIG_HOME": str(tmp_path)})[-1]
 
 
-def test_a_key_file_is_good_if_only_we_can_read_it(tmp_path: Path) -> None:
+def test_a_key_file_is_good_if_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert of_key(tmp_path).status == "OK"  # there is none yet
     path = key(tmp_path, bytes(range(32)))
     assert of_key(tmp_path).found == f"{path}, key {key_id(bytes(range(32)))}"

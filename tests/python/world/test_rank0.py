@@ -223,6 +223,18 @@ def a_collective_inside_main_first_raises_on_every_rank() -> None:
     assert pc.allreduce(1) == pc.size()
 
 
+@CHECKS.on(2)
+def ctrl_c_while_the_sources_are_read_is_not_lost() -> None:
+    def interrupted(message: str) -> str:
+        raise KeyboardInterrupt
+
+    advice, rank_conditions.advice = rank_conditions.advice, interrupted
+    with pytest.raises(KeyboardInterrupt):
+        pc.allreduce(np.ones(3 + pc.rank()))
+    rank_conditions.advice = advice
+    assert pc.allreduce(1) == pc.size()
+
+
 @pytest.mark.parametrize(("size", "name"), CHECKS.rows())
 def test_on_every_rank(size: int, name: str) -> None:
     named_checks.assert_passed(__name__, size, name)
@@ -363,23 +375,35 @@ def source_line(text: str) -> int:
 SOURCE = """\
 if rank == 0:
     match step:
-        case 0:
-            with open(path) as file, other(
-                file  # one
-            ):
-                try:
-                    work()  # one
-                except ValueError:
-                    [call(x) for x in values]  # one
+        case 0 if ready(
+            step  # one
+        ):
+            with open(path) as file:
+                work(file)  # one
 else:
     while not is_main_process:
-        for x in values:
-            call(lambda x: (
-                first() if local_rank
-                else second()  # three
-            ))
+        call(lambda x: (
+            first() if local_rank
+            else second()  # three
+        ))
         call()  # two
+    else:
+        call()  # two
+if rank == 1:
+    @register(
+        barrier()  # one
+    )
+    def f():
+        return 1
 call()  # none
+@register(
+    barrier() if rank == 2  # one
+    else None
+)
+def g():
+    values = [x for x in y if (
+        barrier() if rank == 3 else x  # one
+    )]
 """
 
 
@@ -392,11 +416,13 @@ def test_the_branches_of_a_line_are_all_that_contain_it(tmp_path: Path) -> None:
         for line, text in enumerate(SOURCE.splitlines(), 1)
         if "#" in text
     }
-    outer = "`if rank == 0` (line 1)"
-    middle = "`while not is_main_process` (line 12)"
-    inner = "`if local_rank` (line 15)"
-    one, two, three = [outer], [middle, outer], [inner, middle, outer]
-    assert found == {5: one, 8: one, 10: one, 16: three, 18: two, 19: []}
+    outer, inner = "`if rank == 0` (line 1)", "`if local_rank` (line 11)"
+    loop = "`while not is_main_process` (line 9)"
+    assert found == {
+        **{4: [outer], 7: [outer], 12: [inner, loop, outer], 14: [loop, outer]},
+        **{16: [f"the else of {loop}", outer], 19: ["`if rank == 1` (line 17)"], 23: []},
+        **{25: ["`if rank == 2` (line 25)"], 30: ["`if rank == 3` (line 30)"]},
+    }
 
 
 def test_advice_on_a_deep_stack_parses_each_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,4 +436,3 @@ def test_advice_on_a_deep_stack_parses_each_file_once(monkeypatch: pytest.Monkey
         patch.setattr(ast, "parse", lambda source: parsed.append(source) or parse(source))
         recurse(50)
     assert parsed.count(Path(__file__).read_text()) == 1
-    assert len(parsed) == len(set(parsed))
