@@ -31,8 +31,8 @@ Always refused are object arrays and records with objects inside, NumPy's variab
 Python's own numbers, alone or in lists, have no dtype: `int` is moved as int64 (a larger one as uint64), and `float` as
 float64. Reductions of `int` are exact and never wrap: each int travels as three int64, from which all ranks determine
 whether the result fits into 64 bits. If it does not fit, the ranks that receive it raise `InvalidArgument` after the
-call, and the group remains usable; `sum(pc.allgather_object(x))` is exact for any ints. An `int` on one rank therefore
-matches an `int` or NumPy's int64 on the others, but no array. A `bool` counts as 0 or 1 in sum and prod, as in Python:
+call, and the group remains usable; `sum(pc.allgather_object(x))` is exact for any ints. So in a reduction an `int`
+matches an `int` or `np.int64` of another rank, but no array. A `bool` counts as 0 or 1 in sum and prod, as in Python:
 True + True is 2. So does a `np.bool_`, such as `(predicted == wanted).all()`; its sum is an `np.int64`. NumPy's other
 scalars are arrays without axes and follow the table.
 
@@ -61,7 +61,7 @@ bits again.
 - **Complex numbers** have no order, hence no min and max. A product is (ac - bd) + (ad + bc)i, with each operation
   rounded and none fused; infinities and NaN follow from that, without the recovery of Annex G of C.
 - **minloc, maxloc** work on pairs (value, location), adjacent in memory and both of the array's dtype: the last axis
-  has length 2, and counts are in elements. The smallest (largest) value wins with its location, by the order of min and
+  has length 2, and is never cut. The smallest (largest) value wins with its location, by the order of min and
   max. Of equal values, and of two NaN, the one with the smaller location is taken (MPI 4.1, section 6.9.4). A float
   represents whole locations exactly up to 2^24 (float32) or 2^53.
 - **scaled sum** multiplies the contribution of each rank by the factor once and adds the products: the sum of x *

@@ -1,6 +1,6 @@
 // The memory of all ranks while their plans run on data. Every chunk is one number. In an input,
-// the upper 48 bits of each number are random and the lower 16 bits are 1, so that a sum counts its
-// contributions. A sum is one addition mod 2^64, and a missing, doubled or misplaced contribution
+// the upper 48 bits of each number are random and the lower 16 bits hold a 1, so that a sum counts
+// its contributions. Numbers are added mod 2^64; a missing, doubled or misplaced contribution
 // changes the result. Inputs are computed when they are read and never stored: a ring of 10,240
 // ranks takes 840 MB, all of it output.
 #pragma once

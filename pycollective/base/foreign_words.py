@@ -41,8 +41,8 @@ NAMES: dict[str, str] = {
     "cuda_built rocm_built": 'bool(pc.available("cuda"))',
     "is_available": "leave it out: what can be imported can be used. `pycollective doctor` shows what this machine has",
     "is_gloo_available is_mpi_available mpi_built gloo_built ccl_built ddl_built mpi_enabled gloo_enabled "
-    "mpi_threads_supported": "leave it out: no MPI, Gloo, oneCCL or DDL is needed or used. `pycollective doctor` shows "
-    "what is",
+    "mpi_threads_supported": "leave it out: no MPI, Gloo, oneCCL or DDL is used. `pycollective doctor` shows "
+    "what is there",
     "is_torchelastic_launched": "pc.info().launcher, which names the launcher of this process",
     "get_backend": "pc.info().transport",
     "override_backend": 'pc.init(backend="tcp"): a world has one for all its calls',
@@ -61,7 +61,7 @@ NAMES: dict[str, str] = {
     "remove_process_set Free": "close() of the group",
     "ProcessGroup": "pc.Group",
     "new_subgroups new_subgroups_by_enumeration split_group split Split Comm_split": "pc.world().split(color), for "
-    "groups; no layer is cut over ranks",
+    "groups; no call splits a layer",
     "get_process_group_ranks": "g.ranks, of a group g",
     "get_group_rank": "g.ranks.index(rank), of a group g",
     "get_global_rank": "g.ranks[rank], of a group g",
@@ -199,7 +199,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.has_key": 'store.check("k")',
     "Store.multi_get": "[store.get(key) for key in keys]",
     "Store.multi_set": "store.set(key, value) for each",
-    "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which is a key of its own for each""",
+    "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which gives each value its own key""",
     "Store.queue_pop": """store.pop(f"q/{store.add('taken')}")""",
     "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), values set minus pops begun""",
     "Store.num_keys": "len(store.keys())",
@@ -224,8 +224,8 @@ ATTRIBUTES: dict[str, str] = {
     "Meter.sum": "meter.total",
     "Meter.count": "meter.weight",
     "DataParallel.scale_loss": "leave it out: the mean over ranks needs no scaled loss",
-    "DataParallel.apply_collective_grads": "leave it out: backward() averages gradients; without a backward "
-    "model.synchronize()",
+    "DataParallel.apply_collective_grads": "leave it out: backward() averages gradients; model.synchronize() does "
+    "so by hand",
     "DistributedOptimizer.backward": "loss.backward(), and optimizer.step() without an argument",
     "SyncBatchNorm.convert_sync_batchnorm": "pc.torch.SyncBatchNorm.convert(model), or that of pc.paddle, with group= "
     "for process_group=",
@@ -244,7 +244,7 @@ ARGUMENTS: dict[str, str] = {
     "last_comm_buffer_size": "first_bucket_nbytes=1 << 20",
     "strategy check_reduction delay_all_reduce_named_params param_to_hook_all_reduce": "leave it out",
     "init_sync": "leave it out: what rank 0 has is given to all at the beginning",
-    "param_sync_iter": "leave it out: parameters stay equal; to repeat it pc.broadcast(list(model.parameters()))",
+    "param_sync_iter": "leave it out: parameters stay equal; or repeat pc.broadcast(list(model.parameters()))",
     "mixed_precision": 'leave it out: torch.autocast does that; compression="bf16" halves what travels',
     "drop_last": 'uneven="drop", "pad" or "exact"',
     "backend": 'pc.init(backend="tcp"): a world has one for all its groups and calls',

@@ -59,7 +59,7 @@ class Child:
         return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
     def reap(self) -> None:
-        """Kill the remaining processes of the group, then release the group's number."""
+        """Kill the rest of the process group, then reap the rank, which frees its id."""
         self.signal(signal.SIGKILL)
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""Several machines with one launcher each: the ranks here, and a check that ranks can connect."""
+"""The world as one of several machines' launchers sees it, and a check that ranks can connect."""
 
 from __future__ import annotations
 

@@ -148,8 +148,7 @@ def mean(
 
     Parameters:
         values: a dict of numbers by name, the same names on every rank; or one number. A number may
-            be an array or tensor of one element, and is added as float64. A Meter has its own
-            weight.
+            be an array or tensor of one element, added as float64, or a Meter with its own weight.
         weight: the weight of this rank's values, usually its batch size. A rank of weight 0 is
             ignored, even if its values are nan.
         group: the ranks that take part; default the world.

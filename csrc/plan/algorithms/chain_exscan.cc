@@ -6,7 +6,7 @@
 //   n = 4    0 -> 1 -> 2 -> 3        rank 2 gets 0 + 1, sends 0 + 1 + 2, keeps 0 + 1
 //   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11),
 //            pipelined.
-//   Limits   n-1 latencies: for large arrays.
+//   Limits   Slow for small arrays: n-1 hops.
 #include <algorithm>
 
 #include "plan/builder.h"

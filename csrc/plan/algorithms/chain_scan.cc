@@ -5,7 +5,7 @@
 //   n = 4    0 -> 1 -> 2 -> 3
 //   Source   The definition (MPI: A Message-Passing Interface Standard 4.1, section 6.11),
 //            pipelined.
-//   Limits   n-1 latencies: for large arrays.
+//   Limits   Slow for small arrays: n-1 hops.
 #include "plan/builder.h"
 
 namespace pc {
