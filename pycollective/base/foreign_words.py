@@ -201,7 +201,7 @@ ATTRIBUTES: dict[str, str] = {
     "Store.multi_set": "store.set(key, value) for each",
     "Store.append Store.queue_push": """store.set(f"q/{store.add('n')}", value), which gives each value its own key""",
     "Store.queue_pop": """store.pop(f"q/{store.add('taken')}")""",
-    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), values set minus pops begun""",
+    "Store.queue_len": """store.add('n', 0) - store.add('taken', 0), the values set minus the pops begun""",
     "Store.num_keys": "len(store.keys())",
     "Store.list_keys": "store.keys()",
     "Store.clone": "store itself, which all threads may use",

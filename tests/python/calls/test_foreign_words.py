@@ -74,7 +74,7 @@ def _run_options() -> list[Any]:
         ("pycollective", "Sampler", r"write pc\.data\.Sampler"),
         ("pycollective", "compile_extern", "leave it out"),
         ("pycollective", "is_available", "leave it out: what can be imported can be used"),
-        ("pycollective", "mpi_built", "leave it out: no MPI, Gloo, oneCCL or DDL is needed or used"),
+        ("pycollective", "mpi_built", "leave it out: no MPI, Gloo, oneCCL or DDL is used"),
         ("pycollective", "is_torchelastic_launched", r"write pc\.info\(\)\.launcher"),
         ("pycollective", "is_backend_available", r'write bool\(pc\.available\("nccl"\)\)'),
         ("pycollective.torch", "DistributedDataParallel", r"pc\.torch\.DataParallel\(model\)"),
